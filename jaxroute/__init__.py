@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from jaxroute.core.types import Metric, Spec
     from jaxroute.core.wrapper import Wrapper
     from jaxroute.engine.errors import CannotPlayError
+    from jaxroute.engine.execution import Execution
     from jaxroute.engine.grid import Grid, grid, instances
-    from jaxroute.engine.hosts import HostsError
     from jaxroute.engine.programs import trace_count
     from jaxroute.engine.progress import Progress
     from jaxroute.engine.simulate import run_bytes, simulate
-    from jaxroute.store.description import StoreMismatchError
-    from jaxroute.store.locks import StoreInUseError
+    from jaxroute.store.provenance import StoreMismatchError
     from jaxroute.store.results import load
 
 __version__ = "0.2.0"
@@ -37,14 +36,13 @@ _MODULES = {
 _NAMES = {
     "CannotPlayError": "jaxroute.engine.errors",
     "Environment": "jaxroute.core.protocols",
+    "Execution": "jaxroute.engine.execution",
     "Grid": "jaxroute.engine.grid",
-    "HostsError": "jaxroute.engine.hosts",
     "Metric": "jaxroute.core.types",
     "Policy": "jaxroute.core.protocols",
     "Progress": "jaxroute.engine.progress",
     "Spec": "jaxroute.core.types",
-    "StoreInUseError": "jaxroute.store.locks",
-    "StoreMismatchError": "jaxroute.store.description",
+    "StoreMismatchError": "jaxroute.store.provenance",
     "Wrapper": "jaxroute.core.wrapper",
     "compare": "jaxroute.comparison",
     "grid": "jaxroute.engine.grid",
@@ -58,13 +56,12 @@ _NAMES = {
 __all__ = [
     "CannotPlayError",
     "Environment",
+    "Execution",
     "Grid",
-    "HostsError",
     "Metric",
     "Policy",
     "Progress",
     "Spec",
-    "StoreInUseError",
     "StoreMismatchError",
     "Wrapper",
     "compare",

@@ -4,6 +4,7 @@ Needs the standard library alone, so that it works before jax is there, and wher
 the first cell of a notebook calls `prepare`.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
@@ -265,9 +266,12 @@ def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadat
     """Distributions by name, as pip writes it; of several, the first one, which is imported."""
     found: dict[str, importlib.metadata.Distribution] = {}
     for one in importlib.metadata.distributions(path=list(sys.path if path is None else path)):
-        name = one.metadata["Name"]
-        if name and one.version:  # What is left of a removal has neither.
-            found.setdefault(_canonical(name), one)
+        with contextlib.suppress(
+            importlib.metadata.PackageNotFoundError, FileNotFoundError
+        ):  # What is left of a removal has no metadata.
+            name = one.metadata["Name"]
+            if name and one.version:
+                found.setdefault(_canonical(name), one)
     return found
 
 

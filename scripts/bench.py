@@ -39,6 +39,7 @@ from jaxroute.engine.programs import PROGRAMS, Block
 from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
 from jaxroute.store import provenance
+from jaxroute.store.attributes import decoded
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -333,7 +334,13 @@ def bench_policy(
     """Speed of one policy: whole runs with a hundred records of one metric; and what the first call takes before it plays."""
 
     def play():
-        options = {"horizon": horizon, "seeds": seeds, "record": [metric], "progress": False, "backend": backend}
+        options = {
+            "horizon": horizon,
+            "seeds": seeds,
+            "record": [metric],
+            "progress": False,
+            "execution": jaxroute.Execution(backend),
+        }
         return jaxroute.simulate(env, {name: policy}, **options)
 
     first = first_call(play)
@@ -344,7 +351,7 @@ def bench_policy(
         **entry,
         "tool": "jaxroute" if backend == "auto" else f"jaxroute, {backend}",
         "policy": name,
-        **({"fell_back": warm.attrs["fell_back"][name]} if name in warm.attrs["fell_back"] else {}),
+        **({"fell_back": reason} if (reason := decoded(warm.attrs)["fell_back"].get(name)) else {}),
         "horizon": horizon,
         "runs": seeds,
         "us_per_round": 1e6 * entry["seconds"] / horizon,

@@ -1,322 +1,306 @@
-"""Damages stores and disturbs runs, at random, and looks what happens: wrong values without a word, sound stores refused, messages that do
-not help.
+"""Damages stores, disturbs calls and kills processes, at random, and counts what must not happen.
 
-    python scripts/chaos.py --faults 1000 --events 200 --kills 10 --seed 0
+    python scripts/chaos.py --faults 2000 --kills 200 --seed 0
 
-Faults are damage to a finished store, which was moved before. Events befall a run, a new one or one that goes on, before one of its changes
-to the disk. Kills end a process at any time. Of every kind it counts how often `load` gave right values, gave them from the second
-copy, or refused; and whether the same call of `simulate` then gave the right values. Exit status 1 if anything was wrong, refused without
-need, or said badly. What a power cut leaves is in `power.py`.
+Faults are damage to a finished store, in a folder or in memory, and what befalls a call before one of its changes to the disk. Kills end
+processes, alone or beside others. Then `load` gives the right numbers or says what is missing, and the same call ends with the bits of an
+undisturbed one. Exit status 1 if a number is wrong without a word (silent), a sound store is refused, or a message does not say what is
+wrong and what to do (riddle). Power cuts are in `power.py`.
 """
 
 import argparse
 import collections
 import contextlib
 import errno
-import linecache
+import faulthandler
+import functools
+import hashlib
+import io
+import multiprocessing
 import os
 import re
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import xarray as xr
-from disk import Change, Watch
 
 import jaxroute as jr
-from jaxroute.engine import programs
+from jaxroute.engine import inputs, plan, programs, simulate
 from jaxroute.problems import stochastic
-from jaxroute.store.description import DONE, STORE_NAME
+from jaxroute.store import moments, packs, places
+from jaxroute.store.places import STORE_NAME
 
-Counts = collections.Counter[tuple[str, str]]
-Fault = Callable[[Path, np.random.Generator], str]
-HORIZON, SEEDS, BLOCK = 60, 40, 8
-# What `load` says where there is nothing yet.
-NOTHING = f"has no {STORE_NAME}|holds something else"
+# Content of the files of a store by name.
+Files = dict[str, bytes]
+Random, Data = np.random.Generator, xr.Dataset
+SEEDS, BLOCK = {"runs": 40, "moments": 3 * 256 + 24}, {"runs": 16, "moments": 256}
+SIZES = (1, 2000, 1 << 26)  # Bytes of a pack: one cell, some, or all.
+SILENT, REFUSED, RIDDLE, LOST = "silent", "refused though sound", "riddles", "lost"
 
 
-def play(out: Path | None, keep: str, key: int = 0, seeds: int = SEEDS) -> xr.Dataset:
-    """The run whose store is damaged: a grid of two settings, and a policy without."""
+# What must not happen: of which kind, and in words.
+Bad = tuple[str, str]
+
+
+class Table:
+    """Counts by kind of fault, and what must not happen, in words."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, collections.Counter[str]] = {}
+        self.outcomes: collections.Counter[str] = collections.Counter()
+        self.wrong: list[str] = []
+
+    def add(self, kind: str, what: str, outcome: str, bad: Sequence[Bad]) -> None:
+        """Counts one fault."""
+        row = self.counts.setdefault(kind, collections.Counter())
+        row["number"] += 1
+        row.update({one for one, _ in bad})
+        self.outcomes[outcome] += 1
+        self.wrong += [f"{kind}: {what}: {one}: {text}" for one, text in bad]
+
+    def print(self, title: str) -> None:
+        """Prints the table, and what must not happen."""
+        columns = ("number", SILENT, REFUSED, RIDDLE, LOST)
+        rows = [*sorted(self.counts.items()), ("all", sum(self.counts.values(), collections.Counter()))]
+        width = max(len(kind) for kind, _ in rows)
+        print(f"\n{title}\n{'':{width}}", *(f"{name:>{len(name) + 2}}" for name in columns), sep="")
+        for kind, row in rows:
+            print(f"{kind:{width}}", *(f"{row[name]:{len(name) + 2},}" for name in columns), sep="")
+        print("; ".join(f"{number:,} {outcome}" for outcome, number in self.outcomes.most_common()))
+        print(*self.wrong, sep="\n", end="\n" if self.wrong else "")
+
+
+def play(out: str | Path | None, keep: str, *, key: int = 0, seeds: int = 0, share: Any = None) -> Data:
+    """The call whose store suffers: a grid of two settings, and a policy without."""
+    env, execution = stochastic.bernoulli([0.6, 0.4, 0.5]), jr.Execution(backend="scan", block=BLOCK[keep], share=share)
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
-    options: dict[str, Any] = {"record": ["regret", "pulls"], "record_every": 20, "block": BLOCK, "progress": False}
-    env = stochastic.bernoulli([0.6, 0.4, 0.5])
-    return jr.simulate(env, policies, horizon=HORIZON, seeds=seeds, out=out, keep=keep, key=key, **options)
+    what: dict[str, Any] = {"horizon": 20, "seeds": seeds or SEEDS[keep], "record": ["regret", "pulls"], "record_every": 10}
+    how: dict[str, Any] = {"execution": execution, "progress": False, "accept_changed_code": True}
+    return jr.simulate(env, policies, out=out, keep=keep, key=key, **what, **how)
 
 
-def descriptions(store: Path) -> list[Path]:
-    """Both descriptions of a store."""
-    return [store / "zarr.json", store / DONE / "zarr.json"]
+@contextlib.contextmanager
+def replaced(*what: tuple[Any, str, Any]) -> Iterator[None]:
+    """Something else in the place of some attributes."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in what:
+            stack.enter_context(mock.patch.object(owner, name, value, create=True))
+        yield
 
 
-def data(store: Path) -> list[Path]:
-    """What is no description: chunks, marks, statistics, coordinates."""
-    return sorted(p for p in store.rglob("*") if p.is_file() and p.name != "zarr.json")
-
-
-def flip(file: Path, rng: np.random.Generator) -> str:
-    """One bit of a file."""
-    content = bytearray(file.read_bytes())
-    if not content:
-        return ""
-    place = int(rng.integers(len(content)))
-    content[place] ^= 1 << int(rng.integers(8))
-    file.write_bytes(content)
-    return f"bit of byte {place} of {file.parent.name}/{file.name}"
-
-
-def digit(file: Path, rng: np.random.Generator) -> str:
-    """One digit of a file of text."""
-    text = file.read_text()
-    places = [m.start() for m in re.finditer(r"\d", text)]
-    place = places[int(rng.integers(len(places)))]
-    other = str((int(text[place]) + int(rng.integers(1, 10))) % 10)
-    file.write_text(text[:place] + other + text[place + 1 :])
-    return f"digit {place} of {file.parent.name}/{file.name}"
-
-
-def cut(file: Path, rng: np.random.Generator) -> str:
-    """The end of a file."""
-    content = file.read_bytes()
-    file.write_bytes(content[: int(rng.integers(len(content))) if content else 0])
-    return f"end of {file.parent.name}/{file.name}"
-
-
-def gone(file: Path, rng: np.random.Generator) -> str:
-    """A file."""
-    del rng
-    file.unlink()
-    return f"{file.parent.name}/{file.name}"
-
-
-def of(files: Callable[[Path], list[Path]], how: Callable[[Path, np.random.Generator], str]) -> Fault:
-    """A fault of one of some files."""
-
-    def fault(store: Path, rng: np.random.Generator) -> str:
-        some = files(store)
-        return how(some[int(rng.integers(len(some)))], rng)
-
-    return fault
-
-
-def both(how: Callable[[Path, np.random.Generator], str]) -> Fault:
-    """The same kind of fault of both descriptions."""
-    return lambda store, rng: " and ".join(how(file, rng) for file in descriptions(store))
-
-
-def arrays(store: Path) -> list[Path]:
-    """Descriptions of arrays."""
-    return sorted(p for p in store.glob("*/zarr.json") if p.parent.name != DONE)
-
-
-def marks(store: Path) -> list[Path]:
-    """Marks of blocks, or files of statistics."""
-    return sorted(p for p in (store / DONE).rglob("*") if p.is_file() and p.name != "zarr.json")
-
-
-def elsewhere(other: Path) -> Fault:
-    """A whole cell with its mark, or a file of statistics, from a store of another key."""
-
-    def fault(store: Path, rng: np.random.Generator) -> str:
-        mark = marks(store)[int(rng.integers(len(marks(store))))]
-        cell = mark.relative_to(store / DONE)
-        copied = 0
-        for array in (p.parent for p in other.glob("*/zarr.json")):
-            for file in array.rglob("*"):
-                place = file.relative_to(array)
-                if file.is_file() and file.name != "zarr.json" and place.parts[: len(cell.parts)] == cell.parts:
-                    (store / array.name / place).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(file, store / array.name / place)
-                    copied += 1
-        return f"{copied} files of {cell} from another key"
-
-    return fault
-
-
-def inside(store: Path, rng: np.random.Generator) -> str:
-    """A whole cell with its mark, or a file of statistics, from another place in the same store."""
-    some = [mark.relative_to(store / DONE) for mark in marks(store)]
-    one, other = (some[i] for i in rng.permutation(len(some))[:2]) if len(some) > 1 else (some[0], Path("7-0.part"))
-    for array in [store / DONE, *(p.parent for p in store.glob("*/zarr.json") if p.parent.name != DONE)]:
-        for file in [p for p in array.rglob("*") if p.is_file()]:
-            place = file.relative_to(array).parts
-            if place[: len(one.parts)] == one.parts:
-                shutil.copy(file, array.joinpath(*other.parts, *place[len(one.parts) :]))
-    return f"{other} from {one}"
-
-
-def over(other: Path) -> Fault:
-    """Half of the files of another result, copied over it."""
-
-    def fault(store: Path, rng: np.random.Generator) -> str:
-        for file in sorted(p for p in other.rglob("*") if p.is_file()):
-            if rng.integers(2):
-                shutil.copy(file, store / file.relative_to(other))
-        return "half of the files of another key"
-
-    return fault
-
-
-def zeros(file: Path, rng: np.random.Generator) -> str:
-    """Zeros in the place of a file."""
-    del rng
-    file.write_bytes(bytes(file.stat().st_size))
-    return f"zeros in {file.parent.name}/{file.name}"
-
-
-def twice(file: Path, rng: np.random.Generator) -> str:
-    """A file once more, under the names that synchronisers, editors and dead processes give."""
-    name = [f"{file.stem} (1){file.suffix}", f"{file.name}~", f"{file.name}.partial", f"{file.stem}-1{file.suffix}"][
-        rng.integers(4)
-    ]
-    shutil.copy(file, file.with_name(name))
-    return f"{file.parent.name}/{file.name} as {name}"
-
-
-def folder_gone(store: Path, rng: np.random.Generator) -> str:
-    """A folder with all that is in it."""
-    some = sorted(p for p in store.rglob("*") if p.is_dir())
-    folder = some[int(rng.integers(len(some)))]
-    shutil.rmtree(folder)
-    return str(folder.relative_to(store))
-
-
-def linked(store: Path, rng: np.random.Generator) -> str:
-    """The folder is moved, and a link is left."""
-    del rng
-    out = store.parent
-    there = out.with_name(f"{out.name}-there")
-    shutil.rmtree(there, ignore_errors=True)
-    out.rename(there)
-    out.symlink_to(there)
-    return f"to {there.name}"
-
-
-def faults(other: Path) -> dict[str, tuple[float, Fault]]:
-    """Kinds of faults, and how often each is tried."""
-    return {
-        "a bit of a description": (0.2, of(descriptions, flip)),
-        "a digit of a description": (0.2, of(descriptions, digit)),
-        "a description is cut": (0.04, of(descriptions, cut)),
-        "a description is gone": (0.02, of(descriptions, gone)),
-        "a bit of both descriptions": (0.04, both(flip)),
-        "both descriptions are cut": (0.02, both(cut)),
-        "a bit of a mark": (0.08, of(marks, flip)),
-        "a mark is cut": (0.04, of(marks, cut)),
-        "a mark is gone": (0.02, of(marks, gone)),
-        "a bit of an array's description": (0.06, of(arrays, flip)),
-        "a digit of an array's description": (0.04, of(arrays, digit)),
-        "a bit of the data": (0.1, of(data, flip)),
-        "data are cut": (0.05, of(data, cut)),
-        "data are gone": (0.04, of(data, gone)),
-        "a cell from another key": (0.05, elsewhere(other)),
-        "a cell from another place": (0.04, inside),
-        "files of another key over it": (0.04, over(other)),
-        "zeros in the place of data": (0.03, of(data, zeros)),
-        "zeros in the place of a description": (0.03, of(descriptions, zeros)),
-        "a file once more": (0.04, of(lambda store: [*descriptions(store), *data(store)], twice)),
-        "a folder is gone": (0.03, folder_gone),
-        "behind a link": (0.02, linked),
-    }
-
-
-def same(one: xr.Dataset, other: xr.Dataset) -> bool:
-    """Whether two results are equal in every bit of values, coordinates and labels."""
-    try:
-        xr.testing.assert_identical(one.drop_attrs(deep=False), other.drop_attrs(deep=False))
-    except AssertionError:
-        return False
-    return True
-
-
-def helps(error: BaseException, out: Path) -> bool:
-    """Whether a message names the store and says what to do."""
-    text = str(error)
-    return (
-        isinstance(error, (ValueError, OSError))
-        and str(out) in text
-        and bool(re.search("run it again|same command|choose", text, re.IGNORECASE))
+def packs_of(size: int, tidy: int = 32) -> contextlib.AbstractContextManager[None]:
+    """A context in which packs have so many bytes, and more than `tidy` small ones are joined."""
+    return replaced(
+        (simulate, "Store", functools.partial(packs.Store, size=size)),
+        (moments, "_WRITE_S", 0.0 if size < 1 << 20 else 5.0),
+        (packs.Store, "tidy", functools.partialmethod(packs.Store.tidy, tidy)),
     )
+
+
+@contextlib.contextmanager
+def other_code() -> Iterator[None]:
+    """A context in which the policies have other code, and give other numbers."""
+    run = programs.Block.play
+
+    def code(self: Any, policy: str, known: Any = inputs.Inputs.code) -> Any:
+        found = known(self, policy)
+        return {**found, "digests": {**found["digests"], "edited": "1"}}
+
+    def other(*args: Any) -> Any:
+        values, seconds = run(*args)
+        return {**values, "regret": values["regret"] + 1.0}, seconds
+
+    with replaced((inputs.Inputs, "code", code), (programs.Block, "play", other)):
+        yield
 
 
 @contextlib.contextmanager
 def blocks_played() -> Iterator[list[Any]]:
     """The blocks that are played meanwhile."""
-    played: list[Any] = []
-    run = programs.Block.play
+    played, run = [], programs.Block.play
 
     def counted(self: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
         played.append(seeds[0])
         return run(self, tile, seeds, *begun)
 
-    programs.Block.play = counted  # type: ignore[method-assign]
-    try:
+    with replaced((programs.Block, "play", counted)):
         yield played
-    finally:
-        programs.Block.play = run  # type: ignore[method-assign]
 
 
-def same_where_done(found: xr.Dataset, right: xr.Dataset) -> bool:
-    """Whether runs that are there are right."""
-    there = np.isfinite(found["regret"].isel(time=-1).values)
-    return all(np.array_equal(found[name].values[there], right[name].values[there], equal_nan=True) for name in right)
+def digest(data: Data) -> str:
+    """A digest of the values, names and coordinates of a result."""
+    found = hashlib.blake2b()
+    for name, variable in sorted(data.variables.items(), key=lambda one: str(one[0])):
+        values = np.ascontiguousarray(variable.values)
+        found.update(f"{name} {variable.dims} {values.dtype} {values.shape}".encode() + values.tobytes())
+    return found.hexdigest()
 
 
-def read(out: Path, keep: str, right: xr.Dataset, other: xr.Dataset | None = None) -> tuple[str, list[str]]:
-    """What `load` makes of a store, and what must not happen; the result may be another one, if it says so."""
+def helps(error: BaseException, out: str | Path) -> bool:
+    """Whether a message names the store and says what to do."""
+    known = isinstance(error, (ValueError, OSError)) and str(out) in str(error)
+    return known and bool(re.search("same call|can be written to", str(error)))
+
+
+def read(out: str | Path, right: Data, older: Sequence[Data], lost: bool = False) -> tuple[str, list[Bad]]:
+    """What `load` makes of a store: an outcome, and what must not happen. Results before the last come with a warning, or if files are `lost`."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             found = jr.load(out)
-            if same(found, right):
-                return "read" if not said else "read, with a warning", []
-            if other is not None and same(found, other) and found.attrs["settings"] == other.attrs["settings"]:
-                return "read as the other one", []
-            return "WRONG", ["wrong values were loaded"]
         except Exception as error:
-            nothing = isinstance(error, ValueError) and re.search(NOTHING, str(error)) and str(out) in str(error)
-            wrong = [] if nothing or helps(error, out) else [f"load says {type(error).__name__}: {error}"]
-        if keep == "runs" and not nothing:
-            try:
+            nothing = isinstance(error, ValueError) and re.search("path must be .* a stored result", str(error))
+            bad = [] if nothing or helps(error, out) else [(RIDDLE, f"load says {type(error).__name__}: {error}")]
+            if not nothing and "not complete" in str(error):
                 part = jr.load(out, partial=True)
-                of_other = other is not None and part.attrs["settings"] == other.attrs["settings"]
-                if not same_where_done(part, other if of_other else right):
-                    wrong.append("wrong values were loaded in part")
-            except ValueError:
-                pass  # There is not enough to know what belongs where.
-    return "no result yet" if nothing else "refused", wrong
+                if "seed" in part.dims and not any(same_where_done(part, one) for one in (right, *older)):
+                    bad.append((SILENT, "wrong values were loaded in part"))
+            return "refused by load", bad
+    if digest(found) == digest(right):
+        return "read", []
+    if any(digest(found) == digest(one) for one in older) and (said or lost):
+        return "read as an older result", []
+    return "WRONG", [(SILENT, f"wrong values were loaded, of settings {found.attrs['settings']}")]
 
 
-def look(out: Path, keep: str, right: xr.Dataset, other: xr.Dataset | None = None) -> tuple[str, int, list[str]]:
-    """What comes of a store: an outcome, blocks that the same run played again, and what must not happen."""
-    outcome, wrong = read(out, keep, right, other)
+def same_where_done(found: Data, right: Data) -> bool:
+    """Whether runs that are there are right."""
+    right = right.isel(seed=slice(found.sizes["seed"]))
+    there = np.isfinite(found["regret"].isel(time=-1).values)
+    return found.sizes == right.sizes and all(
+        np.array_equal(found[name].values[there], right[name].values[there], equal_nan=True) for name in right
+    )
+
+
+def wrong(found: Data, right: Data) -> list[Bad]:
+    """What must not be: another result."""
+    return [] if digest(found) == digest(right) else [(SILENT, "wrong values of a call")]
+
+
+def look(
+    out: str | Path, keep: str, right: Data, older: Sequence[Data] = (), lost: bool = False, sound: bool = False
+) -> tuple[str, list[Bad]]:
+    """What comes of a store: an outcome, and what must not happen; `sound`: nothing of it is damaged."""
+    outcome, bad = read(out, right, older, lost)
+    bad += [(REFUSED, f"load: {outcome}")] if sound and outcome != "read" else []
     with warnings.catch_warnings(), blocks_played() as played:
         warnings.simplefilter("ignore")
         try:
-            again = play(out, keep)
-            outcome += ", mended" if played else ", as it is"
-            if not same(again, right) or not same(jr.load(out), right):
-                outcome, wrong = "WRONG", [*wrong, "wrong values after playing again"]
-        except jr.StoreMismatchError as error:
-            outcome += ", not continued"
-            if other is None or not helps(error, out):
-                wrong.append(f"the same run says {type(error).__name__}: {error}")
+            bad += wrong(play(out, keep), right) + wrong(jr.load(out), right)
         except Exception as error:
-            outcome += ", NOT MENDED"
-            wrong.append(f"the same run says {type(error).__name__}: {error}")
-    if list(out.glob("*.lock")):
-        wrong.append("a lock was left")
-    return outcome, len(played), wrong
+            bad.append((REFUSED, f"the same call says {type(error).__name__}: {error}"))
+    bad += [(REFUSED, f"{len(played)} finished blocks were played again")] if sound and played else []
+    return f"{outcome}, {'some' if played else 'nothing'} simulated again", bad
+
+
+# Damage to a finished store. Kinds, and whether files are gone as if they had never been, or nothing is damaged.
+GONE, SOUND = "gone", "sound"
+DAMAGES = {
+    **dict.fromkeys(("a bit of a pack", "a bit of an index", "a bit of every pack", "a pack is cut", "a pack is empty"), ""),
+    **dict.fromkeys(("a pack has grown", "zeros in a pack", "two packs are exchanged", "an index over another content"), ""),
+    **{"a pack of another run under its name": "", "a pack is gone": GONE, "a pack is renamed": GONE},
+    **dict.fromkeys(("a pack once more", "packs of another run beside", "leftovers of killed writers"), SOUND),
+    "wrong times of files": SOUND,
+}
+
+
+def flipped(content: bytes, rng: Random, first: int = 0) -> bytes:
+    """One other bit, not before a place."""
+    place = int(rng.integers(max(0, first), len(content)))
+    return content[:place] + bytes([content[place] ^ 1 << int(rng.integers(8))]) + content[place + 1 :]
+
+
+def index_start(content: bytes) -> int:
+    """Where the index of a pack begins."""
+    footer = np.frombuffer(content[-packs._FOOTER.itemsize :], packs._FOOTER)[0]
+    sizes = [int(footer[name]) for name in ("forms", "notes", "rows")]
+    return len(content) - footer.nbytes - sum(sizes) - int(footer["frames"]) * packs._FRAMES.itemsize
+
+
+def harm(kind: str, files: Files, other: Files, rng: Random) -> None:
+    """Damages the files of a store; `other`: those of other runs."""
+    one, stranger = str(rng.choice(sorted(files))), str(rng.choice(sorted(other)))
+    two = str(rng.choice(sorted(files.keys() - {one}))) if len(files) > 1 and rng.integers(2) else stranger
+    content, second, name = files[one], files.get(two, other.get(two, b"")), rng.bytes(16).hex()
+    start, stop = sorted(rng.integers(len(content) + 1, size=2).tolist()) if rng.integers(4) else (0, len(content))
+    more, first = [bytes(16), content, rng.bytes(100)][rng.integers(3)], index_start(content)
+    body = second[: index_start(second)]
+    if rng.integers(2):
+        body = body[:first].ljust(first, b"\0")  # As long as it was.
+    new_names = [f"{name}.pack", f"a {one}", one.upper(), f"{one}.bak"]
+    same_again = [f"{one[:-5]} (1).pack", f"{one}~", f"{one}.{name}.partial", f".{one}.swp"]
+    changed: dict[str, Callable[[], Files]] = {
+        "a bit of a pack": lambda: {one: flipped(content, rng)},
+        "a bit of an index": lambda: {one: flipped(content, rng, first)},
+        "a bit of every pack": lambda: {each: flipped(found, rng) for each, found in files.items()},
+        "a pack is cut": lambda: {one: content[:start]},
+        "a pack is empty": lambda: {one: b""},
+        "a pack has grown": lambda: {one: content + more if rng.integers(3) else more + content},
+        "zeros in a pack": lambda: {one: content[:start] + bytes(stop - start) + content[stop:]},
+        "a pack is renamed": lambda: {new_names[rng.integers(4)]: content},
+        "a pack once more": lambda: {same_again[rng.integers(4)]: content},
+        "two packs are exchanged": lambda: {one: second, two: content},
+        "a pack of another run under its name": lambda: {one: other[stranger]},
+        "packs of another run beside": lambda: {each: found for each, found in other.items() if rng.integers(2)},
+        "an index over another content": lambda: {one: body + content[first:]},
+        "leftovers of killed writers": lambda: {f"{one}.{name}.partial": content[:start], f"{name}.claim": content[:stop]},
+    }
+    if DAMAGES[kind] == GONE:
+        del files[one]
+    files |= changed.get(kind, dict)()
+
+
+def files_of(out: Path) -> Files:
+    """All packs in a folder."""
+    return {file.name: file.read_bytes() for file in (out / STORE_NAME).iterdir()}
+
+
+def put(files: Files, folder: Path, rng: Random, kind: str, number: int) -> str | Path:
+    """Puts files into a new folder, or into memory; returns where."""
+    if not rng.integers(4) and kind != "wrong times of files":
+        places._memory.cache_clear()
+        url = f"memory://chaos/{number}"
+        for name, content in files.items():
+            places.place_of(url).write(name, [content])
+        return url
+    out = cleared(folder / "out")
+    (out / STORE_NAME).mkdir(parents=True)
+    for name, content in files.items():
+        (out / STORE_NAME / name).write_bytes(content)
+        if kind == "wrong times of files" or not rng.integers(3):
+            os.utime(out / STORE_NAME / name, (int(rng.choice([0, 1, 10**9, 4 * 10**9])),) * 2)
+    return out
+
+
+def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
+    """Damages finished stores, each kind in turn; they also hold results that were asked for before."""
+    rng, fewer, finished, other = np.random.default_rng([seed, len(keep)]), SEEDS[keep] // 2 + 1, list[Files](), Files()
+    right, older = play(None, keep), [play(None, keep, seeds=fewer), play(None, keep, key=1)]
+    for size in SIZES:
+        out, strange, edited = (folder / f"{name}-{keep}-{size}" for name in ("finished", "strange", "edited"))
+        with packs_of(size):
+            for place, options in ((out, {"key": 1}), (out, {"seeds": fewer}), (out, {}), (strange, {"key": 2})):
+                play(place, keep, **options)
+            with other_code():
+                play(edited, keep)
+        finished.append(files_of(out))
+        other |= files_of(strange) | files_of(edited)
+    for i in range(number):
+        kind = list(DAMAGES)[i % len(DAMAGES)]
+        files, how = dict(finished[rng.integers(len(SIZES))]), DAMAGES[kind]
+        harm(kind, files, other, rng)
+        out = put(files, folder, rng, kind, i)
+        with packs_of(int(rng.choice(SIZES)), int(rng.choice([1, 32]))):
+            table.add(kind, f"{keep}, fault {i}", *look(out, keep, right, older, lost=how == GONE, sound=how == SOUND))
 
 
 def cleared(out: Path) -> Path:
@@ -327,412 +311,276 @@ def cleared(out: Path) -> Path:
     return out
 
 
-def chaos(number: int, seed: int, keep: str, folder: Path) -> tuple[Counts, list[str]]:
-    """Outcomes by kind of fault, and what must not happen, in words."""
-    whole, another, out = folder / f"whole-{keep}", folder / f"other-{keep}", folder / f"out-{keep}"
-    right = play(whole, keep)
-    other = play(another, keep, key=1)
-    kinds = faults(another / STORE_NAME)
-    chance = np.array([weight for weight, _ in kinds.values()])
-    rng = np.random.default_rng(seed)
-    outcomes: Counts = collections.Counter()
-    wrong: list[str] = []
-    for _ in range(number):
-        kind = list(kinds)[int(rng.choice(len(kinds), p=chance / chance.sum()))]
-        if not (arrays(whole / STORE_NAME) or "array" not in kind):
-            continue
-        shutil.copytree(whole, cleared(out))
-        what = f"{keep}: {kind}: {kinds[kind][1](out / STORE_NAME, rng)}"
-        outcome, _, bad = look(out, keep, right, other if kind == "files of another key over it" else None)
-        outcomes[kind, outcome] += 1
-        wrong += [f"{what}: {one}" for one in bad]
-    return outcomes, wrong
+class Change(NamedTuple):
+    """A change to the disk: "make", "write" (to the end), "fsync", "replace", "unlink", "mkdir"; "kept" when a file is written for good."""
+
+    kind: str
+    path: str
+    to: str = ""
+    content: bytes = b""
+
+
+class Watch(contextlib.ExitStack):
+    """A context in which the changes of stores below a folder are written down; `before` gets the number of those done, and the next."""
+
+    def __init__(self, folder: Path, before: Callable[[int, Change], None] = lambda done, change: None):
+        super().__init__()
+        self.folder, self.before, self.changes = os.path.abspath(folder), before, list[Change]()
+        self._lock, self._opened = threading.RLock(), dict[int, str]()
+
+    def __enter__(self) -> "Watch":
+        def met(kind: str, call: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
+            if options:  # `shutil` names folders by their numbers.
+                return call(path, *args, **options)
+            to = self.place(args[0]) or "" if kind == "replace" else ""
+            return self.change(kind, self._opened[path] if kind == "fsync" else path, lambda: call(path, *args), to=to)
+
+        def opened(path: Any, flags: int, *args: Any, call: Callable[..., Any] = os.open, **options: Any) -> int:
+            number = call(path, flags, *args, **options)
+            self._opened[number] = str(path)
+            return number
+
+        def write(folder: Any, name: str, parts: Any, durable: bool = True, call: Any = places.Folder.write) -> None:
+            call(folder, name, parts, durable)
+            self.changes += [Change("kept", self.place(folder.path / name) or "")] if durable else []
+
+        kinds = ("unlink", "mkdir", "replace", "fsync")
+        by_kind = [(os, kind, functools.partial(met, kind, getattr(os, kind))) for kind in kinds]
+        ours = replaced((places, "open", self._open), (places.Folder, "write", write), (os, "open", opened), *by_kind)
+        self.enter_context(ours)
+        return self
+
+    def place(self, path: Any) -> str | None:
+        """Where something is below the watched folder; None if it is elsewhere."""
+        place = os.path.relpath(os.path.abspath(path), self.folder)
+        return None if place.startswith("..") else place
+
+    def change(self, kind: str, path: Any, do: Callable[[], Any], **about: Any) -> Any:
+        """Does something, and writes it down if it succeeds."""
+        if (place := self.place(path)) is None:
+            return do()
+        change = Change(kind, place, **about)
+        self.before(len(self.changes), change)
+        with self._lock:
+            found = do()
+            self.changes.append(change)
+            return found
+
+    def _open(self, path: Any, mode: str) -> Any:
+        if "w" not in mode:
+            return open(path, mode)
+        file = self.change("make", path, lambda: _File(path, mode))
+        file.watch, self._opened[file.fileno()] = self, str(path)
+        return file
+
+
+class _File(io.FileIO):
+    """A file that is written to under a watch; a write that fails has written a half."""
+
+    watch: Watch
+
+    def writelines(self, parts: Any) -> None:
+        content, write = b"".join(parts), super().write
+        try:
+            self.watch.change("write", self.name, lambda: write(content), content=content)
+        except OSError:
+            write(content[: len(content) // 2])
+            raise
+
+
+def fail(number: int) -> None:
+    """Raises an error of the operating system."""
+    raise OSError(number, os.strerror(number))
+
+
+# Changes that fail: with which errors, whether all from then on, and whether those of one kind alone.
+ANY = (errno.EIO, errno.EDQUOT, errno.EPERM, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.ENOSPC, errno.EFBIG)
+FAILURES = {
+    "full disk": ((errno.ENOSPC,), True, ""),
+    "full disk, at fsync": ((errno.ENOSPC, errno.EIO), False, "fsync"),
+    "full disk, at rename": ((errno.ENOSPC,), False, "replace"),
+    "one change fails": (ANY, False, ""),
+    "permission is lost": ((errno.EACCES, errno.EROFS, errno.EPERM), True, ""),
+    "nothing can be deleted": ((errno.EPERM,), True, "unlink"),
+}
+EVENTS = (*FAILURES, "Ctrl-C", "a reader", "a second call", "another result meanwhile", "a moved folder", "a removed folder")
 
 
 class Scene:
-    """A run that is disturbed.
+    """A call that is disturbed."""
 
-    events: what may befall it, by name. Each gives an outcome, and what must not happen.
-
-    Args:
-      folder: for work.
-      keep: of the run.
-      seed: of what is random.
-    """
-
-    def __init__(self, folder: Path, keep: str, seed: int):
-        self.keep, self.rng = keep, np.random.default_rng(seed)
-        self.whole, self.folder = folder / f"finished-{keep}", folder / f"scene-{keep}"
+    def __init__(self, keep: str, folder: Path, seed: int):
+        self.keep, self.rng, self.folder = keep, np.random.default_rng([seed, len(keep)]), folder / f"scene-{keep}"
         self.out, self.elsewhere = self.folder / "out", self.folder / "elsewhere"
         self.folder.mkdir()
-        with Watch(folder) as watch:
-            self.right = play(self.whole, keep)
-        self.length = len(watch.changes)
-        self.events: dict[str, Callable[[], tuple[str, list[str]]]] = {
-            "full disk": lambda: self.fails([errno.ENOSPC], always=True),
-            "a change fails": lambda: self.fails([errno.EIO, errno.EDQUOT, errno.EPERM, errno.EACCES, errno.ESTALE]),
-            "read-only from some moment on": lambda: self.fails([errno.EROFS], always=True),
-            "a read-only folder": self.read_only,
-            "a limit of file size": lambda: self.limited(resource.RLIMIT_FSIZE, int(self.rng.integers(1, 6000))),
-            "few file handles": self.few_handles,
-            "no more threads": self.no_threads,
-            "an interrupt": self.interrupted,
-            "a reader": self.reader,
-            "a second run": self.second,
-            "a second run, the lock deleted": self.second_without_lock,
-            "a copy meanwhile": self.copied,
-            "the folder is moved": self.moved,
-            "the folder is removed": lambda: self.met(lambda: shutil.rmtree(self.out)),
-            "a link that leads nowhere yet": self.dangling,
-        }
+        with packs_of(1), Watch(folder) as watch:
+            self.right = play(self.folder / "whole", keep)
+        self.length, self.files = len(watch.changes), files_of(self.folder / "whole")
 
     def begin(self) -> int:
         """Puts an unfinished store into the folder, or none; returns at which change something happens."""
         cleared(self.out)
         cleared(self.elsewhere)
+        number = int(self.length * self.rng.random() ** 3)
         if not self.rng.integers(3):
-            return int(self.rng.integers(self.length))
-        shutil.copytree(self.whole, self.out)
-        for mark in marks(self.out / STORE_NAME):
-            if self.rng.integers(2):
-                mark.unlink()
-        return int(self.rng.integers(self.length // 2))
+            return number
+        (self.out / STORE_NAME).mkdir(parents=True)
+        for name in self.rng.permutation(sorted(self.files))[: len(self.files) // 2]:
+            (self.out / STORE_NAME / name).write_bytes(self.files[name])
+        return number // 2
 
-    def play(self, before: Callable[[int, Change], None] | None = None) -> tuple[str, list[str]]:
+    def play(self, before: Callable[[int, Change], None]) -> tuple[str, list[Bad]]:
         """Plays under a watch: an outcome, and what must not happen."""
-        with warnings.catch_warnings(), Watch(self.folder, before) as watch:
+        size, tidy = int(self.rng.choice(SIZES)), int(self.rng.choice([1, 32]))
+        with warnings.catch_warnings(), Watch(self.folder, before), packs_of(size, tidy):
             warnings.simplefilter("ignore")
             try:
                 found = play(self.out, self.keep)
             except KeyboardInterrupt:
                 return "ended", []
             except Exception as error:
-                refused = "must be a folder that can be written to" in str(error) and str(self.out) in str(error)
-                good = refused or helps(error, self.out)
-                return "ended", [] if good else [f"the run says {type(error).__name__}: {error}"]
-        missed = [f"not watched: {one}" for one in watch.missed]
-        return "went on", missed + ([] if same(found, self.right) else ["wrong values of the run itself"])
+                bad = [(RIDDLE, f"the call says {type(error).__name__}: {error}")]
+                return "ended", [] if helps(error, self.out) else bad
+        return "went on", wrong(found, self.right)
 
-    def met(self, act: Callable[[], Any], always: bool = False, number: int | None = None) -> tuple[str, list[str]]:
+    def met(self, act: Callable[[], Any], always: bool = False, only: str = "") -> tuple[str, list[Bad]]:
         """Plays, and does something before a change to the disk, or before all from there on; what `act` raises the change gets."""
-        number, happened = self.begin() if number is None else number, []
+        number, happened = self.begin(), []
 
         def before(done: int, change: Change) -> None:
-            del change
-            # What plays or reads must not hold up the thread that serves all reading.
-            if done >= number and (always or not happened) and "zarr" not in threading.current_thread().name:
+            if done >= number and only in ("", change.kind) and (always or not happened):
                 happened.append(done)
                 act()
 
-        outcome, wrong = self.play(before)
-        return outcome if happened else "nothing happened", wrong
+        outcome, bad = self.play(before)
+        return outcome if happened else "nothing happened", bad
 
-    def fails(self, numbers: list[int], always: bool = False) -> tuple[str, list[str]]:
-        """A change fails, or all from there on."""
-        number = numbers[int(self.rng.integers(len(numbers)))]
-
-        def fail() -> None:
-            raise OSError(number, os.strerror(number))
-
-        return self.met(fail, always)
-
-    def read_only(self) -> tuple[str, list[str]]:
-        """Nothing can be changed: the run is refused before anything is played."""
-
-        def fail(done: int, change: Change) -> None:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-        self.begin()
-        with blocks_played() as played:
-            outcome, wrong = self.play(fail)
-        return outcome, wrong + (["something was played"] if played else [])
-
-    def limited(self, what: int, limit: int) -> tuple[str, list[str]]:
-        """A limit of the operating system holds from some change on."""
-        before = resource.getrlimit(what)
-        try:
-            return self.met(lambda: resource.setrlimit(what, (limit, before[1])))
-        finally:
-            resource.setrlimit(what, before)
-
-    def few_handles(self) -> tuple[str, list[str]]:
-        """Some file handles are left, or none."""
-        highest = max(map(int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")))
-        return self.limited(resource.RLIMIT_NOFILE, highest + int(self.rng.integers(1, 12)))
-
-    def no_threads(self) -> tuple[str, list[str]]:
-        """No thread can be started after some that can."""
-        start, left = threading.Thread.start, [int(self.rng.integers(4))]
-
-        def refused(thread: threading.Thread) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        self.begin()
-        threading.Thread.start = refused  # type: ignore[method-assign]
-        try:
-            outcome, wrong = self.play()
-        finally:
-            threading.Thread.start = start  # type: ignore[method-assign]
-        return outcome, [one for one in wrong if "can't start new thread" not in one]
-
-    def interrupted(self) -> tuple[str, list[str]]:
-        """Ctrl-C."""
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            return self.met(lambda: os.kill(os.getpid(), signal.SIGINT))
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def reader(self) -> tuple[str, list[str]]:
-        """Somebody loads the result."""
-        found: list[str] = []
-        outcome, wrong = self.met(lambda: found.extend(read(self.out, self.keep, self.right)[1]))
-        return outcome, [*wrong, *found]
-
-    def second(self) -> tuple[str, list[str]]:
-        """Another run begins: it is refused, unless the first is over."""
-        wrong = []
-
-        def again() -> None:
-            held = list(self.out.glob("*.lock"))
-            try:
-                if not same(play(self.out, self.keep), self.right):
-                    wrong.append("wrong values of the second run")
-                if held and held[0].exists():
-                    wrong.append("the second run was not refused")
-            except jr.StoreInUseError as error:
-                if not helps(error, self.out):
-                    wrong.append(f"the second run says {error}")
-
-        outcome, more = self.met(again)
-        return outcome, [*wrong, *more]
-
-    def second_without_lock(self) -> tuple[str, list[str]]:
-        """Somebody deletes the lock, and another run plays all while the first waits."""
-        wrong = []
-
-        def again() -> None:
-            for lock in self.out.glob("*.lock"):
-                lock.unlink()
-            try:
-                if not same(play(self.out, self.keep), self.right):
-                    wrong.append("wrong values of the second run")
-            except Exception as error:
-                if not helps(error, self.out):
-                    wrong.append(f"the second run says {type(error).__name__}: {error}")
-
-        outcome, more = self.met(again)
-        return outcome, [*wrong, *more]
-
-    def copied(self) -> tuple[str, list[str]]:
-        """Somebody copies the folder: some files now, the others after the run."""
-
-        def copy(some: Callable[[], bool]) -> None:
-            for file in sorted(p for p in self.out.rglob("*") if p.is_file()):
-                place = self.elsewhere / file.relative_to(self.out)
-                if some() and not place.exists():
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(file, place)
-
-        outcome, wrong = self.met(lambda: copy(lambda: bool(self.rng.integers(2))))
-        copy(lambda: True)
-        for lock in self.elsewhere.glob("*.lock"):
-            lock.unlink()
-        found, _, more = look(self.elsewhere, self.keep, self.right)
-        return f"{outcome}; the copy {found}", [*wrong, *more]
-
-    def moved(self) -> tuple[str, list[str]]:
-        """The folder gets another name: the run ends, and goes on where the folder is now."""
-        outcome, wrong = self.met(lambda: self.out.rename(self.elsewhere) if self.out.exists() else None)
-        if not self.elsewhere.exists():
-            return outcome, wrong
-        for lock in self.elsewhere.glob("*.lock"):
-            lock.unlink()
-        found, _, more = look(self.elsewhere, self.keep, self.right)
-        return f"{outcome}; there {found}", [*wrong, *more]
-
-    def dangling(self) -> tuple[str, list[str]]:
-        """A link to a folder that does not exist: it is made."""
-        self.begin()
-        cleared(self.out).symlink_to(self.elsewhere)
-        return self.play()
-
-    def befall(self, event: str) -> tuple[str, list[str]]:
-        """What comes of an event, and of the same call after it."""
-        outcome, wrong = self.events[event]()
-        found, _, more = look(self.out, self.keep, self.right)
-        if "not continued" in found and event in ("the folder is moved", "the folder is removed"):
-            more = [
-                one for one in more if "holds something else" not in one
-            ]  # Zarr made folders anew: that is said, and nothing is lost.
-        return f"{outcome}; then {found}", [f"{self.keep}: {event}: {one}" for one in [*wrong, *more]]
+    def befall(self, event: str) -> tuple[str, list[Bad]]:
+        """What comes of an event, and what must not happen."""
+        found: list[Bad] = []
+        if event in FAILURES:
+            numbers, always, only = FAILURES[event]
+            return self.met(lambda: fail(int(self.rng.choice(numbers))), always, only)
+        acts: dict[str, Callable[[], Any]] = {
+            "Ctrl-C": lambda: os.kill(os.getpid(), signal.SIGINT),
+            "a reader": lambda: found.extend(read(self.out, self.right, ())[1]),
+            "a second call": lambda: found.extend(wrong(play(self.out, self.keep), self.right)),
+            "another result meanwhile": lambda: play(self.out, self.keep, key=3),
+            "a moved folder": lambda: self.out.rename(self.elsewhere) if self.out.exists() else None,
+            "a removed folder": lambda: shutil.rmtree(self.out, ignore_errors=True),
+        }
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
+        outcome, bad = self.met(acts[event])
+        return outcome, bad + found + (look(self.elsewhere, self.keep, self.right)[1] if event == "a moved folder" else [])
 
 
-def disturb(number: int, seed: int, keep: str, folder: Path) -> tuple[Counts, list[str]]:
-    """Outcomes by event, all of them in turn, and what must not happen, in words."""
-    scene, outcomes, wrong = Scene(folder, keep, seed), collections.Counter(), []
+def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
+    """Disturbs calls, each event in turn; afterwards the same call ends as it should."""
+    scene, other = Scene(keep, folder, seed), play(None, keep, key=3)
     for i in range(number):
-        event = list(scene.events)[i % len(scene.events)]
+        event = EVENTS[i % len(EVENTS)]
         outcome, bad = scene.befall(event)
-        outcomes[event, outcome] += 1
-        wrong += bad
-    return outcomes, wrong
+        older = [other] if event == "another result meanwhile" else []  # It was asked for last.
+        after, more = look(scene.out, keep, scene.right, older, lost=True)
+        table.add(event, f"{keep}, event {i}", f"{outcome}, then {after}", bad + more)
 
 
-CHILD = """
-    import sys, time
-    from pathlib import Path
-    sys.path.insert(0, sys.argv[1])
-    import chaos
-    from jaxroute.engine import programs
+def invented() -> contextlib.AbstractContextManager[None]:
+    """A context in which blocks return numbers that depend on policy, setting and seed alone: processes have nothing to compile."""
 
-    run = programs.Block.play
+    def played(block: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
+        settings = np.asarray(tile.get("width", [0]))[:, None, None]
+        regret = np.cos(np.arange(1, 3) * (1 + len(block.name) + 50 * settings + np.asarray(seeds)[:, None]))
+        zero = np.zeros(regret.shape)
+        found = {"nan/rounds": zero, "nan/states": zero != 0, "zero/illegal": zero, "regret": regret}
+        found["pulls"] = np.stack([regret, 2 * regret, regret + 1], axis=-1)
+        return {name: values if tile else values[0] for name, values in found.items()}, 0.0
 
-    def slowly(self, tile, seeds, *begun):
-        time.sleep(float(sys.argv[4]))
-        return run(self, tile, seeds, *begun)
-
-    programs.Block.play = slowly
-    print("begins", flush=True)
-    chaos.play(Path(sys.argv[2]), sys.argv[3])
-"""
+    shapes = {"nan/rounds": (), "nan/states": (), "zero/illegal": (), "regret": (), "pulls": (3,)}
+    owner, nothing = programs.Block, lambda *args: None
+    compiled = ((owner, "compile_in", nothing), (simulate, "compile_blocks", nothing))
+    return replaced((owner, "play", played), (owner, "shapes", lambda block: shapes), *compiled)
 
 
-def child(out: Path, keep: str, environment: Mapping[str, str] | None = None, pause_s: float = 0.0) -> subprocess.Popen:
-    """A process that says when it begins to play, and waits before each block."""
-    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(Path(__file__).parent), str(out), keep, str(pause_s)]
-    env = {**os.environ, **(environment or {})}
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def victim(out: Path, keep: str, size: int, edited: bool, share: Any, told: Any) -> None:
+    """A process that says when it begins to play, takes a moment for each block, and says at the end what it has found."""
+
+    def slowly(*args: Any) -> Any:
+        told.send("begins")
+        time.sleep(0.03)
+        return run(*args)
+
+    faulthandler.dump_traceback_later(60, exit=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As the command does.
+    with invented(), contextlib.suppress(KeyboardInterrupt), packs_of(size, 3):
+        run = programs.Block.play
+        with (
+            replaced((programs.Block, "play", slowly), (plan, "EXPIRES_S", 0.4)),
+            other_code() if edited else contextlib.nullcontext(),
+        ):
+            told.send(digest(play(out, keep, share=share)))
 
 
-def kill(number: int, seed: int, keep: str, folder: Path) -> tuple[Counts, list[str]]:
-    """Outcomes of processes that are killed at any time, one after the other on the same store, and what must not happen."""
-    rng, out, outcomes, wrong = np.random.default_rng(seed), folder / f"killed-{keep}", collections.Counter(), []
-    right = play(None, keep)
-    for i in range(number):
-        with child(out, keep, pause_s=0.1) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            if rng.integers(4):  # Otherwise perhaps while it compiles.
-                while process.poll() is None and not (out / STORE_NAME / DONE / "zarr.json").exists():
-                    time.sleep(0.001)
-            time.sleep(rng.uniform(0, 0.6))
-            process.kill()
-            process.communicate()
-        outcome, bad = read(out, keep, right)
-        outcomes["killed", outcome] += 1
-        wrong += [f"{keep}: killed: {one}" for one in bad]
-        if i % 3 == 2 or i == number - 1:
-            outcome, _, bad = look(out, keep, right)
-            outcomes["and then", outcome] += 1
-            wrong += [f"{keep}: killed: {one}" for one in bad]
-            cleared(out)
-    return outcomes, wrong
+def kill(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
+    """Kills processes at any time, some of them beside others, one after the other on the same store."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["jaxroute.engine.simulate", "jaxroute.problems.stochastic", "xarray", "dask.array"])
+    rng, out = np.random.default_rng([seed, len(keep)]), folder / f"killed-{keep}"
 
+    def begin(*how: Any) -> tuple[Any, Any]:
+        mine, its = context.Pipe(duplex=False)
+        process = context.Process(target=victim, args=(out, keep, int(rng.choice(SIZES)), *how, its))
+        process.start()
+        its.close()
+        return process, mine
 
-MINE = """
-from flax import struct
-from jaxroute.problems import stochastic
-
-@struct.dataclass
-class Mine(stochastic.UCB1):
-    def act(self, key, state, obs, t):
-        action, info = super().act(key, state, obs, t)
-        return (action + 0) % 3, info
-"""
-
-
-def others(number: int, seed: int, keep: str, folder: Path) -> tuple[Counts, list[str]]:
-    """Outcomes of going on with something else: edited code, other flags, other randomness; and what must not happen."""
-    outcomes, wrong, rng = collections.Counter(), [], np.random.default_rng(seed)
-    for _ in range(number):
-        other(rng, keep, folder, outcomes, wrong)
-    return outcomes, wrong
-
-
-def other(rng: np.random.Generator, keep: str, folder: Path, outcomes: Counts, wrong: list[str]) -> None:
-    """Goes on once with each, and counts."""
-
-    def ended(kind: str, outcome: str, good: bool) -> None:
-        outcomes[kind, outcome] += 1
-        wrong.extend([] if good else [f"{keep}: {kind}: {outcome}"])
-
-    def edited(text: str) -> Any:
-        file, found = folder / "mine.py", {"__name__": "mine"}
-        file.write_text(text)
-        linecache.checkcache()
-        exec(compile(text, str(file), "exec"), found)
-        return found["Mine"]()
-
-    out, whole = cleared(folder / f"edited-{keep}"), folder / f"flags-{keep}"
-    options: dict[str, Any] = {
-        "horizon": HORIZON,
-        "seeds": SEEDS,
-        "block": BLOCK,
-        "progress": False,
-        "out": out,
-        "keep": keep,
-    }
-    jr.simulate(stochastic.bernoulli([0.6, 0.4, 0.5]), {"mine": edited(MINE)}, **options)
-    for mark in rng.permutation(marks(out / STORE_NAME))[:2]:
-        mark.unlink()
-    try:
-        jr.simulate(
-            stochastic.bernoulli([0.6, 0.4, 0.5]),
-            {"mine": edited(MINE.replace("+ 0", f"+ {rng.integers(1, 3)}"))},
-            **options,
-        )
-        ended("the code is edited", "went on", False)
-    except jr.StoreMismatchError as error:
-        ended("the code is edited", f"refused: {str(error).split(': ')[-1][:60]}", helps(error, out) and "act" in str(error))
-    right = play(whole, keep)
-    variables = {
-        "another processor": {"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"},
-        "other randomness": {"JAX_THREEFRY_PARTITIONABLE": "false"},
-    }
-    for kind, environment in variables.items():
-        shutil.copytree(whole, cleared(out))
-        for mark in rng.permutation(marks(out / STORE_NAME))[:2]:
-            mark.unlink()
-        done = child(out, keep, environment)
-        said = done.communicate()[1]
-        if done.returncode:
-            refused = "StoreMismatchError" in said and str(out) in said and "choose another folder" in said
-            ended(kind, "refused" if refused else said[-300:], refused and kind == "other randomness")
-            continue
-        found = jr.load(out)
-        close = all(
-            np.allclose(found[name], right[name], rtol=1e-5, equal_nan=True)
-            for name in right
-            if found[name].dtype.kind == "f"
-        )
-        told = "begun with something else" in said
-        ended(kind, f"went on, {'with' if told else 'without'} a warning", close and told and kind == "another processor")
+    with invented():
+        right = play(None, keep)
+        with other_code():
+            edited = play(None, keep)
+        for i in range(number):
+            name = str(rng.choice([*["SIGKILL"] * 5, *["SIGTERM", "SIGINT"] * 2, "SIGHUP"]))
+            beside = ("alone", "beside another", "beside other code")[rng.integers(3)]
+            share, bad = "join" if rng.integers(3) == 0 else None, list[Bad]()
+            process, told = begin(False, share)
+            other, said = (None, None) if beside == "alone" else begin(beside == "beside other code", share)
+            if rng.integers(4):
+                told.recv()
+            time.sleep(rng.uniform(0, 0.3))
+            with contextlib.suppress(ProcessLookupError):  # It has ended.
+                os.kill(process.pid, getattr(signal, name))
+            process.join()
+            if other is not None:
+                while (found := said.recv()) == "begins":
+                    pass
+                if found != digest(edited if beside == "beside other code" else right):
+                    bad.append((SILENT, "wrong values of the other process"))
+                other.join()
+            last = i % 3 == 2 or i == number - 1
+            outcome, more = (functools.partial(look, out, keep) if last else functools.partial(read, out))(
+                right, [edited], True
+            )
+            table.add(f"{name} {beside}", f"{keep}, kill {i}", outcome, bad + more)
+            if last:
+                cleared(out)
 
 
 def main() -> int:
-    """Prints a table of faults and outcomes, and what must not happen."""
+    """Prints tables of faults, and what must not happen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=1000, help="number, half of them of each kind of store (default 1000)")
-    parser.add_argument("--events", type=int, default=300, help="number, likewise (default 300)")
-    parser.add_argument("--kills", type=int, default=12, help="number, likewise (default 12)")
-    parser.add_argument("--others", type=int, default=2, help="times that something else goes on, likewise (default 2)")
+    parser.add_argument("--faults", type=int, default=2000, help="number, a half of damage, a half of events (default 2000)")
+    parser.add_argument("--kills", type=int, default=200, help="number of processes (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
     options = parser.parse_args()
-    bad: list[str] = []
+    wrong, faults, kills = 0, options.faults // 4, options.kills // 2
     with tempfile.TemporaryDirectory() as name:
-        for keep in ("runs", "moments"):
-            for what, how in (("faults", chaos), ("events", disturb), ("kills", kill), ("others", others)):
-                outcomes, wrong = how(getattr(options, what) // 2, options.seed, keep, Path(name))
-                bad += wrong
-                print(f'\nkeep="{keep}", {sum(outcomes.values())} {what}')
-                for (kind, outcome), times in sorted(outcomes.items()):
-                    print(f"  {times:5d}  {kind}: {outcome}")
-    print(f"\n{len(bad)} that must not happen", *bad, sep="\n  ")
-    return 1 if bad else 0
+        for what, number, how in (("damage", faults, damage), ("events", faults, disturb), ("kills", kills, kill)):
+            table, start = Table(), time.monotonic()
+            for keep in ("runs", "moments") if number else ():
+                how(number, options.seed, keep, Path(name), table)
+            table.print(f"{what}, {time.monotonic() - start:.0f} s")
+            wrong += len(table.wrong)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

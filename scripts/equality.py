@@ -29,6 +29,7 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, is_environment, metrics_of
 from jaxroute.engine.kernels import host
+from jaxroute.store.attributes import decoded
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "equality.json"
 RUNS, ROUNDS = 1024, 500
@@ -56,15 +57,15 @@ def both(env: Any, policy: Any, options: dict[str, Any]) -> tuple[Any, Any, dict
     found, seconds = {}, {}
     for backend in ("kernel", "scan"):
         start = time.perf_counter()
-        jr.simulate(env, {"policy": policy}, backend=backend, **{**options, "seeds": 16, "horizon": 2})
+        jr.simulate(env, {"policy": policy}, execution=jr.Execution(backend), **{**options, "seeds": 16, "horizon": 2})
         seconds[f"{backend}_first_s"] = round(time.perf_counter() - start, 2)
-        found[backend] = jr.simulate(env, {"policy": policy}, backend=backend, **options)
+        found[backend] = jr.simulate(env, {"policy": policy}, execution=jr.Execution(backend), **options)
     return found["kernel"], found["scan"], seconds
 
 
 def _kind(metric: Any) -> str:
     """What numbers of a metric count, summed or per round."""
-    return metric.attrs.get("unit", metric.name).split(" per ")[0]
+    return metric.attrs.get("units", metric.name).split(" per ")[0]
 
 
 def compare(ours: Any, theirs: Any) -> dict[str, Any]:
@@ -108,12 +109,12 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours, theirs, seconds = both(env, policy, options)
-    if ours.attrs["fell_back"]:
-        return {"reason": next(iter(ours.attrs["fell_back"].values()))}
+    if fell_back := decoded(ours.attrs)["fell_back"]:
+        return {"reason": next(iter(fell_back.values()))}
     row = {"runs": runs, "rounds": rounds, **compare(ours, theirs), **seconds}
     if row["parted"] > max(_RARE * row["decisions"], 1):
         with jax.enable_x64(True):
-            exact = jr.simulate(env, {"policy": policy}, backend="scan", **options)
+            exact = jr.simulate(env, {"policy": policy}, execution=jr.Execution("scan"), **options)
         row["from_64"] = [compare(result, exact)["parted"] for result in (ours, theirs)]
     return row
 

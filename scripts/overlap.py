@@ -46,7 +46,13 @@ class Device:
 def measure(runs: int, block: int, block_s: float, sum_s: float, on_host: bool) -> dict[str, float]:
     """Seconds of a run with statistics only, and of the device in it."""
     env, policy = stochastic.bernoulli(np.linspace(0.9, 0.0, 10).tolist()), stochastic.UCB1()
-    options = {"horizon": 100, "record_every": 1, "block": block, "keep": "moments", "progress": False}
+    options = {
+        "horizon": 100,
+        "record_every": 1,
+        "execution": jr.Execution(block=block),
+        "keep": "moments",
+        "progress": False,
+    }
     device, play = Device(), programs.Block.play
     kept = programs.stays_on_device, recording.curves_on_device, reductions.reduced
     try:

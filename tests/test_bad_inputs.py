@@ -216,7 +216,7 @@ def test_files_of_data_sets_are_known_by_their_columns(tmp_path):
 # Arguments: what is called, the kind of error, and what is said.
 BANDIT = stochastic.bernoulli([0.5, 0.6])
 RESULT = xr.Dataset(
-    {"regret": (("policy", "seed", "time"), np.arange(8.0).reshape(2, 2, 2), {"kind": "total", "label": "regret"})},
+    {"regret": (("policy", "seed", "time"), np.arange(8.0).reshape(2, 2, 2), {"kind": "total", "long_name": "regret"})},
     coords={"policy": ["a", "b"], "seed": [0, 1], "time": [1, 2]},
 )
 ARGUMENTS = {
@@ -267,7 +267,7 @@ ARGUMENTS |= {
     "a sampler without key": (lambda _: play(env=lambda: BANDIT), r"env, the function .*, must take \(key\), got one that takes \(\); for one environment call it"),
     "a constructor for an environment": (lambda _: play(env=stochastic.bernoulli), r"env is the function bernoulli, which was called with a key, as a sampler is, and failed: mean must be .*; for one environment call it: env=bernoulli\(...\)"),
     "a policy made of nothing": (lambda _: play(policies={"x": lambda: stochastic.UCB1()}), r"policy 'x', a function, must take \(env\), got one that takes \(\)"),
-    "seeds beyond memory": (lambda _: play(seeds=10**12), r"seeds must be at most [0-9,]+ on this machine \(16 bytes for each\), got 1,000,000,000,000"),
+    "seeds beyond memory": (lambda _: play(seeds=10**12), r"seeds must be at most [0-9,]+ on this machine \(40 bytes for each\), got 1,000,000,000,000"),
     "a horizon beyond 32 bits": (lambda _: play(horizon=10**12), "horizon must be from 1 to 2147483647, got 1000000000000"),
     "an empty folder": (lambda _: play(out=""), "the folder of a result must be a path, got ''"),
     "a number for a folder": (lambda _: play(out=3), "the folder of a result must be a path, got 3"),
@@ -313,7 +313,7 @@ COMMANDS = {
     "a fractional key": (["run", "stochastic/regret", "--key", "1.5"], "argument --key: invalid int value: '1.5'"),
     "a negative key": (["run", "stochastic/regret", "--key", "-1"], "key must be a whole number from 0 to 2**32 - 1, got -1"),
     "an empty --out": (["run", "stochastic/regret", "--out", ""], "argument --out: must be a path, got an empty text"),
-    "a file for --out": (["run", "stochastic/regret", "--out", "t.csv"], "out must be a folder that can be written to, got 't.csv': File exists"),
+    "a file for --out": (["run", "stochastic/regret", "--out", "t.csv"], "out must be a folder or URL that can be written to, got 't.csv/store': Not a directory"),
     "an empty --data": (["run", "staged/table", "--data", ""], "argument --data: must be a path, got an empty text"),
     "a folder for --data": (["run", "staged/table", "--data", "folder"], "folder is a folder without files that can be read"),
     "a damaged --data": (["run", "combinatorial/table", "--data", "cut.csv"], "cut.csv, line 3: 4 fields, but the first line names 5 columns"),
@@ -332,11 +332,10 @@ COMMANDS = {
     "a goal that is no number": (["run", "stochastic/regret", "--until-stderr", "regret=small"], "--until-stderr must have the form METRIC=ERROR, got 'regret=small'"),
     "a goal of zero": (["run", "stochastic/regret", "--until-stderr", "regret=0"], "until_stderr['regret'] must be above 0, got 0"),
     "a goal twice": (["run", "stochastic/regret", "--until-stderr", "regret=1", "--until-stderr", "regret=2"], "--until-stderr regret must be given once"),
-    "processes without the others": (["run", "stochastic/regret", "--processes", "2"], "--coordinator, --processes and --process-id need --distributed"),
     "an unknown problem": (["list", "Staged"], "problem must be one of 'cascade'"),
-    "a plot of no run": (["plot", "folder"], "folder must hold the summary.json of a finished run, got 'folder'"),
-    "a plot of something else": (["plot", "other"], "other/summary.json must be that of a run, but names no experiment: run it again"),
-    "a plot of a broken run": (["plot", "broken"], "broken/summary.json must be that of a run, but names no experiment: run it again"),
+    "a plot of no run": (["plot", "folder"], "folder must hold a stored result, got 'folder', where no store/*.pack is found"),
+    "a plot of something else": (["plot", "other"], "folder must hold a stored result, got 'other', where no store/*.pack is found"),
+    "a plot of a broken run": (["plot", "broken"], "folder must hold a stored result, got 'broken', where no store/*.pack is found"),
 }  # fmt: skip
 
 

@@ -106,8 +106,9 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     assert "nothing was left to play" in shown
     assert again["last_call"] == {"compile_s": 0, "run_s": 0, "decisions": 0}
     assert {n: again[n] for n in ("compile_s", "run_s")} == {n: summary[n] for n in ("compile_s", "run_s")}
-    assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.3") == 2
-    assert "Greedy" in capsys.readouterr().err
+    assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.3") == 0  # Beside the other.
+    assert run("store", out) == 0
+    assert "1 other results" in capsys.readouterr().out
 
 
 def test_smoke_run_of_a_figure_draws_it_again(tmp_path, capsys):
@@ -193,7 +194,7 @@ WRONG = {
     "misspelt choice": (["run", "stochastic/regret", "--keep", "moment"], "did you mean moments?"),
     "misspelt command": (["rnu", "stochastic/regret"], "did you mean run?"),
     "fraction of a seed": (["run", "stochastic/regret", "--seeds", "1.5"], "must be a whole number, got '1.5'"),
-    "plot of nothing": (["plot", "nowhere"], "summary.json"),
+    "plot of nothing": (["plot", "nowhere"], "must hold a stored result"),
 }
 
 
@@ -315,7 +316,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(learning.approaches, "APPROACHES", {"LinUCB": learning.APPROACHES["LinUCB"]})
-    monkeypatch.setattr("jaxroute.cli.terminal._FIRST_LINE_S", 1e-6)
+    monkeypatch.setattr("jaxroute.engine.waiting._FIRST_LINE_S", 1e-6)
     Path("log.csv").write_text(PROMPTS)
     before = []
     fitted = comparing.offline

@@ -4,13 +4,13 @@ import io
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from jaxroute import cli
 from jaxroute.catalogue import catalogue
 from jaxroute.cli import completion, terminal
+from jaxroute.engine import waiting
 
 pytestmark = pytest.mark.fast
 
@@ -74,14 +74,15 @@ def test_the_list_fits(columns, capsys, monkeypatch):
 
 def test_progress_is_told_ever_less_often(capsys, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
-    lines = terminal.Lines()
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: clock[0])
+    lines = waiting.Lines(100)
+    lines.set_description("UCB1")
     for second in range(1, 101):
         clock[0] = float(second)
-        lines(SimpleNamespace(done=second, total=100, policy="UCB1", seeds=64 * second))
+        lines.update(1)
     told = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in told] == ["10", "20", "40", "80"]
-    assert told[0] == "jaxroute: 10 s, block 10 of 100 (UCB1, 640 seeds)"
+    assert told[0] == "jaxroute: 10 s, block 10 of 100 (UCB1)"
 
 
 # Completion.

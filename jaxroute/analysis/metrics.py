@@ -21,6 +21,7 @@ from scipy import special
 from jaxroute.analysis import tables
 from jaxroute.core import checks
 from jaxroute.store import statistics
+from jaxroute.store.attributes import encoded
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,8 @@ class NeedsRunsError(ValueError):
 
 def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
     """Whether a result holds single runs; False if only their statistics were kept, each metric with a histogram."""
-    return not (isinstance(data, xr.Dataset) and any(str(name).endswith(".histogram") for name in data))
+    names = [str(name) for name in data if str(name).endswith("_histogram")] if isinstance(data, xr.Dataset) else []
+    return not any(f"{name.removesuffix('_histogram')}_bin" in data[name].coords for name in names)
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
@@ -47,7 +49,7 @@ def metric_names(data: xr.Dataset) -> list[str]:
     if "time" in data.dims:
         names = [name for name in names if "time" in data[name].dims]
     names = [str(name) for name in names if not vector_dims(data[name])]
-    return names if has_runs(data) else [name.removesuffix(".mean") for name in names]
+    return names if has_runs(data) else [name.removesuffix("_mean") for name in names]
 
 
 def _need_result(data: Any) -> None:
@@ -57,14 +59,14 @@ def _need_result(data: Any) -> None:
 
 def _known_metrics(data: xr.Dataset) -> list[str]:
     """Metrics of a result that holds statistics, vectors included."""
-    return [str(n).removesuffix(".mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
+    return [str(n).removesuffix("_mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
 
 
 def _statistic(data: xr.Dataset, metric: str | None, name: str) -> xr.DataArray:
     """One of the statistics of a metric, with the name and the attributes of the metric."""
-    known = _known_metrics(data) + [f"{n}.difference" for n in _known_metrics(data) if f"{n}.difference.mean" in data]
+    known = _known_metrics(data) + [f"{n}_difference" for n in _known_metrics(data) if f"{n}_difference_mean" in data]
     checks.one_of("metric", metric, known)
-    return data[f"{metric}.{name}"].rename(metric).assign_attrs(data[f"{metric}.mean"].attrs)
+    return data[f"{metric}_{name}"].rename(metric).assign_attrs(data[f"{metric}_mean"].attrs)
 
 
 def like(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
@@ -283,8 +285,8 @@ def quantiles(
     levels = np.atleast_1d(checks.probability("q", q))
     if isinstance(data, xr.Dataset) and not has_runs(data):
         low, high = (_statistic(data, metric, s) for s in ("minimum", "maximum"))
-        counts = data[f"{metric}.histogram"].transpose(*low.dims, f"{metric}.bin")
-        middle = data[f"{metric}.bin"].values
+        counts = data[f"{metric}_histogram"].transpose(*low.dims, f"{metric}_bin")
+        middle = data[f"{metric}_bin"].values
         values = statistics.quantiles(middle, counts.values, low.values, high.values, levels)
         return xr.DataArray(values, {**low.coords, "quantile": levels}, ("quantile", *low.dims), metric, low.attrs)
     array = pick(data, metric)
@@ -293,6 +295,139 @@ def quantiles(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice")
         return array.quantile(levels, "seed", skipna=skipna, keep_attrs=True)
+
+
+def quantile_intervals(
+    data: xr.Dataset | xr.DataArray,
+    metric: str | None = None,
+    q: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
+    confidence: float = 0.95,
+) -> xr.Dataset:
+    """Quantiles with confidence intervals that hold for any distribution.
+
+    The ends are two of the sorted runs, between which the quantile lies with at least this probability (the number of runs below it is
+    binomial). Where there are too few runs for an end, it is infinite: of a quantile of 5 % there is no lower one with less than 72 runs. From
+    statistics the ends are moved outwards by the accuracy of the histogram, 0.8 %.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      q: levels.
+      confidence: of each interval.
+
+    Returns:
+      A Dataset of `value`, as of `quantiles`, `low` and `high`, along a first dimension `quantile`.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> env = stochastic.bernoulli([0.2, 0.8])
+      >>> result = jr.simulate(env, stochastic.UCB1(), horizon=200, seeds=100, progress=False)
+      >>> median = jr.metrics.quantile_intervals(result, "regret", q=[0.5]).isel(policy=0, quantile=0, time=-1)
+      >>> bool(median["low"] < median["value"] < median["high"])
+      True
+    """
+    level = float(checks.share("confidence", confidence, ()))
+    if level == 1:
+        raise ValueError("confidence must be in (0, 1), got 1")
+    values = quantiles(data, metric, q)
+    lead = values.isel(quantile=0).dims
+    number = count(data, metric).transpose(*lead).values
+    levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
+    first = (
+        _binomial_quantile((1 - level) / 2, number, levels) - 1
+    )  # Ranks from 0; that many runs are below the quantile, or more.
+    last = _binomial_quantile((1 + level) / 2, number, levels)
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        least, most = (_statistic(data, metric, s).values for s in ("minimum", "maximum"))
+        counts = data[f"{metric}_histogram"].transpose(*lead, f"{metric}_bin").values
+        middle, share = data[f"{metric}_bin"].values, [r / np.maximum(number - 1, 1) for r in (first, last)]
+        low, high = (statistics.quantiles(middle, counts, least, most, np.clip(one, 0, 1)) for one in share)
+        low, high = (ends + side * statistics.RELATIVE_ACCURACY * np.abs(ends) for ends, side in ((low, -1), (high, 1)))
+        low, high = np.maximum(low, least), np.minimum(high, most)
+    else:
+        runs = np.sort(pick(data, metric).transpose("seed", *lead).values, axis=0)
+        low, high = (np.take_along_axis(runs, np.clip(one, 0, len(runs) - 1), 0) for one in (first, last))
+    low = np.where(number > 0, np.where(first < 0, -np.inf, low), np.nan)
+    high = np.where(number > 0, np.where(last >= number, np.inf, high), np.nan)
+    about = f"{level:g} confidence of quantiles of {{}}"
+    ends = {"low": _describe(values.copy(data=low), values, about), "high": _describe(values.copy(data=high), values, about)}
+    return xr.Dataset({"value": values, **ends}, attrs={"confidence": level})
+
+
+def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Smallest whole numbers of successes that are not exceeded with this probability."""
+    number, probability = np.broadcast_arrays(number, probability)
+    inside = (probability > 0) & (probability < 1) & (number > 0)
+    n, p = np.where(inside, number, 1), np.where(inside, probability, 0.5)
+    found = np.ceil(special.bdtrik(level, n, p))
+    below = np.maximum(found - 1, 0)
+    found = np.where(special.bdtr(below, n, p) >= level, below, found)
+    return np.where(inside, found, np.where(probability > 0, number, 0)).astype(np.int64)
+
+
+def tail(data: xr.Dataset | xr.DataArray, metric: str | None = None, *, above: float) -> xr.Dataset:
+    """Probability that a run ends above a value: the share of the valid seeds, over time.
+
+    From statistics the runs in the bin of the histogram that holds the value may be on either side of it: half of them count. A bin is 1.6 % of
+    its numbers wide.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      above: the value.
+
+    Returns:
+      A Dataset of `probability`, its `stderr` (0 where none or all of the runs are above: of `n` runs none is above in one case of twenty if the
+      probability is 3 / n), `lower` and `upper`, between which the share of the runs certainly is (equal if single runs are kept), and `count`,
+      the number of seeds.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> env = stochastic.bernoulli([0.2, 0.8])
+      >>> result = jr.simulate(env, stochastic.UCB1(), horizon=200, seeds=16, progress=False)
+      >>> found = jr.metrics.tail(result, "regret", above=10)
+      >>> found["probability"].dims
+      ('policy', 'time')
+      >>> float(found["probability"].sel(policy="UCB1", time=2))
+      0.0
+    """
+    above = float(checks.numbers("above", above, ()))
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        checks.one_of("metric", metric, _known_metrics(data))
+        array, number = like(data, metric), _statistic(data, metric, "count")
+        counts = data[f"{metric}_histogram"].transpose(*array.dims, f"{metric}_bin").values
+        bins, (own,) = statistics.bins_of(data[f"{metric}_bin"].values), statistics.bins_of(np.asarray([above]))
+        surely, perhaps = (counts[..., chosen].sum(axis=-1) for chosen in (bins > own, bins >= own))
+        if own == 0:  # Where all numbers count as zero.
+            surely = perhaps = surely if above >= 0 else perhaps
+        least, most = (_statistic(data, metric, s).values for s in ("minimum", "maximum"))
+        surely, perhaps = np.where(least > above, number, surely), np.where(most <= above, 0, perhaps)
+    else:
+        runs = pick(data, metric)
+        array, number = like(data, metric), count(runs)
+        surely = perhaps = (runs > above).sum("seed").values
+    some = number.where(number > 0)
+    lower, upper = (array.copy(data=one) / some for one in (surely, perhaps))
+    share = (lower + upper) / 2
+    about = f"probability of {{}} above {above:g}"
+    return xr.Dataset(
+        {
+            "probability": _describe(share, array, about, unit="", kind=""),
+            "stderr": _describe(
+                (share * (1 - share) / (number - 1).where(number > 1)) ** 0.5,
+                array,
+                f"standard error of {about}",
+                unit="",
+                kind="",
+            ),
+            "lower": _describe(lower, array, f"{about}, at least", unit="", kind=""),
+            "upper": _describe(upper, array, f"{about}, at most", unit="", kind=""),
+            "count": _describe(number, array, f"seeds of {about}", unit="seeds", kind=""),
+        },
+        attrs={"metric": str(array.name), "above": above},
+    )
 
 
 def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -> xr.Dataset:
@@ -334,7 +469,7 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
         middle, error, number = mean(difference), stderr(difference), count(difference)
     else:
         difference = data.isel(policy=others).sel(baseline=baseline, drop=True)
-        middle, error, number = (f(difference, f"{metric}.difference") for f in (mean, stderr, count))
+        middle, error, number = (f(difference, f"{metric}_difference") for f in (mean, stderr, count))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = middle / error
     about = f"{{}} minus that of {baseline}"
@@ -346,7 +481,7 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
             "z": _describe(z, array, f"{about}, in standard errors", unit="standard errors"),
             "count": _describe(number, array, f"seeds of {about}", unit="seeds"),
         },
-        attrs={"baseline": baseline, "metric": str(array.name), "notes": warned},
+        attrs=encoded({"baseline": baseline, "metric": str(array.name), "notes": warned}),
     )
 
 
@@ -367,15 +502,15 @@ def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
         middle = mean(lower)
         ratio = mean(upper) / middle
         values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
-    values.attrs = {"label": f"{top} / {bottom}", "unit": "ratio of means", "kind": "average"}
+    values.attrs = {"long_name": f"{top} / {bottom}", "units": "ratio of means", "kind": "average"}
     return values.rename(f"{top}_per_{bottom}")
 
 
 def _describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs) -> xr.DataArray:
     """`result` with the attributes of `array`; `{}` in `label` is the label there."""
-    unit = array.attrs.get("unit", "") if unit is None else unit
-    label = label.replace("{}", str(array.attrs.get("label", array.name)))
-    return result.rename(array.name).assign_attrs({**array.attrs, "label": label, "unit": unit, **attrs})
+    unit = array.attrs.get("units", "") if unit is None else unit
+    label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
+    return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})
 
 
 # At one time.
@@ -578,7 +713,7 @@ def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[st
         name: rounds if like(data, name).attrs.get("kind") == "total" else 1.0
         for name in {*map(str, values), *metric_names(data)}
     }
-    units = {name: str(like(data, name).attrs.get("unit", "")).partition(" per ")[0] for name in number}
+    units = {name: str(like(data, name).attrs.get("units", "")).partition(" per ")[0] for name in number}
     for name, unit in units.items():
         size = float(np.nan_to_num(np.abs(mean(now, name).values), posinf=0.0).max(initial=0.0))
         scale[unit] = max(scale.get(unit, 0.0), size / number[name])
@@ -626,7 +761,7 @@ def show_value(value: Any) -> str:
 
 
 def _heads(data: xr.Dataset, names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(n, str(like(data, n).attrs.get("unit", ""))) for n in names]
+    return [(n, str(like(data, n).attrs.get("units", ""))) for n in names]
 
 
 def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
@@ -708,8 +843,8 @@ def cumulative(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr
     total = _cumulative(array)
     if total is array:
         return array
-    about = "cumulative " + re.sub(r"^(mean|average) ", "", str(array.attrs.get("label", array.name)))
-    unit = re.sub(r" per \w+$", "", array.attrs.get("unit", ""))
+    about = "cumulative " + re.sub(r"^(mean|average) ", "", str(array.attrs.get("long_name", array.name)))
+    unit = re.sub(r" per \w+$", "", array.attrs.get("units", ""))
     return _describe(total, array, about, unit=unit, kind="total")
 
 
@@ -739,7 +874,7 @@ def window_mean(data: xr.Dataset | xr.DataArray, metric: str | None, window: int
     before = xr.concat([start, total], "time").isel(time=[known[int(times[i]) - window] + 1 for i in ends])
     moving = total.isel(time=ends)
     moving = moving.copy(data=(moving.values - before.values) / window)
-    unit = str(array.attrs.get("unit", ""))
+    unit = str(array.attrs.get("units", ""))
     unit = f"{unit} per round" if array.attrs["kind"] == "total" and unit else unit
     return _describe(moving, array, f"{{}}, last {window} rounds", unit=unit, kind="gauge")
 
@@ -875,13 +1010,13 @@ def curve_slope(data: xr.Dataset | xr.DataArray, metric: str | None, start: floa
 
 def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
     """Label and unit of a variable, for an axis: "cumulative regret (reward)"."""
-    label, unit = attrs.get("label", name), attrs.get("unit", "")
+    label, unit = attrs.get("long_name", name), attrs.get("units", "")
     return f"{label} ({unit})" if unit else str(label)
 
 
 def direction(metric: str, attributes: Mapping[str, Any]) -> Literal["min", "max"] | None:
     """Whether less or more of a metric is better, by its name and label; None if they do not tell."""
-    words = f"{metric} {attributes.get('label', '')}".lower()
+    words = f"{metric} {attributes.get('long_name', '')}".lower()
     less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
     if any(word in words for word in less):
         return "min"

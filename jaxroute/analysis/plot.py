@@ -18,6 +18,7 @@ import xarray as xr
 from jaxroute.analysis import metrics, style
 from jaxroute.analysis.style import log_spaced
 from jaxroute.core import checks
+from jaxroute.store.attributes import decoded
 
 __all__ = [
     "curves",
@@ -207,7 +208,7 @@ def difference(
     drawn = [p for p in _chosen(array, policies) if p != minus]
     used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
-    label = str(array.attrs.get("label", metric)), str(array.attrs.get("unit", ""))
+    label = str(array.attrs.get("long_name", metric)), str(array.attrs.get("units", ""))
     return _draw_differences(found, minus, used, label, log, ax, title, _beyond(data, [minus, *drawn]))
 
 
@@ -215,7 +216,7 @@ def _curves_of_differences(
     found: xr.Dataset, metric: str, band: Any, reference: Any, log: Any, ax: Any, policies: Any, title: str | None
 ) -> Any:
     """`curves` of what `metrics.paired` returns."""
-    about, array = found.attrs, found["mean"]
+    about, array = decoded(found.attrs), found["mean"]
     _need_time(array)
     if metric not in ("regret", "mean", about["metric"]):  # "regret" is what nobody has asked for.
         raise ValueError(f"metric must be {about['metric']!r}, the one of these differences, got {metric!r}")
@@ -232,7 +233,10 @@ def _curves_of_differences(
     used = {
         name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")]) for name in _chosen(array, policies)
     }
-    label = str(array.attrs["label"]).removesuffix(f" minus that of {about['baseline']}"), str(array.attrs.get("unit", ""))
+    label = (
+        str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}"),
+        str(array.attrs.get("units", "")),
+    )
     notes = "".join(f"\n{style.wrapped(note, _WIDE)}" for note in about.get("notes", ()))
     return _draw_differences(found, about["baseline"], used, label, log == "x", ax, title, notes)
 
@@ -343,7 +347,7 @@ def _chosen(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[s
 
 
 def _clock(array: xr.DataArray) -> str:
-    return str(array["time"].attrs.get("label", "round"))
+    return str(array["time"].attrs.get("long_name", "round"))
 
 
 class _Line(NamedTuple):

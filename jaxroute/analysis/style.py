@@ -553,5 +553,5 @@ def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
     text = metrics.axis_label(attributes, name)
     if len(text) <= width:
         return text
-    parts = [str(attributes.get("label", name)), *([f"({attributes['unit']})"] if attributes.get("unit") else [])]
+    parts = [str(attributes.get("long_name", name)), *([f"({attributes['units']})"] if attributes.get("units") else [])]
     return "\n".join(wrapped(part, width) for part in parts)

@@ -70,9 +70,7 @@ def _is_told(error: Exception) -> bool:
     if "jax" in sys.modules:  # As late as here: `--help` and a wrong option do without it.
         import jax
 
-        from jaxroute.engine import hosts
-
-        kinds += (hosts.HostsError, jax.errors.JaxRuntimeError)
+        kinds += (jax.errors.JaxRuntimeError,)
     return isinstance(error, kinds)
 
 
@@ -219,6 +217,7 @@ def _compare(options) -> int:
     print("\n".join(["Read", *(terminal.wrapped("  ", line, 6) for line in log.read)]), flush=True)
 
     from jaxroute.comparison import compare
+    from jaxroute.engine.waiting import Lines
 
     name = options.file[0].resolve().name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
     out = options.out or Path(f"report-{_stem(options.file[0].resolve())}")
@@ -234,7 +233,7 @@ def _compare(options) -> int:
         command=shlex.join(["jaxroute", *options.given]),
         progress=sys.stderr.isatty(),
         begun=_begun,
-        callback=None if sys.stderr.isatty() else terminal.Lines().say,
+        callback=None if sys.stderr.isatty() else Lines().say,
     )
     first, *besides = found.sentences
     said = [first, *([" ".join(besides)] if besides else [])]
@@ -490,33 +489,13 @@ def _index(text: str, size: int) -> int:
 def _run(options) -> int:
     import jax
 
-    from jaxroute.engine import hosts
-
     if options.x64:
-        jax.config.update("jax_enable_x64", True)
-    three = options.coordinator, options.processes, options.process_id
-    if not options.distributed:
-        if three != (None, None, None):
-            raise ValueError("--coordinator, --processes and --process-id need --distributed")
-        return _run_here(options)
-    hosts.initialize(*three)  # Before anything is computed, also by an import.
-    try:
-        status = _run_here(options, mesh=hosts.whole_mesh())
-    except Exception:
-        hosts.leave()
-        raise
-    hosts.leave()
-    return status
+        jax.config.update("jax_enable_x64", True)  # Before anything is computed, also by an import.
 
-
-def _run_here(options, mesh: Any = None) -> int:
-    from jaxroute import experiments
-    from jaxroute.engine import hosts
+    from jaxroute import Execution, experiments
     from jaxroute.experiments.base import on_table
 
     devices = _devices(options.devices)
-    if devices is not None and mesh is not None:
-        raise ValueError("--distributed uses the devices of all processes, and takes no --devices")
     _keep_programs(options)
     experiment = _experiment(options.experiment)
     figures = bool(experiment.figures) and not options.no_figures
@@ -533,10 +512,14 @@ def _run_here(options, mesh: Any = None) -> int:
             raise ValueError("--data and --set environment.data mean the same: give one of them")
         changes["environment"]["data"] = str(options.data)
     goals = _goals(options.until_stderr)
-    if hosts.is_first():
-        print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table(changes)), 2))
-        if experiment.stands_in(changes):
-            print(_stand_in(options.experiment), flush=True)
+    print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table(changes)), 2))
+    if experiment.stands_in(changes):
+        print(_stand_in(options.experiment), flush=True)
+    if options.share is None and int(os.environ.get("SLURM_ARRAY_TASK_COUNT", 1)) > 1:
+        print(
+            "jaxroute: this is a task of an array, and there is no --share: each of its tasks simulates all", file=sys.stderr
+        )
+    execution = Execution(_backend(options, devices), devices, share=options.share)
     start = time.perf_counter()
     try:
         summary = experiments.run(
@@ -546,25 +529,31 @@ def _run_here(options, mesh: Any = None) -> int:
             horizon=horizon,
             changes=changes,
             key=options.key,
-            backend=_backend(options, devices),
-            devices=devices,
-            mesh=mesh,
+            store=options.store,
+            execution=execution,
             keep=options.keep,
             until_stderr=goals,
             figures=figures,
             keep_states=options.keep_states,
             accept_changed_code=options.accept_changed_code,
-            progress=sys.stderr.isatty(),
-            callback=None if sys.stderr.isatty() or mesh is not None else terminal.Lines(),
         )
     except ValueError as error:
         if type(error) is not ValueError:
             raise
         raise ValueError(_with_setting(error, experiment)) from error
-    if hosts.is_first():
-        print(_report(experiment, summary, changes, out, time.perf_counter() - start))
-        if experiment.stands_in(changes):
-            print(_stand_in(options.experiment))
+    if "missing" in summary:
+        shared = "join" if isinstance(execution.share, str) else "{} of {}".format(*execution.share or (0, 1))
+        last = "the last process to end writes figures and summary.json, and so does"
+        again = f"jaxroute plot {shlex.quote(str(out))}" + (
+            f" --store {shlex.quote(options.store)}" if options.store else ""
+        )
+        print(
+            terminal.wrapped("", f"This share ({shared}) is done. Of the whole, {summary['missing']}; {last} `{again}`.", 0)
+        )
+        return 0
+    print(_report(experiment, summary, changes, out, time.perf_counter() - start))
+    if experiment.stands_in(changes):
+        print(_stand_in(options.experiment))
     return 0
 
 
@@ -626,12 +615,13 @@ _ROWS = 120  # Of a table in the terminal.
 def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
     from jaxroute.analysis import metrics
+    from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
 
     lines = []
     cases = experiment.cases
     for case in cases:
-        data = results.load(out if len(cases) == 1 else out / case.name)
+        data = results.load(folder_of(summary.get("store", out), case, cases))
         lines += [
             "",
             *([f"{case.name}, {int(data['time'][-1]):,} rounds:"] if len(cases) > 1 else []),
@@ -681,34 +671,46 @@ def _claims(claims: Sequence[dict[str, Any]], seeds: int) -> list[str]:
 
 
 def _store(options) -> int:
-    from jaxroute.store import inspection
+    from jaxroute.store import results
+    from jaxroute.store.places import is_url
 
-    if options.merge:
-        for made in inspection.merge_folders(options.merge, options.folder):
+    if options.merge and any(map(is_url, [options.folder, *options.merge])):
+        results.merge(options.merge, options.folder)
+    elif options.merge:
+        for made in results.merge_folders(options.merge, options.folder):
             print(made)
-    stores = inspection.stores_in(options.folder)
+    stores = [options.folder] if is_url(options.folder) else results.stores_in(options.folder)
+    if options.export:
+        from jaxroute.store.export import export
+
+        if len(stores) > 1:
+            names = ", ".join(map(str, stores))
+            raise ValueError(
+                f"--export takes the folder of one result, got {str(options.folder)!r} with {len(stores)}: {names}"
+            )
+        print("\n".join(map(str, export(stores[0], options.export))))
+        return 0
     sound = True
     for store in stores:
-        found = inspection.inspect(store, verify=options.verify)
+        found = results.inspect(store, verify=options.verify)
         print(
             "\n".join(["", f"{store}:", *(f"  {line}" for line in found.lines())]).removeprefix(
                 "\n" if store == stores[0] else ""
             )
         )
-        sound = sound and not found.damage
+        sound = sound and found.sound
     return 0 if sound else 1
 
 
 def _plot(options) -> int:
     from jaxroute import experiments
+    from jaxroute.store import results
 
-    summary = options.folder / "summary.json"
-    if not summary.is_file():
-        raise ValueError(f"folder must hold the summary.json of a finished run, got {str(options.folder)!r}")
-    try:
-        name = json.loads(summary.read_text())["experiment"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{summary} must be that of a run, but names no experiment: run it again") from None
+    summary, known = options.folder / "summary.json", {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(summary.read_text())
+    store = options.store or known.get("store")
+    name = known.get("experiment") or results.experiment_of(store or options.folder)
     if options.experiment is None and name not in experiments.EXPERIMENTS:
         raise ValueError(
             f"{name!r} is an experiment of your own: name its file too, `jaxroute plot {options.folder} FILE.py`"
@@ -716,10 +718,10 @@ def _plot(options) -> int:
     experiment = _experiment(options.experiment or name)
     if experiment.name != name:
         raise ValueError(f"experiment must be that of the run, {name!r}, got {experiment.name!r}")
-    if not experiment.figures:
-        raise ValueError(f"{name!r} has no figures")
-    for file in experiments.redraw(experiment, options.folder):
-        print(file)
+    experiments.finish(experiment, options.folder, store)
+    for file in (*(options.folder / f"{one}.png" for one in experiment.figures), summary):
+        if file.exists():
+            print(file)
     return 0
 
 

@@ -78,9 +78,14 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`"),
         completion.experiments,
     )
-    one.add_argument("--seeds", type=at_most(2**32), help="number of seeds (default: the experiment's)")
+    one.add_argument(
+        "--seeds", type=seeds, metavar="N", help="number of seeds (default: the experiment's), or seeds A to B - 1 as A:B"
+    )
     one.add_argument("--horizon", type=at_most(2**31 - 1), help="rounds of the longest case; the others keep their ratio")
     one.add_argument("--out", type=folder, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
+    one.add_argument(
+        "--store", metavar="URL", help="folder or URL of the store, such as s3://bucket/figure-2 (default: --out)"
+    )
     one.add_argument(
         "--set",
         dest="changes",
@@ -128,15 +133,24 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--accept-changed-code",
         action="store_true",
-        help="go on with a store where the code of a policy or environment has changed since",
+        help="simulate anew, beside what is stored, where the code of a policy or environment has changed since",
     )
-    several = one.add_argument_group("several processes, each started with the same command and the same --out")
-    several.add_argument(
-        "--distributed", action="store_true", help="share the seeds; SLURM, Open MPI, Kubernetes and TPU are detected"
+    several = one.add_argument_group("several processes, each started with the same command and the same --out (or --store)")
+    share = several.add_mutually_exclusive_group()
+    share.add_argument(
+        "--share",
+        metavar="I/N",
+        nargs="?",
+        const="auto",
+        help="simulate part I of N, from 0 (default: what the variables of Slurm, Open MPI, submitit or Ray say; auto/N in a job of Kubernetes or PBS)",
     )
-    several.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached, if nothing is detected")
-    several.add_argument("--processes", type=count, metavar="N", help="number of processes")
-    several.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    share.add_argument(
+        "--join",
+        dest="share",
+        action="store_const",
+        const="join",
+        help="simulate what no other process has simulated or simulates, until everything is there; processes may come and go",
+    )
     one.set_defaults(command="run")
 
     one = commands.add_parser(
@@ -232,21 +246,32 @@ def parser() -> argparse.ArgumentParser:
         help="what is in a store, whether it is sound, and stores put together",
         description="Shows what the stores below a folder hold, and what would be played to complete them.",
     )
-    completed(one.add_argument("folder", type=path, help="the folder of a run, or of several"), completion.files("/"))
+    completed(
+        one.add_argument("folder", type=place, help="the folder of a run, or of several, or a URL"), completion.files("/")
+    )
     one.add_argument(
         "--verify", action="store_true", help="read everything; exit status 1 if something is not what was written"
     )
     one.add_argument(
         "--merge",
-        type=path,
+        type=place,
         nargs="+",
         metavar="DIR",
         help="first make the stores in folder out of those of these folders: the same settings, other seeds",
     )
+    one.add_argument(
+        "--export", type=path, metavar="FILE", help="write the result as *.zarr, *.nc (netCDF) or *.parquet (tables) instead"
+    )
     one.set_defaults(command="store")
 
-    one = commands.add_parser("plot", help="draw the figures of a finished run again")
+    one = commands.add_parser(
+        "plot",
+        help="draw the figures of a stored result, and write its summary",
+        description="Draws the figures of a stored result and writes its summary.json: after a change of figures, a merge of stores, or shares "
+        "of several machines.",
+    )
     completed(one.add_argument("folder", type=folder, help="the folder of a run"), completion.files("/"))
+    one.add_argument("--store", metavar="URL", help="folder or URL of the store, if it is not in the folder")
     completed(
         one.add_argument("experiment", nargs="?", help="the Python file that the run was made from, if it was your own"),
         completion.files(".py"),
@@ -359,6 +384,17 @@ def count(text: str) -> int:
     return value
 
 
+def seeds(text: str) -> int | range:
+    """A number of seeds, or the first one and the one behind the last as A:B."""
+    first, colon, stop = text.partition(":")
+    if not colon:
+        return at_most(2**32)(text)
+    begin, end = whole(first.replace("_", "").replace(",", ""), first), at_most(2**32)(stop)
+    if not 0 <= begin < end:
+        raise argparse.ArgumentTypeError(f"must be A:B with A from 0 and below B, got {text!r}")
+    return range(begin, end)
+
+
 def at_most(maximum: int) -> Callable[[str], int]:
     """Reads numbers of things, no more than the engine counts."""
 
@@ -425,6 +461,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def place(text: str) -> Path | str:
+    """A path, or a URL as it is."""
+    from jaxroute.store.places import is_url
+
+    return text if is_url(text) else path(text)
+
+
 def log_file(text: str) -> Path:
     if "://" in text:
         raise argparse.ArgumentTypeError(f"must be a file, got the address {text!r}: download it first")
@@ -432,7 +475,7 @@ def log_file(text: str) -> Path:
 
 
 def folder(text: str) -> Path:
-    from jaxroute.store.description import is_url
+    from jaxroute.store.places import is_url
 
     if is_url(text):
         raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")

@@ -1,19 +1,16 @@
-"""What the terminal can show: how wide its lines are, whether it has colours, and how progress is told where there is none."""
+"""What the terminal can show: how wide its lines are, whether it has colours."""
 
 import os
 import shutil
 import sys
 import textwrap
-import time
-from typing import Any, TextIO
+from typing import TextIO
 
 # Columns where nobody says how many there are: a file, a pipe, a log.
 _USUAL = 80
 # Text beyond this width is hard to read; tables may be as wide as the terminal.
 _WIDEST_TEXT = 110
 _COLOURS = {"green": 32, "red": 31, "yellow": 33}
-# Seconds after which progress is first told on a line, and then each time twice as many have passed.
-_FIRST_LINE_S = 10.0
 
 
 def columns() -> int:
@@ -43,25 +40,3 @@ def has_colours(stream: TextIO) -> bool:
 def coloured(text: str, colour: str) -> str:
     """Text in a colour (green, red or yellow), where standard output has it."""
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if has_colours(sys.stdout) else text
-
-
-class Lines:
-    """Tells how far a run is where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
-
-    A `callback` of `simulate`; `say` is one of `compare`.
-    """
-
-    def __init__(self) -> None:
-        self._begun, self._next = time.monotonic(), _FIRST_LINE_S
-
-    def __call__(self, progress: Any) -> None:
-        self.say(f"block {progress.done} of {progress.total} ({progress.policy}, {progress.seeds:,} seeds)")
-
-    def say(self, text: str) -> None:
-        """Tells it in words, if it is time."""
-        passed = time.monotonic() - self._begun
-        if passed < self._next:
-            return
-        while self._next <= passed:
-            self._next *= 2
-        print(f"jaxroute: {passed:.0f} s, {text}", file=sys.stderr, flush=True)

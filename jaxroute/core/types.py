@@ -48,9 +48,9 @@ class Metric:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What a result says of it."""
+        """What a result says of it; `long_name` and `units` are the names of the CF conventions."""
         limit = {} if self.most is None else {"most": self.most, "beyond": self.beyond}
-        return {"label": self.label, "unit": self.unit, "kind": self.kind, **limit}
+        return {"long_name": self.label, "units": self.unit, "kind": self.kind, **limit}
 
 
 def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:

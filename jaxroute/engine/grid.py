@@ -12,8 +12,7 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
 from jaxroute.core.trees import classes_of
-from jaxroute.store.difference import digest_of_setting
-from jaxroute.store.provenance import describe
+from jaxroute.store.provenance import describe, digest_of_setting
 
 _INSTANCE_ROOT = 0x1257A9CE
 
@@ -91,6 +90,10 @@ class Grid:
         """The environment or policy of one setting, from its leaves."""
         return jax.tree.unflatten(self.structure, leaves)
 
+    def identities(self) -> list[str]:
+        """Returns a digest of each setting, the last axis fastest."""
+        return [digest_of_setting(describe(one)) for one in self.objects]
+
     @property
     def example(self) -> Any:
         """The first setting."""
@@ -126,6 +129,12 @@ class FunctionGrid(Grid):
     @property
     def example(self) -> Any:
         return self.function if not self.axes else self.function(draws.key(_INSTANCE_ROOT))
+
+    def identities(self) -> list[str]:
+        said = describe(self.function)
+        return (
+            [digest_of_setting([said, number]) for number in range(*self.shape)] if self.axes else [digest_of_setting(said)]
+        )
 
 
 def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:

@@ -3,8 +3,9 @@
 import functools
 import itertools
 import json
+import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,16 +37,17 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
-from jaxroute.engine import BACKENDS, recording, stopping
+from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.kernels import cuda, host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
-from jaxroute.store import provenance
+from jaxroute.store import provenance, runs
+from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.code import code_of, python
-from jaxroute.store.difference import describe_seeds
-from jaxroute.store.provenance import describe
+from jaxroute.store.packs import digest_of, plain
+from jaxroute.store.provenance import describe, digest_of_setting, fingerprint
 
 # What may be given as `env` and as a policy.
 EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
@@ -91,7 +93,7 @@ class Inputs:
     seeds: `[R]` uint32.
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
-    backend: one of `BACKENDS`, but "auto". chosen: whether it was.
+    backend: that of an `Execution`, but "auto". chosen: whether it was.
     reason: why no kernel can be used on this machine, where kernels are wanted; else empty.
     platform: of the devices.
     keep: one of `KEPT`.
@@ -132,9 +134,11 @@ class Inputs:
         """The parts of all policies."""
         return list(itertools.chain.from_iterable(self.parts.values()))
 
-    def part(self, policy: str, place: Mapping[str, int]) -> Part:
+    def part(self, policy: str, place: Mapping[str, Any]) -> Part:
         """The part of a policy at a place: positions by axis, of which only those along static axes matter."""
-        return next(one for one in self.parts[policy] if all(place[axis] == at for axis, at in one.place.items()))
+        return next(
+            one for one in self.parts[policy] if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.place.items())
+        )
 
     @property
     def static_axes(self) -> set[str]:
@@ -185,12 +189,53 @@ class Inputs:
             settings["keep_states"] = True
         return settings
 
-    def code(self) -> dict[str, Any]:
-        """What the code of everybody that plays does, as plain JSON."""
-        made = [one for part in self.every_part for grid in (part.env, part.settings) for one in grid.objects[:1]]
-        probes = [probe for record in self.records.values() for probe in record.probes]
-        players = itertools.chain.from_iterable(part.example for part in self.every_part)
-        return {"python": python(), "digests": code_of([*made, *players, *(probe for _, probe in probes)])}
+    def code(self, policy: str) -> dict[str, Any]:
+        """What the code of a policy, its environment and the probes does, as plain JSON."""
+        made = [one for part in self.parts[policy] for grid in (part.env, part.settings) for one in grid.objects[:1]]
+        players = itertools.chain.from_iterable(part.example for part in self.parts[policy])
+        return {
+            "python": python(),
+            "digests": code_of([*made, *players, *(probe for _, probe in self.records[policy].probes)]),
+        }
+
+    def request(self, with_code: bool) -> Request:
+        """What the result consists of, but for the shapes of what is recorded; `with_code`: as a store needs it."""
+        settings = {**fingerprint(self.settings()), "jaxroute": provenance.versions()["jaxroute"]}
+        settings = json.loads(json.dumps(settings))
+        policies = list(self.policies)
+        return Request(
+            policies=policies,
+            axes=self.axes,
+            policy_axes={name: self.axes_of(name) for name in policies},
+            seeds=self.seeds,
+            times=self.times,
+            variables={},
+            recorded={},
+            model_names=list(self.spec.model_names),
+            zero_flows=list(self.spec.zero_flows),
+            keep=self.keep,
+            settings=settings,
+            identities={name: self._identities(name, settings, with_code) for name in policies},
+            code={name: self.code(name) if with_code else {} for name in policies},
+        )
+
+    def _identities(self, policy: str, settings: Mapping[str, Any], stored: bool) -> list[str]:
+        """Digest of all that decides the numbers of a policy but the horizon, the seeds and the code, for each of its settings."""
+        apart = ("environment", "policies", "record", "seeds", "horizon", "keep", "keep_states", "until_stderr", "jaxroute")
+        own, axes = self.policies[policy], self.axes_of(policy)
+        if not stored:
+            return [""] * math.prod(len(self.axes[axis]) for axis in axes)
+        common = {name: value for name, value in settings.items() if name not in apart}
+        common |= {"record": settings["record"][policy], "axes": [list(self.env.axes), list(own.axes)]}
+        envs, players, rest = self.env.identities(), own.identities(), digest_of_setting(common)
+        found = []
+        for place in np.ndindex(*(len(self.axes[axis]) for axis in axes)):
+            at = dict(zip(axes, place, strict=True))
+            env, player = (
+                int(np.ravel_multi_index([at[a] for a in g.axes], g.shape)) if g.axes else 0 for g in (self.env, own)
+            )
+            found.append(digest_of(plain([rest, envs[env], players[player]])).hex())
+        return found
 
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
@@ -223,23 +268,19 @@ def read_inputs(
     keep_states: bool,
     accept_changed_code: bool,
     description: Mapping[str, Any] | None,
-    trial: Callable[[str], str | None] = lambda platform: no_kernels(platform),
 ) -> Inputs:
-    """Checks the arguments of `simulate`, which says what they are, for devices of a platform; `trial` is `no_kernels`.
+    """Checks the arguments of `simulate`, which says what they are, for devices of a platform. Backend and block are those of an `Execution`.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
     """
     horizon = checks.count("horizon", horizon, maximum=2**31 - 1)
-    numbers = _seed_list(seeds)
+    number = _number_of_seeds(seeds)
     if record_every is None:
         record_every = max(1, horizon // 100)
     record_every = min(checks.count("record_every", record_every), horizon)
-    if block is not None:
-        block = checks.count("block", block)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
-    checks.one_of("backend", backend, BACKENDS)
     if backend == "brief" and platform != "cpu":
         raise ValueError(f"backend='brief' is for CPUs, got devices of the platform {platform!r}; 'scan' is the same there")
     checks.one_of("keep", keep, KEPT)
@@ -253,6 +294,8 @@ def read_inputs(
         raise ValueError(
             f"description must be a dict of plain JSON values, got {checks.show(description)}: {error}"
         ) from None
+    if "coordinates" in (description or {}):
+        raise ValueError("description must not have the entry 'coordinates', which xarray takes for itself in files")
     named = _named(policies)
     env_grid = env_settings(env, instances)
     policy_grids = {name: policy_settings(f"policy {name!r}", policy) for name, policy in named.items()}
@@ -262,16 +305,22 @@ def read_inputs(
     _warn_horizon(horizon, env_grid, policy_grids)
     _warn_assumptions(parts)
     records = _records(parts, record, record_every, {} if probes is None else probes)
+    axes = _setting_axes(env_grid, policy_grids, records)
+    times = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
+    if keep == "runs":  # Before anything that takes longer with more seeds.
+        spec = next(iter(parts.values()))[0].example[0].spec
+        most = max(recording.numbers_per_record(one, spec) - len(one.zero_flows) for one in records.values())
+        runs.check_size(most * len(times) * len(named) * math.prod(len(values) for values in axes.values()), number)
     asked = Inputs(
         env=env_grid,
         policies=policy_grids,
         parts=parts,
         records=records,
-        axes=_setting_axes(env_grid, policy_grids, records),
-        times=np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon)),
+        axes=axes,
+        times=times,
         horizon=horizon,
         record_every=record_every,
-        seeds=numbers,
+        seeds=_seed_list(seeds),
         key=int(key),
         block=block,
         backend=backend,
@@ -286,7 +335,7 @@ def read_inputs(
     )
     if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
         object.__setattr__(asked, "backend", _fastest(asked))
-    if asked.backend == "kernel" and not in_64_bits() and (reason := trial(platform)):
+    if asked.backend == "kernel" and not in_64_bits() and (reason := no_kernels(platform)):
         object.__setattr__(asked, "reason", reason)
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
@@ -446,15 +495,23 @@ def _fastest(asked: Inputs) -> str:
     return "scan" if any(has_large_products(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
 
 
-def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
+def _number_of_seeds(seeds: int | Sequence[int]) -> int:
+    """Number of seeds, as far as it can be told without listing them."""
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
         number = checks.count("seeds", seeds)
-        most = min(2**32, provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 16)
-        if number > most:
-            raise ValueError(f"seeds must be at most {most:,} on this machine (16 bytes for each), got {number:,}")
-        return np.arange(number, dtype=np.uint32)
+    else:
+        number = len(seeds) if isinstance(seeds, Sized) else 1
+    most = min(2**32, provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 40)
+    if number > most:
+        raise ValueError(f"seeds must be at most {most:,} on this machine (40 bytes for each), got {number:,}")
+    return number
+
+
+def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
+    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+        return np.arange(seeds, dtype=np.uint32)
     try:
-        values = np.asarray(list(seeds))  # type: ignore[arg-type]
+        values = np.arange(seeds.start, seeds.stop, seeds.step) if isinstance(seeds, range) else np.asarray([*seeds])  # type: ignore[misc]
     except TypeError:
         raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}") from None
     if not values.size or not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
@@ -468,9 +525,11 @@ def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
 
 def _parts(name: str, env: Grid, policy: Grid) -> list[Part]:
     """The programs of a policy."""
-    parts = []
-    for place in places_of((env, policy)):
+    parts: list[Part] = []
+    for number, place in enumerate(places_of((env, policy))):
         where = "".join(f", {text}" for text in show_place(place, env.axes | policy.axes))
+        if any(part.label == f"{name}{where}" for part in parts):  # Functions, for example, that have the same name.
+            where += f" ({number})"
         settings = env.part(place), policy.part(place)
         parts.append(Part(name, f"{name}{where}", place, *settings, example(f"{name}{where}", *settings)))
     return parts

@@ -1,7 +1,7 @@
 """What a run takes: bytes of its state, shapes of what its functions return, and how many runs fit into memory."""
 
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -69,7 +69,7 @@ def runs_that_fit(
     examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
     numbers: Mapping[str, int],
     num_records: int,
-    devices: list[Any],
+    devices: Sequence[Any],
     alone: Container[str] = (),
     scratch: Mapping[str, int] = MappingProxyType({}),
 ) -> int:

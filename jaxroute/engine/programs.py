@@ -231,7 +231,7 @@ class Block:
 
     @property
     def device(self) -> Any:
-        """The first device of this process."""
+        """The first device."""
         return self.mesh.devices.flat[0]
 
     @property
@@ -239,12 +239,15 @@ class Block:
         """Name of what simulates: "scan", "kernel" or "reference"."""
         return self.ran.name
 
-    def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
         for grid in self.grids:
-            for name, coordinates in grid.axes.items():
-                span = tile[name] + np.arange(self.layout.tile[name])
-                positions[name] = np.minimum(span, len(coordinates) - 1)  # The last tile repeats its last setting.
+            for name in grid.axes:
+                places = np.ravel(tile[name])
+                span = np.minimum(
+                    np.arange(self.layout.tile[name]), len(places) - 1
+                )  # A small tile repeats its last setting.
+                positions[name] = places[span]
         index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
         leaves = tuple(tuple(g.tile(positions)) for g in self.grids)
         record, horizon, *_ = self.static
@@ -325,7 +328,7 @@ class Block:
         return program
 
     def _lowered(self, arguments: Any, name: str | None) -> Program:
-        own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
+        own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat]
         with jax.default_device(self.device), compilations(own) as kernels:
             lowered = jax.jit(self._function()).lower(*arguments)
             shapes = lowered.out_info[0].shapes()
@@ -341,13 +344,8 @@ class Block:
             return _compile(program, self.device.platform, self.brief)
 
     def _name(self, arguments: Any) -> str | None:
-        """Of the program on the shelf; None for what is not played by the CPU of this process, where alone that has been tried."""
-        if (
-            self.backend not in ("scan", "kernel")
-            or self.device.platform != "cpu"
-            or self.mesh.size > 1
-            or jax.process_count() > 1
-        ):
+        """Of the program on the shelf; None for what is not played by one CPU, where alone that has been tried."""
+        if self.backend not in ("scan", "kernel") or self.device.platform != "cpu" or self.mesh.size > 1:
             return None
         record, horizon, _, precise, keep_states = self.static
         return shelf.name_of(
@@ -431,12 +429,12 @@ class Block:
         return one_at_a_time(compiled) if program.in_turn else compiled
 
     def play(
-        self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
+        self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
     ) -> tuple[dict[str, Any], float]:
         """Plays the block; one that does not fit into memory is halved.
 
         Args:
-          tile: first setting along each axis.
+          tile: positions along each axis.
           seeds: `[R]`.
           begun: states `[settings..., R, ...]` after the rounds that have been played (`after`), by name.
 

@@ -2,7 +2,9 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,10 +17,15 @@ from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import traced_once
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
-from jaxroute.store.states import Kept
+from jaxroute.store.runs import Kept
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
+
+# What netCDF takes as a name, in all of its formats.
+_LEGAL = re.compile(r"\w([^/'\x00-\x1f\x7f]*[^/' \x00-\x1f\x7f])?")
+# What is kept of a metric in place of its runs.
+_STATISTICS = ("count", "mean", "variance", "minimum", "maximum")
 
 # Shapes of what a round gives by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
 Shapes = dict[str, dict[str, list[int]]]
@@ -174,11 +181,49 @@ def variables(
     for name, record in records.items():
         metrics = {m.name: m for m in record.metrics}
         for key in [*metrics, *(k for k in shapes[name] if k not in metrics)]:
-            if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES):
+            if key in names_of({key: ()}):
                 shape = shapes[name][key]
                 probe = Metric(key, key, "", "gauge", tuple(f"{key}_{i}" for i in range(len(shape))))
                 merged.setdefault(key, (metrics.get(key, probe), shape))
     return merged
+
+
+def names_of(shapes: Mapping[str, Any]) -> list[str]:
+    """Names of the recorded quantities of a policy, without counters of what must be zero or not NaN."""
+    return [key for key in shapes if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES)]
+
+
+def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
+    """Refuses names that files cannot hold, and metrics whose statistics would have the same name.
+
+    Args:
+      names: of metrics and probes.
+      zero_flows: names of the flows that must be zero.
+      axes: of settings.
+      statistics: only these are kept.
+
+    Raises:
+      ValueError: there is such a name.
+    """
+    names, axes = list(names), list(axes)
+    for name in (*names, *zero_flows, *axes):
+        if not _LEGAL.fullmatch(name):
+            raise ValueError(
+                "names of metrics, probes and axes must begin with a letter, a digit or '_', have neither '/' nor \"'\", "
+                f"and end with no space, as files demand; got {name!r}"
+            )
+    if statistics:
+        parts = [*_STATISTICS, *(f"difference_{part}" for part in _STATISTICS), "histogram", "bin"]
+        made = [
+            *RESERVED,
+            *axes,
+            *(f"{name}_{part}" for name in names for part in parts),
+            *(f"{n}_runs" for n in zero_flows),
+        ]
+        if twice := [name for name, number in Counter(made).items() if number > 1]:
+            raise ValueError(
+                f"two variables of the result would be called {twice[0]!r}: give a metric or an axis another name"
+            )
 
 
 def curves_of(

@@ -5,31 +5,34 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import jax
 import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe, has_long_rounds
-from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
+from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
+from jaxroute.engine.execution import Execution, PartWarning, read_execution
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.kernels import host
 from jaxroute.engine.layout import Layout
+from jaxroute.engine.plan import Step, Task, Unit, Work
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
-from jaxroute.engine.waiting import tqdm
-from jaxroute.store import provenance
-from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout, stored_settings
-from jaxroute.store.results import open_sink
-from jaxroute.store.sink import Sink, Task
-from jaxroute.store.states import Kept
+from jaxroute.engine.waiting import bar, tqdm
+from jaxroute.store import cells, provenance, results
+from jaxroute.store.attributes import decoded, encoded
+from jaxroute.store.cells import Request
+from jaxroute.store.moments import Statistics
+from jaxroute.store.packs import Store
+from jaxroute.store.places import place_of
+from jaxroute.store.runs import Kept, Runs
 
 # Bytes of the curves of a block, where they are not kept.
 _CURVES = 1 << 30
@@ -49,12 +52,9 @@ def simulate(
     instances: int | None = None,
     out: str | os.PathLike[str] | None = None,
     key: int = 0,
-    block: int | None = None,
-    devices: Sequence[Any] | None = None,
-    mesh: jax.sharding.Mesh | None = None,
+    execution: Execution | None = None,
     progress: bool = True,
     callback: Callback | None = None,
-    backend: str = "auto",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
     keep_states: bool = False,
@@ -76,63 +76,46 @@ def simulate(
         the running mean of an entry of a policy's Info.
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
-      out: folder of a store, or a URL such as "s3://bucket/folder", as text (see `jaxroute.store.objects`; `pip install
-        "jaxroute[objects]"`). Every finished block is written there; a run that was killed continues where it stopped. A store in a folder
-        grows: a run that asks for more seeds, policies, values along an axis, metrics that only some policies have, a smaller `until_stderr`,
-        or (with `keep_states`) a longer horizon plays what is missing, and ends with the numbers that it would have had alone. A store of
-        other settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of what these call
-        outside of libraries (comments, formatting, docstrings and names of local variables do not matter).
+      out: folder for the result, or a URL such as "s3://bucket/folder", as text (`pip install "jaxroute[objects]"`). What is finished is written
+        there every few seconds, into the folder "store". The same call goes on where it stopped, and one that asks for more (seeds, policies,
+        values along an axis, a smaller `until_stderr`, with `keep_states` more rounds) simulates what is missing, and ends with the numbers that
+        it would have had alone. Other settings are simulated beside what is there; several processes may write at the same time. Refused is the
+        same simulation by other code: of a policy, the environment, a probe, and of what these call outside of libraries (comments, formatting,
+        docstrings and names of local variables do not matter).
       key: the root of all randomness; another key gives other luck to the same seeds.
-      block: seeds per compiled call (default: by device and memory).
-      devices: seeds are sharded over these (default: all local devices).
-      mesh: in place of `devices`, a mesh of one axis over devices of this process or of several, after
-        `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
-        the blocks, the first writes the provenance, and all return the whole result.
-      progress: shows a progress bar.
-      callback: a function that is called after each block, once it is stored, with a `Progress`: what is done, seconds, and the result so
+      execution: how it is computed: backend, devices, block, and the share of this process (default: `Execution()`, which chooses).
+      progress: shows a progress bar, or a line now and then where standard error is a file.
+      callback: a function that is called after each block with a `Progress`: what is done, seconds, and the result so
         far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
         `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
-        (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
-      backend: "scan" is a compiled scan over rounds with the runs on the last axis. "kernel" is one function of C made from the same
-        functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has numbers.
-        "reference" is the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
-        store, otherwise the kernel; the scan where no kernel can be used (a trial says why, in one warning), in double precision, and if
-        the rounds of a policy are long for products of large matrices. The streams are the same bits; what is computed from them is equal
-        except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a
-        GPU NVRTC, which comes with jax (`JAXROUTE_NVRTC` is the path of another one). The scan also runs a policy that has an operation
-        without C, a kernel that a compiler or driver refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on
-        a thread's stack, with which it is faster than the kernel (COSMOS, ACQB, hundreds of models). The attribute `backend` says by policy what
-        ran, `fell_back` why it was not the kernel; a warning says so, too, except where the scan is faster, and on a CPU where the user did not
-        ask for the kernel and the policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five
-        to ten times as long to run; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang`
-        or `CC`); policies whose rounds are long by themselves are compiled as for "scan".
+        (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` of the execution calls it more often.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
       until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the run stops when that of every policy and setting at the
-        horizon is smaller; `seeds` is then the most that are played. It is looked at after 256 seeds (or the first block) and then each
-        time their number has doubled. Whether to stop depends on the sample variance alone, which says nothing about the error of the
+        horizon is smaller; `seeds` is then the most that are played. It is looked at after 256 seeds and then each time their number has
+        doubled. Whether to stop depends on the sample variance alone, which says nothing about the error of the
         mean where the two are independent (normal) or uncorrelated (symmetric distributions): the mean stays unbiased. Elsewhere their
         correlation is `r = skewness / sqrt(excess kurtosis + 2)`, and stopping prefers samples with too small a mean (for `r > 0`) by
         up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
         that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
-        in one run of a thousand): there give a fixed number of seeds. Several processes wait for each other at every look.
+        in one run of a thousand): there give a fixed number of seeds.
       keep_states: keeps the states of environment and policy after the last round in the store, from which a longer horizon is played
         later; how much they take is printed first (see also `run_bytes`).
-      accept_changed_code: goes on with a store where the code has changed; the result says so in its attribute `accepted_code`.
+      accept_changed_code: simulates anew, beside what other code has made; versions of code never mix in a result.
       description: more attributes for the result.
 
     Returns:
-      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.store`; of moments without seeds, see
-      `jaxroute.store.moments.dataset`. With `until_stderr` the attributes say how many seeds were played (`seeds_played`), whether the goal
-      was reached, and the largest standard errors.
+      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.store.runs`; of moments without seeds, see
+      `jaxroute.store.moments.Statistics.dataset`. With `until_stderr` the attributes say how many seeds were played (`seeds_played`), whether the
+      goal was reached, and the largest standard errors. Attributes that are lists or dicts are JSON text. Of a share, what other processes have
+      not simulated yet is NaN, and the attribute `missing` says how much that is.
 
     Raises:
-      ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings or to a run that is still
-        going on.
+      ValueError: an argument is out of range, a name is unknown, or the result does not fit into memory.
+      StoreMismatchError: `out` holds the same simulation by other code.
       ImportError: `out` is a URL, and what reads and writes URLs is not installed.
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
-      HostsError: another process of the mesh did not finish its blocks.
     """
     for name, value in (
         ("progress", progress),
@@ -142,20 +125,25 @@ def simulate(
         if not isinstance(value, bool):
             hint = "; a function is given as callback" if name == "progress" and callable(value) else ""
             raise ValueError(f"{name} must be True or False, got {checks.show(value)}{hint}")
+    execution = read_execution(execution)
     follower = Follower(callback)
     inputs.refuse_tracing(env, policies)
-    if mesh is not None and devices is not None:
-        raise ValueError("mesh takes the place of devices; give one of them")
     if keep_states and out is None:
         raise ValueError("keep_states needs out: the states are kept in the store")
-    stored = stored_settings(out)
-    if record_every is None and "record_every" in stored:
-        record_every = int(stored["record_every"])
-    if stored and backend == "auto":
-        backend = stored.get("backend", "scan")
-    with hosts.Processes(mesh, _device_list(devices), out) as processes:
-        if callback is not None and processes.size > 1:
-            raise ValueError(f"callback is for a run of one process, got {processes.size} of them")
+    if execution.share is not None and out is None:
+        raise ValueError("share needs out: the store is where processes meet")
+    if until_stderr is not None and isinstance(execution.share, tuple):
+        raise ValueError(
+            "until_stderr needs share='join' where processes share the work: a part cannot tell how many seeds there will be"
+        )
+    devices = execution.device_list()
+    store = None if out is None else Store(place_of(out), provenance.made_with(devices[0]))
+    with contextlib.nullcontext() if store is None else contextlib.closing(store):
+        before = {} if store is None else results.last_settings(store)
+        if record_every is None and "record_every" in before:
+            record_every = int(before["record_every"])
+        if execution.backend == "auto" and before:
+            execution = replace(execution, backend=before.get("backend", "scan"))
         asked = read_inputs(
             env,
             policies,
@@ -166,17 +154,16 @@ def simulate(
             probes=probes,
             instances=instances,
             key=key,
-            block=block,
-            backend=backend,
-            platform=processes.devices[0].platform,
-            trial=lambda platform: processes.agree(lambda: inputs.no_kernels(platform)),
+            block=execution.block,
+            backend=execution.backend,
+            platform=devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
             keep_states=keep_states,
             accept_changed_code=accept_changed_code,
             description=description,
         )
-        return _simulate(asked, processes, out, progress, follower)
+        return _simulate(asked, devices, store, execution, progress, follower)
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
@@ -193,85 +180,144 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 
 
 def _simulate(
-    asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool, follower: Follower
+    asked: Inputs, devices: Sequence[Any], store: Store | None, execution: Execution, progress: bool, follower: Follower
 ) -> xr.Dataset:
-    """The story of a run, as one of the processes that share it tells it."""
+    """The story of a run."""
     effort = Effort()
-    settings, code = asked.settings(), None if out is None else asked.code()
-    if out is not None:
-        processes.hold(lambda: place_of(out).lock())
-    processes.check_same([fingerprint(settings), code])
-    accept = asked.accept_changed_code
-    layout = Layout(**processes.agree(lambda: _cut(asked, processes, stored_layout(out, settings, code, accept))))
-    blocks = _blocks(asked, layout, processes.devices)
-    stored, first = stored_settings(out), processes.rank == 0
+    request = asked.request(store is not None)
+    new = store is None or not _prepared(asked, store, request)
+    if store is not None and new:
+        store.check()
+    layout = Layout(**_cut(asked, devices))
+    blocks = _blocks(asked, layout, devices)
     with compiler() as pool:
-        everything = not stored and processes.size == 1  # Else what is to be played is not known yet.
         with effort.compiling():
-            shapes = _traced(asked, blocks, pool if everything else None)
-        contents = _contents(asked, settings, code, layout, shapes, processes.devices[0], stored)
-        sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
-        tasks = follower.in_order(_tasks(asked, layout, sink, processes))
-        _say_size(asked, layout, tasks, progress and first)
+            shapes = _traced(asked, blocks, pool if new else None)  # Of a store, what is to be played is not known yet.
+        variables = recording.variables(asked.records, shapes)
+        recording.check_names(variables, asked.spec.zero_flows, asked.axes, asked.keep == "moments")
+        request = replace(
+            request,
+            variables=variables,
+            recorded={name: recording.names_of(shapes[name]) for name in request.policies},
+        )
+        result = results.collect(request, store)
+        work = Work(result, layout, asked.static_axes, execution.share, store, _horizons(asked, store))
+        units = _left(asked, blocks, result, work)
+        if store is not None and units and not new:
+            store.check()
+        _say_size(asked, units, progress)
         with effort.compiling():
-            labels = dict.fromkeys(asked.part(*task[:2]).label for task in tasks if not sink.is_begun(*task))
-            compile_blocks({label: blocks[label] for label in labels}, pool, progress and first)
-    ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress, follower)
-    if follower.stopped:
-        return _stopped(asked, processes, blocks, sink, effort, follower)
-    measured = processes.gather(effort.measured(), sink.missing)
-    data = sink.finish(processes.late_s)
-    data.attrs = processes.agree(lambda: sink.sign(_report(asked, processes, blocks, data, measured, ending)))
-    _warn_invalid(data)
-    _warn_probes(data, asked, blocks)
-    _warn_goals(asked, ending)
+            labels = dict.fromkeys(asked.part(t.policy, t.tile).label for unit in units for t in unit.tasks if not t.begun)
+            compile_blocks({label: blocks[label] for label in labels}, pool, progress)
+    call = ""
+    if store is not None and (units or not results.is_latest(store, request)):
+        call = results.begin(store, request)
+    try:
+        ending = _play(asked, layout, blocks, result, work, effort, progress, follower)
+    except KeyboardInterrupt as error:
+        kept = (
+            "what is finished is kept, and the same call goes on from there"
+            if store
+            else "nothing is kept, as no folder (out) was given"
+        )
+        error.add_note(f"stopped; {kept}")
+        raise
+    finally:
+        if isinstance(result, Statistics):
+            result.write()
+    if store is not None and result.missing(ending.seeds) and not follower.stopped:  # Others may have simulated it.
+        store.flush()
+        result.fill()
+    missing = "" if follower.stopped else result.missing(ending.seeds)
+    whole = not follower.stopped and not missing
+    data = result.so_far() if follower.stopped else result.dataset(ending.seeds)
+    if isinstance(result, Statistics):
+        result.write()
+    report = _report(asked, devices, blocks, data if whole else None, effort.measured(), ending)
+    report["layout"] = asdict(layout)
+    if store is not None and call:
+        results.end(store, request, call, report, whole)
+        with contextlib.suppress(OSError):  # The result is stored; a later call tidies.
+            store.tidy()
+    reports = [report] if store is None else results.reports(store, request)
+    made_with = {} if store is None else results.made_with(store, result.families)
+    state = {"stopped": {"blocks": follower.done, "of": follower.total}} if follower.stopped else {}
+    state |= {"missing": missing} if missing else {}
+    state["last_call"] = {name: report[name] if call or store is None else 0 for name in results.ADDED}
+    data.attrs = encoded({"settings": request.settings, **results.summed(reports), **made_with, **state})
+    if missing:
+        warnings.warn(
+            f"the result is not complete: {missing}; other processes have not simulated their share yet",
+            PartWarning,
+            stacklevel=4,
+        )
+    if whole:
+        _warn_invalid(data)
+        _warn_probes(data, asked, blocks)
+        _warn_goals(asked, ending)
     PROGRAMS.trim()
     return data
 
 
-def _stopped(
-    asked: Inputs,
-    processes: hosts.Processes,
-    blocks: Mapping[str, Block],
-    sink: Sink,
-    effort: Effort,
-    follower: Follower,
-) -> xr.Dataset:
-    """What is done of a run that its callback has ended. Its provenance is not stored: that is for results that are whole."""
-    data = sink.so_far()
-    data.attrs = {
-        **sink.attrs,
-        **_report(asked, processes, blocks, None, effort.measured(), _Ending()),
-        "stopped": {"blocks": follower.done, "of": follower.total},
-    }
-    PROGRAMS.trim()
-    return data
+def _prepared(asked: Inputs, store: Store, request: Request) -> bool:
+    """Checks a store before anything is computed; returns whether some of the cells may be there.
+
+    Raises:
+      StoreMismatchError: it holds the same simulation by other code.
+    """
+    kinds = (cells.CURVES, cells.STATISTICS) if request.keep == "moments" else (cells.CURVES,)
+    families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
+    results.check_code(store, request, families, asked.accept_changed_code)
+    if store.damaged:
+        warnings.warn(
+            f"{len(store.damaged)} files in {str(store.place)!r} are damaged ({results.damage_of(store)}); what was in them is simulated again",
+            stacklevel=5,
+        )
+    own, other = dict(store.session), results.sessions(store, families)
+    for there in other:
+        different = [
+            f"{name} {there.get(name)!r} there and {value!r} here" for name, value in own.items() if there.get(name) != value
+        ]
+        if different:
+            warnings.warn(
+                f"{str(store.place)!r} was begun with something else: {', '.join(different)}; what is simulated now may differ from it in the last "
+                "bits. Each cell says with what it was made",
+                stacklevel=5,
+            )
+            break
+    return bool(other) or any(one.policies for one in results.requests(store).values())
+
+
+def _horizons(asked: Inputs, store: Store | None) -> Callable[[str], list[int]]:
+    """Rounds from which runs of a policy may be continued, the most first."""
+    if store is None:
+        return lambda policy: []
+    there = {one.horizon for one in results.requests(store).values()}
+    found = sorted((h for h in there if h < asked.horizon and h % asked.record_every == 0), reverse=True)
+    knowing = {horizon: asked.knowing_horizon(horizon) for horizon in found}
+    return lambda policy: [horizon for horizon in found if policy not in knowing[horizon]]
 
 
 @dataclass
 class _Ending:
     """How a run ended.
 
-    blocks: of seeds that were played.
-    seeds: that were played.
+    seeds: of which the result consists.
     met: whether the goals of `until_stderr` were reached.
     errors: largest standard errors by metric, as far as they are known.
     """
 
-    blocks: int = 0
     seeds: int = 0
     met: bool = False
     errors: dict[str, float | None] = field(default_factory=dict)
 
 
-def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The layout of a run; that of its store, as far as there is one."""
+def _cut(asked: Inputs, devices: Sequence[Any]) -> dict[str, Any]:
+    """The layout of a run."""
     static = asked.static_axes
-    if stored and set(asked.axes) == set(stored["tile"]):
-        return {**stored, "tile": {a: 1 if a in static else size for a, size in stored["tile"].items()}}
     examples = {part.label: part.example for part in asked.every_part}
     numbers = {part.label: recording.numbers_per_record(asked.records[part.policy], asked.spec) for part in asked.every_part}
-    alone, devices = _alone(asked, processes.devices), processes.devices
+    alone = _alone(asked, devices)
     on_gpu = devices[0].platform != "cpu"
     needs = _device_needs(asked, devices) if on_gpu and asked.backend == "kernel" and not asked.reason else {}
     scratch = {label: own for label, (own, _) in needs.items()}
@@ -284,12 +330,11 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
         together = sum(numbers[parts[0].label] for parts in asked.parts.values())
         most = min(most, max(1, _CURVES // (8 * len(asked.times) * together)))
     held = max((memory.bytes_of_run(*players) for label, players in examples.items() if label not in alone), default=0)
-    each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
-    chosen = asdict(
+    return asdict(
         Layout.choose(
             asked.axes,
             asked.shared,
-            each,
+            len(asked.seeds),
             asked.block,
             most,
             devices,
@@ -299,7 +344,6 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
             [at_once for _, at_once in needs.values()],
         )
     )
-    return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
 
 
 def _device_needs(asked: Inputs, devices: Sequence[Any]) -> dict[str, tuple[int, int]]:
@@ -321,8 +365,7 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:
     """Blocks by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
-    # A store may have been begun with several settings a call.
-    alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
+    alone = _alone(asked, devices)
     brief = asked.backend == "brief"
     # What settings share a kernel would compute for each.
     backend = ("scan" if asked.shared or host.compiler() is None else "kernel") if brief else asked.backend
@@ -376,125 +419,99 @@ def _traced(asked: Inputs, blocks: Mapping[str, Block], pool: ThreadPoolExecutor
     return shapes
 
 
-def _contents(
-    asked: Inputs,
-    settings: Mapping[str, Any],
-    code: Mapping[str, Any] | None,
-    layout: Layout,
-    shapes: _Shapes,
-    device: Any,
-    stored: Mapping[str, Any],
-) -> Contents:
-    """What the result will hold. `stored`: settings of the store, if there is one."""
-    return Contents(
-        policies=list(asked.policies),
-        axes=asked.axes,
-        policy_axes={name: asked.axes_of(name) for name in asked.policies},
-        seeds=asked.seeds,
-        times=asked.times,
-        variables=recording.variables(asked.records, shapes),
-        model_names=asked.spec.model_names,
-        zero_flows=asked.spec.zero_flows,
-        settings=settings,
-        layout=layout,
-        code=code,
-        made_with=provenance.made_with(device),
-        from_start=() if stored.get("horizon", asked.horizon) == asked.horizon else asked.knowing_horizon(stored["horizon"]),
-    )
-
-
-def _tasks(asked: Inputs, layout: Layout, sink: Sink, processes: hosts.Processes) -> list[Task]:
-    """The tasks of this process that are not done yet, in the order of the sink."""
-    tasks: list[Task] = [
-        (name, tile, block)
-        for name in asked.policies
-        for tile in layout.tiles({axis: asked.axes[axis] for axis in asked.axes_of(name)})
-        for block in range(layout.blocks(len(asked.seeds)))
-    ]
-    tasks.sort(key=sink.order)
-    undone = processes.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])
-    return sink.share([tasks[i] for i in undone], processes.rank, processes.size)
-
-
 def _play(
     asked: Inputs,
-    processes: hosts.Processes,
     layout: Layout,
     blocks: Mapping[str, Block],
-    sink: Sink,
-    tasks: Sequence[Task],
+    result: Runs | Statistics,
+    work: Work,
     effort: Effort,
     progress: bool,
     follower: Follower,
 ) -> _Ending:
-    """Plays the tasks, up to the look at which the goals are reached."""
+    """Plays what is missing, up to the look at which the goals are reached."""
     ending = _Ending()
-    measured = {name: blocks[parts[0].label].shapes() for name, parts in asked.parts.items()}
-    owners = {metric: [name for name, shapes in measured.items() if metric in shapes] for metric in asked.goals}
 
-    def look() -> tuple[bool, dict[str, float | None]]:
-        """Whether the goals are reached, and the largest standard errors, by all that has been played."""
-        if sink.begun(ending.blocks):  # A run that has gone on before goes on.
-            return False, {}
-        sink.settle(processes.late_s)
-        return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
+    def block_of(task: Task) -> Block:
+        return blocks[asked.part(task.policy, task.tile).label]
 
     def play(task: Task, begun: Kept | None) -> Played:
-        return play_task(asked, layout, blocks[asked.part(*task[:2]).label], task, effort, begun)
+        return play_task(asked, layout, block_of(task), task, effort, begun)
 
     def interrupt(stopped: bool) -> None:
         for block in blocks.values():
             block.ran.interrupt(stopped)
 
-    everything = layout.blocks(len(asked.seeds))
-    looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
-    follower.total = len(tasks)
+    follower.total = sum(len(unit.tasks) for unit in work.units(len(asked.seeds)))
     finished = 0
-    with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
+    with bar(follower.total, progress) as shown:
 
-        def waiting(task: Task) -> None:
+        def waiting(step: Step) -> None:
             """Shows the share of a block that a GPU has simulated."""
-            share = blocks[asked.part(*task[:2]).label].ran.done
-            bar.update(round(finished + 0.99 * share, 2) - bar.n)
+            shown.update(round(finished + 0.99 * block_of(step.task).ran.done, 2) - shown.n)
 
-        for goal in looks:
-            now = [task for task in tasks if ending.blocks <= task[2] < goal]
-            with contextlib.closing(played_ahead(now, play, sink.first_rounds, waiting, interrupt)) as played:
-                for task, curves, kept in played:
-                    bar.set_description(task[0])
-                    sink.write(*task, curves, kept)
+        for goal in _looks(asked, result):
+            steps = contextlib.closing(work.steps(goal, follower.callback is not None))
+            with steps as some, contextlib.closing(played_ahead(some, play, waiting, interrupt)) as played:
+                for step, curves, kept in played:
+                    task = step.task
+                    shown.set_description(task.policy)
+                    step.unit.take(task, curves, kept)
                     finished += 1
-                    bar.update(finished - bar.n)
-                    name, tile, number = task
+                    shown.update(finished - shown.n)
                     if follower.tell(
-                        sink.so_far,
-                        policy=name,
-                        setting={a: asked.axes[a][at : at + layout.tile[a]].tolist() for a, at in tile.items()},
-                        seeds=min((number + 1) * layout.block, len(asked.seeds)),
+                        result.so_far,
+                        policy=task.policy,
+                        setting={axis: asked.axes[axis][places].tolist() for axis, places in task.tile.items()},
+                        seeds=int(step.unit.seeds.max()) + 1,
                     ):
                         return ending
-            ending.blocks, ending.seeds = goal, sink.stop(goal)
+            ending.seeds = goal
             if asked.goals:
-                processes.gather({}, sink.missing)
-                ending.met, ending.errors = processes.agree(look)
+                ending.met, ending.errors = _reached(asked, blocks, result, goal)
             if ending.met:
                 break
     return ending
 
 
-def _say_size(asked: Inputs, layout: Layout, tasks: Sequence[Task], aloud: bool) -> None:
+def _looks(asked: Inputs, result: Runs | Statistics) -> list[int]:
+    """Numbers of seeds after which the run may end."""
+    return stopping.looks(result.request.cut) if asked.goals else [len(asked.seeds)]
+
+
+def _reached(
+    asked: Inputs, blocks: Mapping[str, Block], result: Runs | Statistics, seeds: int
+) -> tuple[bool, dict[str, float | None]]:
+    """Whether the first seeds reach the goals, and the largest standard errors."""
+    measured = {name: blocks[parts[0].label].shapes() for name, parts in asked.parts.items()}
+    owners = {metric: [name for name, shapes in measured.items() if metric in shapes] for metric in asked.goals}
+    return stopping.reached(asked.goals, {metric: result.errors(metric, owners[metric], seeds) for metric in asked.goals})
+
+
+def _left(asked: Inputs, blocks: Mapping[str, Block], result: Runs | Statistics, work: Work) -> list[Unit]:
+    """What is to be simulated, at most; nothing if what is there reaches the goals."""
+    for seeds in _looks(asked, result):
+        if work.units(seeds):
+            return work.units(len(asked.seeds))
+        if asked.goals and _reached(asked, blocks, result, seeds)[0]:
+            break
+    return []
+
+
+def _say_size(asked: Inputs, units: Sequence[Unit], aloud: bool) -> None:
     """Says how much the states that are to be kept will take."""
-    if not (asked.keep_states and aloud and tasks):
+    if not (asked.keep_states and aloud and units):
         return
     held = {part.label: memory.bytes_of_run(*part.example) for part in asked.every_part}
-    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in asked.policies}
-    size = sum(held[asked.part(name, tile).label] * settings[name] for name, tile, _ in tasks) * layout.block
+    tasks = [task for unit in units for task in unit.tasks]
+    runs = [len(task.seeds) * math.prod(len(places) for places in task.tile.values()) for task in tasks]
+    size = sum(held[asked.part(task.policy, task.tile).label] * number for task, number in zip(tasks, runs, strict=True))
     tqdm.write(f"the states at the end, which are kept, take up to {size / 1e6:,.1f} MB", file=sys.stderr)
 
 
 def _report(
     asked: Inputs,
-    processes: hosts.Processes,
+    devices: Sequence[Any],
     blocks: Mapping[str, Block],
     data: xr.Dataset | None,
     measured: Mapping[str, float],
@@ -502,28 +519,16 @@ def _report(
 ) -> dict[str, Any]:
     """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
-        "processes": processes.size,
         "backend": {name: "brief" if block.brief else block.backend for name, block in blocks.items()},
         "fell_back": {name: block.ran.reason for name, block in blocks.items() if block.ran.reason},
         **measured,
     }
-    if data is not None and (invalid := diagnose.first_bad_rounds(data, asked, processes.devices[0])):
+    if data is not None and (invalid := diagnose.first_bad_rounds(data, asked, devices[0])):
         about["invalid"] = invalid
-    if data is not None and asked.goals:
+    if asked.goals and ending.seeds:
         about["seeds_played"] = ending.seeds
         about["until_stderr"] = {"goal": asked.goals, "reached": ending.met, "stderr": ending.errors}
-    return {**provenance.provenance(processes.everyone, **about), **asked.description}
-
-
-def _device_list(devices: Any) -> list[Any]:
-    if devices is None:
-        return list(jax.local_devices())
-    given = list(devices) if isinstance(devices, (list, tuple)) else []
-    if not given or not all(isinstance(d, jax.Device) for d in given):
-        raise ValueError(
-            f"devices must be a non-empty list of jax devices, got {checks.show(devices)}; jax.devices('cpu') is one"
-        )
-    return given
+    return {**provenance.provenance(devices, **about), **asked.description}
 
 
 def _warn_invalid(data: xr.Dataset) -> None:
@@ -532,7 +537,7 @@ def _warn_invalid(data: xr.Dataset) -> None:
     else:
         invalid, runs, where = int((~data["valid"]).sum()), data["valid"].size, "'valid'"
     if invalid:
-        firsts = "".join(f"; first bad value of {text}" for text in map(diagnose.text, data.attrs["invalid"]))
+        firsts = "".join(f"; first bad value of {text}" for text in map(diagnose.text, decoded(data.attrs)["invalid"]))
         warnings.warn(
             f"{invalid} of {runs} runs are invalid (something is NaN, or a flow is not finite, or must be zero and is not): "
             f"see the variable {where} and the counters beside it{firsts}",
@@ -550,7 +555,7 @@ def _warn_probes(data: xr.Dataset, asked: Inputs, blocks: Mapping[str, Block]) -
                 values, valid = data[name].sel(policy=policy), data["valid"].sel(policy=policy)
                 number = int((values.isnull().any([d for d in values.dims if d not in valid.dims]) & valid).sum())
             else:
-                counts, valid = data[f"{name}.count"].sel(policy=policy), (data["runs"] - data["invalid"]).sel(policy=policy)
+                counts, valid = data[f"{name}_count"].sel(policy=policy), (data["runs"] - data["invalid"]).sel(policy=policy)
                 number = int((valid - counts.min([d for d in counts.dims if d not in valid.dims])).sum())
             if number:
                 found[name] = found.get(name, 0) + number

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core import checks
+from jaxroute.store.cells import Seeds
 
 # With fewer runs a standard error says too little about itself.
 FEWEST_SEEDS = 256
@@ -32,13 +33,20 @@ def goals(until_stderr: Any, metrics: Collection[str]) -> dict[str, float]:
     return {name: float(checks.positive(f"until_stderr[{name!r}]", goal, ())) for name, goal in until_stderr.items()}
 
 
-def looks(num_seeds: int, block: int) -> list[int]:
-    """Numbers of blocks after which the standard errors are looked at: they double, until all seeds are played."""
-    most, number, found = -(-num_seeds // block), -(-FEWEST_SEEDS // block), []
-    while number < most:
-        found.append(number)
+def looks(seeds: Seeds) -> list[int]:
+    """Returns the numbers of seeds after which the standard errors are looked at: they double, until all seeds are played.
+
+    Each is one at which whole granules of seeds have been played.
+    """
+    last = np.zeros(len(seeds.values), np.int64)
+    for part in seeds.granules.values():
+        last[part] = part.max()
+    whole = np.flatnonzero(np.maximum.accumulate(last) <= np.arange(len(last))) + 1
+    number, found = FEWEST_SEEDS, []
+    while number < len(last):
+        found.append(int(whole[np.searchsorted(whole, number)]))
         number *= 2
-    return [*found, most]
+    return list(dict.fromkeys([*found, len(last)]))
 
 
 def reached(wanted: Mapping[str, float], errors: Mapping[str, np.ndarray]) -> tuple[bool, dict[str, float | None]]:

@@ -1,7 +1,8 @@
 """One task: a policy on a tile of settings and a block of seeds, played from the first round, or from where earlier rounds ended."""
 
+import itertools
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,11 +15,11 @@ from jaxroute.engine import recording, room
 from jaxroute.engine.errors import located
 from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.layout import Layout
+from jaxroute.engine.plan import Step, Task
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
 from jaxroute.engine.rounds import STATE
-from jaxroute.store.sink import Task
-from jaxroute.store.states import Kept
+from jaxroute.store.runs import Kept
 
 # Curves of a block by name, of NumPy, or of jax where they stay on the device.
 Curves: TypeAlias = dict[str, Any]
@@ -30,7 +31,7 @@ _WAIT_S = 0.5
 
 @dataclass
 class Effort:
-    """What a process has measured of its work.
+    """What a call has measured of its work.
 
     compile_s: seconds of tracing and compiling.
     run_s: seconds of playing.
@@ -56,19 +57,17 @@ class Effort:
 
 
 def played_ahead(
-    tasks: Sequence[Task],
+    steps: Iterable[Step | None],
     play: Callable[[Task, Kept | None], Played],
-    first_rounds: Callable[..., Kept | None],
-    waiting: Callable[[Task], None] = lambda task: None,
+    waiting: Callable[[Step], None] = lambda step: None,
     interrupt: Callable[[bool], None] = lambda stopped: None,
-) -> Generator[tuple[Task, Curves, Kept | None], None, None]:
-    """Tasks with their curves and what they are continued from; each is played while the one before is written.
+) -> Generator[tuple[Step, Curves, Kept | None], None, None]:
+    """Yields steps with their curves and what they are continued from; each is played while the one before is written.
 
     Args:
-      tasks: in order.
+      steps: in order; None where there is none yet.
       play: plays a task from its first rounds, as `play_task`.
-      first_rounds: what is kept of the first rounds of a task.
-      waiting: is called now and then with the task that is being simulated.
+      waiting: is called now and then with the step that is being simulated.
       interrupt: ends what is being simulated (True), or allows it again (False).
     """
     precision = in_64_bits()  # A setting of this thread, not of the other.
@@ -79,8 +78,8 @@ def played_ahead(
 
     pool, coming = ThreadPoolExecutor(1), None
     try:
-        for task in [*tasks, None]:
-            ready, coming = coming, None if task is None else (task, pool.submit(aside, task, first_rounds(*task)))
+        for step in itertools.chain(steps, [None]):
+            ready, coming = coming, None if step is None else (step, pool.submit(aside, step.task, step.begun()))
             if ready is not None:
                 while not wait([ready[1]], _WAIT_S).done:
                     waiting(ready[0])
@@ -103,9 +102,8 @@ def play_task(
     begun: Kept | None = None,
 ) -> Played:
     """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
-    name, tile, number = task
-    chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
-    runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
+    name, tile, chosen = task.policy, task.tile, task.seeds
+    runs = (*map(len, tile.values()), len(chosen))
     inside = tuple(slice(count) for count in runs)
     whole = (*(layout.tile[a] for a in tile), block.padded(len(chosen)))
     first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
@@ -134,6 +132,8 @@ def play_task(
         again, kept = played(larger), {}
         increments = room.replaced(increments, short, again)
         effort.played_again += int(short.sum())
+    if not task.summed:  # Runs have the same bits, whatever is kept of others.
+        increments = jax.device_get(increments)
     if all(isinstance(values, jax.Array) for values in increments.values()):
         return recording.curves_on_device(increments, asked.records[name], asked.times, runs), None
     curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)

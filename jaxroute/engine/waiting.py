@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Mapping
@@ -21,6 +22,61 @@ _FILE = "jaxroute-seconds.json"
 _FORMAT = "{desc} [{elapsed}]"
 
 
+# Seconds after which progress is first told on a line, and then each time twice as many have passed.
+_FIRST_LINE_S = 10.0
+
+
+class Lines:
+    """Tells how far something is where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
+
+    Used instead of `tqdm`; `say` is a `callback` of `compare`.
+
+    Args:
+      total: number of blocks.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self.n, self._total, self._what = 0.0, total, ""
+        self._begun, self._next = time.monotonic(), _FIRST_LINE_S
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_description(self, text: str) -> None:
+        """Says what is played."""
+        self._what = text
+
+    def update(self, blocks: float) -> None:
+        """Tells that more blocks have been played."""
+        self.n += blocks
+        self.say(f"block {self.n:,.0f} of {self._total:,} ({self._what})")
+
+    def say(self, text: str) -> None:
+        """Tells it in words, if it is time."""
+        passed = time.monotonic() - self._begun
+        if passed < self._next:
+            return
+        while self._next <= passed:
+            self._next *= 2
+        print(f"jaxroute: {passed:.0f} s, {text}", file=sys.stderr, flush=True)
+
+
+def tell(text: str) -> None:
+    """Tells something on a line of its own, on standard error, beside bars."""
+    tqdm.write(f"jaxroute: {text}", file=sys.stderr)
+
+
+def bar(total: int, progress: bool) -> Any:
+    """Returns a bar of blocks; lines now and then where standard error is a file, and no notebook shows the bar."""
+    in_text = "notebook" not in tqdm.__module__ and not any("notebook" in one.__module__ for one in tqdm.__mro__)
+    if progress and in_text and not sys.stderr.isatty():
+        return Lines(total)
+    return tqdm(total=total, disable=not progress or not total, unit="block", leave=False)
+
+
 def wait_aloud(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
     """Waits until everything is compiled, or has failed.
 
@@ -31,7 +87,7 @@ def wait_aloud(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str],
     """
     before, start = _seconds(), time.perf_counter()
     left, took = {future: name for name, future in compiling.items() if not future.done()}, {}
-    with tqdm(disable=not (progress and left), bar_format=_FORMAT, leave=False) as bar:
+    with tqdm(disable=not (progress and left and sys.stderr.isatty()), bar_format=_FORMAT, leave=False) as bar:
         while left:
             shown = (
                 f"{name} ({before[kinds[name]]:.0f} s last time)" if kinds[name] in before else name

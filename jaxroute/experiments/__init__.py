@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Iterator, Mapping
 
-from jaxroute.experiments.base import Case, Claim, Experiment, redraw, run
+from jaxroute.experiments.base import Case, Claim, Experiment, finish, run
 
 _PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade")
 
@@ -36,4 +36,4 @@ class _Catalogue(Mapping[str, Experiment]):
 
 EXPERIMENTS: Mapping[str, Experiment] = _Catalogue()
 
-__all__ = ["EXPERIMENTS", "Case", "Claim", "Experiment", "redraw", "run"]
+__all__ = ["EXPERIMENTS", "Case", "Claim", "Experiment", "finish", "run"]

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment
-from jaxroute.engine import hosts
+from jaxroute.engine.execution import Execution, PartWarning
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
 from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.store import results
-from jaxroute.store.description import is_url
+from jaxroute.store.attributes import decoded
+from jaxroute.store.places import is_url
 
 Results = Mapping[str, xr.Dataset]
 
@@ -180,41 +180,42 @@ def run(
     experiment: Experiment,
     out: str | os.PathLike,
     *,
-    seeds: int | None = None,
+    store: str | os.PathLike | None = None,
+    seeds: int | range | None = None,
     horizon: int | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     key: int = 0,
     progress: bool = True,
-    mesh: jax.sharding.Mesh | None = None,
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
     keep_states: bool = False,
     accept_changed_code: bool = False,
     figures: bool = True,
-    backend: str = "auto",
-    devices: Sequence[Any] | None = None,
+    execution: Execution | None = None,
     callback: Callback | None = None,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
     Args:
       experiment: what to run.
-      out: the folder, on disk: figures and summary are files. (Of `simulate`, it may be a URL.)
-      seeds, horizon: in place of the experiment's own (`horizon` is that of the longest case, the others keep their ratio).
+      out: the folder, on disk, for figures and summary.
+      store: folder or URL of the stored results (default: `out`).
+      seeds: number, or a range of them (default: the experiment's).
+      horizon: likewise; it is that of the longest case, the others keep their ratio.
       changes: new values by policy name and leaf, or `"environment"` and setting.
       key: root of all randomness.
-      mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
       figures: draw them.
-      keep_states, accept_changed_code, backend, devices: as for `simulate`.
+      keep_states, accept_changed_code, execution: as for `simulate`.
       callback: likewise, for every case; if it ends one, the experiment ends there, without summary and figures.
       keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
-      The summary; an empty one of other processes than the first, and of an experiment that its callback has ended. Its seconds are those of
-      all calls that played into the folder, and under "last_call" those of this one.
+      The summary; of an experiment that its callback has ended, or of which other processes have not played their share yet, an empty one, or
+      `{"missing": text}`. Its seconds are those of all calls that played into the store, and under "last_call" those of this one.
     """
     out = _on_disk(out)
-    seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
+    if not isinstance(seeds, range):
+        seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
     asked = changes or {}
     changes = {who: dict(values) for who, values in asked.items()}
     cases = experiment.scaled(horizon)
@@ -226,40 +227,67 @@ def run(
             case = case.with_horizon(case.one_pass(env))
         built.append((case, env, _changed(case.players(env, env_changes), changes)))
     cases = tuple(case for case, _, _ in built)
-    data = {}
+    data, missing = {}, ""
+    longest = max(c.horizon for c in cases)
     for case, env, policies in built:
         table, rows = experiment.table(asked), case.rows or case.one_pass
-        data[case.name] = simulate(
-            env,
-            policies,
-            horizon=case.horizon,
-            seeds=seeds if case.seeds is None else min(seeds, case.seeds),
-            record_every=None if case.record_every is None else min(case.record_every, case.horizon),
-            record=case.record,
-            probes=case.probes,
-            out=_folder(out, case, cases),
-            key=key,
-            devices=devices,
-            mesh=mesh,
-            progress=progress,
-            callback=callback,
-            backend=backend,
-            keep=keep,
-            until_stderr=until_stderr,
-            keep_states=keep_states,
-            accept_changed_code=accept_changed_code,
-            description={
-                "experiment": experiment.name,
-                "coordinates": dict(case.coordinates),
-                "table": f"{table}, {rows(env):,} rows" if table and rows else table,
-            },
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartWarning)  # What is missing is returned.
+            data[case.name] = simulate(
+                env,
+                policies,
+                horizon=case.horizon,
+                seeds=_seeds_of(case, seeds),
+                record_every=None if case.record_every is None else min(case.record_every, case.horizon),
+                record=case.record,
+                probes=case.probes,
+                out=folder_of(out if store is None else store, case, cases),
+                key=key,
+                execution=execution,
+                progress=progress,
+                callback=callback,
+                keep=keep,
+                until_stderr=until_stderr,
+                keep_states=keep_states,
+                accept_changed_code=accept_changed_code,
+                description={
+                    "experiment": experiment.name,
+                    "case_coordinates": dict(case.coordinates),
+                    "table": f"{table}, {rows(env):,} rows" if table and rows else table,
+                    "departures": experiment.departures(longest, asked),
+                },
+            )
         if "stopped" in data[case.name].attrs:
             return {}
-    if not hosts.is_first():
-        return {}
-    longest = max(c.horizon for c in cases)
-    summary = summarise(experiment, data, seeds, longest, experiment.departures(longest, asked))
+        missing = missing or str(data[case.name].attrs.get("missing", ""))
+    if missing:
+        return {"missing": missing}
+    return _written(experiment, data, out, store, figures)
+
+
+def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathLike | None = None) -> dict[str, Any]:
+    """Writes the summary of stored results and draws their figures; arguments as for `run`. Returns the summary.
+
+    Raises:
+      ValueError: a result is not there, or not complete.
+    """
+    out = _on_disk(out)
+    cases = experiment.cases
+    data = {case.name: results.load(folder_of(out if store is None else store, case, cases)) for case in cases}
+    for one in data.values():
+        checks.one_of("experiment", experiment.name, [str(one.attrs.get("experiment", ""))])
+    return _written(experiment, data, out, store, True)
+
+
+def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
+    """Writes the summary and draws the figures."""
+    first = next(iter(data.values()))
+    longest = max(int(one["time"][-1]) for one in data.values())
+    seeds = max(one.sizes["seed"] if "seed" in one.sizes else int(one["runs"].max()) for one in data.values())
+    summary = summarise(experiment, data, seeds, longest, str(first.attrs.get("departures", "")))
+    if store is not None:
+        summary["store"] = str(store)
+    out.mkdir(parents=True, exist_ok=True)
     temporary = out / "summary.json.part"
     temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     temporary.replace(out / "summary.json")
@@ -268,18 +296,22 @@ def run(
     return summary
 
 
-def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
-    """Draws the figures of a finished run again, from its stores."""
-    out = _on_disk(out)
-    data = {case.name: results.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
-    return draw(experiment, data, out)
+def _seeds_of(case: Case, seeds: int | range) -> int | range:
+    """The seeds of a case, which may have few."""
+    if case.seeds is None:
+        return seeds
+    if isinstance(seeds, int):
+        return min(seeds, case.seeds)
+    if not (own := range(seeds.start, min(seeds.stop, case.seeds))):
+        raise ValueError(
+            f"seeds must begin below {case.seeds}, all that the case {case.name!r} has, got {seeds.start}:{seeds.stop}"
+        )
+    return own
 
 
 def _on_disk(out: str | os.PathLike) -> Path:
     if is_url(out):
-        raise ValueError(
-            f"out must be a folder on disk, where figures and summary.json go, got {out!r}; simulate takes URLs"
-        )
+        raise ValueError(f"out must be a folder on disk, where figures and summary.json go, got {out!r}; store may be a URL")
     return Path(out)
 
 
@@ -341,7 +373,7 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
       horizon: counted rounds of the longest case.
       departures: in what the run differs from the experiment, from `Experiment.departures`.
     """
-    attributes = [d.attrs for d in data.values()]
+    attributes = [decoded(d.attrs) for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
     table = attributes[0].get("table", "")
     claims = [
@@ -366,7 +398,7 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
         },
         "decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None,
         "device": first["device"],
-        "versions": dict(first["versions"]),
+        "versions": first["versions"],
         "commit": first["commit"],
     }
 
@@ -404,7 +436,7 @@ def _policies(data: Results) -> dict[str, Any]:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
     for name, one in data.items():
-        where = dict(one.attrs["coordinates"])
+        where = decoded(one.attrs)["case_coordinates"]
         for policy, values in metrics.summary(one).items():
             for entry in values if isinstance(values, list) else [values]:
                 inner = entry.get("coordinates", {})
@@ -413,8 +445,11 @@ def _policies(data: Results) -> dict[str, Any]:
     return merged
 
 
-def _folder(out: Path, case: Case, cases: Sequence[Case]) -> Path:
-    return out if len(cases) == 1 else out / case.name
+def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str | Path:
+    """Returns the folder or URL of the store of a case."""
+    if is_url(out):
+        return str(out) if len(cases) == 1 else f"{str(out).rstrip('/')}/{case.name}"
+    return Path(out) if len(cases) == 1 else Path(out) / case.name
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

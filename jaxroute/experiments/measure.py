@@ -12,6 +12,7 @@ import xarray as xr
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured
+from jaxroute.store.attributes import decoded
 
 Name = TypeVar("Name")
 # Points of a curve to which a slope is fitted.
@@ -216,7 +217,7 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
     """The metric at the horizon of the cases with the given coordinates, along one of their coordinates."""
     chosen = {
-        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
+        decoded(d.attrs)["case_coordinates"][axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
         for d in with_coordinates(results, **fixed).values()
     }
     return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
@@ -224,4 +225,6 @@ def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArra
 
 def with_coordinates(results: Results, **fixed: Any) -> Results:
     """The cases with the given coordinates."""
-    return {n: d for n, d in results.items() if all(d.attrs["coordinates"].get(k) == v for k, v in fixed.items())}
+    return {
+        n: d for n, d in results.items() if all(decoded(d.attrs)["case_coordinates"].get(k) == v for k, v in fixed.items())
+    }

@@ -8,6 +8,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics, plot
 from jaxroute.experiments.base import Results
+from jaxroute.store.attributes import decoded
 
 Picture = Callable[[Results], Any]
 
@@ -111,7 +112,7 @@ def title_of(name: str, data: xr.Dataset, titles: Any = None, alone: bool = Fals
         return titles[name]
     if alone:
         return ""
-    about = data.attrs.get("coordinates", {})
+    about = decoded(data.attrs).get("case_coordinates", {})
     return ", ".join(f"{key} = {metrics.show_value(value)}" for key, value in about.items()) or name
 
 

@@ -218,7 +218,7 @@ def summary(experiment: Experiment, case: Case, policy: str, found: tune.Found) 
         "case": case.name,
         "policy": policy,
         "horizon": case.horizon,
-        "score": found.history["score"].attrs["label"],
+        "score": found.history["score"].attrs["long_name"],
         "better": found.history["score"].attrs["better"],
         "best": judged(found.best),
         "start": None if found.start is None else judged(found.start),
@@ -234,7 +234,7 @@ def _plain(value: Any) -> Any:
 
 def report(found: tune.Found) -> str:
     """What the terminal shows: what was found, what it is worth, and how that compares with the start."""
-    label = found.history["score"].attrs["label"]
+    label = found.history["score"].attrs["long_name"]
     seeds = int(found.history["seeds"].values[-1])
     lines = ["Found"]
     lines += [

@@ -1,1 +1,1 @@
-"""Results and what keeps them: descriptions, digests, locks, runs, and statistics over the runs."""
+"""Results and what keeps them: places, packs of addressed cells, single runs, statistics over the runs, and what a store holds."""

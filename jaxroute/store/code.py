@@ -6,9 +6,7 @@ as it is not a library's (what lies in `site-packages`, unless the class itself 
 """
 
 import dataclasses
-import dis
 import functools
-import hashlib
 import inspect
 import sys
 import types
@@ -18,8 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-# Instructions that only place others.
-_PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
+from jaxroute.store.instructions import digest_of_code, plain_constant, short_digest
+from jaxroute.store.provenance import describe
+
 # Entries of a class that Python or a decorator makes, and methods that only refuse what is wrong.
 _GIVEN = frozenset(
     {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__"}
@@ -125,12 +124,12 @@ class _Followed:
         name = f"{module}.{function.__qualname__}"
         known = self.digests.get(name)
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        digest = _short([_digest_of_code(code), [_plain(v) for v in defaults if _is_constant(v)]])
+        digest = short_digest([digest_of_code(code), [plain_constant(v) for v in defaults if _is_constant(v)]])
         if known == digest and id(function) in self._seen:
             return None
         self._seen.add(id(function))
         self._kept.append(function)
-        self.digests[name] = digest if known in (None, digest) else _short([known, digest])
+        self.digests[name] = digest if known in (None, digest) else short_digest([known, digest])
         self._all(defaults)
         self._all(_contents_of(function.__closure__ or ()))
         names = set(_names_in(code))
@@ -148,10 +147,14 @@ class _Followed:
             self._constant(place, value)
         else:
             self.value(value)
+            if isinstance(value, (functools.partial, np.ndarray, jax.Array)) or (
+                dataclasses.is_dataclass(value) and not isinstance(value, type)
+            ):
+                self.digests[place] = short_digest(describe(value))
 
     def _constant(self, place: str, value: Any) -> None:
         if _is_constant(value):
-            self.digests[place] = _short(_plain(value))
+            self.digests[place] = short_digest(plain_constant(value))
 
 
 def _home(value: Any) -> str:
@@ -211,54 +214,8 @@ def _is_constant(value: Any) -> bool:
     return isinstance(value, (*_PLAIN, np.ndarray, np.generic))
 
 
-def _plain(value: Any) -> Any:
-    """A constant as something whose `repr` is the same in every process."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        array = np.asarray(value)
-        return (
-            str(array.dtype),
-            array.shape,
-            hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest(),
-        )
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(repr, value))
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    if isinstance(value, Mapping):
-        return [(str(k), _plain(v)) for k, v in value.items()]
-    return value
-
-
-def _short(value: Any) -> str:
-    return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
-
-
 def _names_in(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names_in(constant)
-
-
-@functools.lru_cache(maxsize=8192)
-def _digest_of_code(code: types.CodeType) -> str:
-    """Of the instructions, with local variables by number, jumps by the number of their target, and constants by value."""
-    instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
-    places = {one.offset: number for number, one in enumerate(instructions)}
-    offsets = sorted(places)
-    said: list[Any] = [code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags & 0x0C]
-    for one in instructions:
-        if one.opcode in dis.hasconst or one.opname == "KW_NAMES":
-            constant = one.argval
-            said.append(
-                (one.opname, _digest_of_code(constant) if isinstance(constant, types.CodeType) else _plain(constant))
-            )
-        elif one.opcode in dis.hasname:
-            said.append((one.opname, one.argval))
-        elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            # The target may be padding: what counts is the instruction behind it.
-            behind = next((o for o in offsets if o >= one.argval), -1)
-            said.append((one.opname, places.get(behind, -1)))
-        else:
-            said.append((one.opname, one.arg))
-    return _short(said)

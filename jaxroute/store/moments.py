@@ -1,716 +1,640 @@
-"""Results without single runs: statistics of each block of seeds, merged as the blocks come, in memory or in a store of fixed size.
+"""Results without single runs: statistics over the seeds, which grow and merge as runs do.
 
-Counts, minima, maxima and histograms are the same in whatever order blocks are merged; means and variances are not, in their last bits.
-So the blocks belong to a fixed number of strands (block `b` to strand `b % 16`), each is merged in order, and the strands are merged in
-order when the result is made. The bits then do not depend on how many processes play, nor on interruptions.
-
-In a store, each process rewrites one file per tile of settings after each block: its strands, its histogram, and which blocks they
-cover. A file carries a digest, is flushed to the disk and takes its place in one step, so that a process that dies loses the block that
-it plays, and a power cut at most the one before.
+Statistics of 256 seeds are merged with those of their neighbours as in a binary counter (`cells.ranges`). The order of additions, and so
+the bits, depends on the seeds alone: not on blocks, processes, interruptions or the order in which they were simulated. Each policy
+has statistics, and so has the difference of each pair of policies, seed by seed. Seeds whose granule is not full are stored as
+single runs until it is.
 """
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import math
-import os
-import warnings
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import integrity, provenance, reductions
-from jaxroute.store.description import DONE, Contents
-from jaxroute.store.places import Place
-from jaxroute.store.sink import Sink, Task, writes
-from jaxroute.store.states import Kept
+from jaxroute.store import cells, reductions
+from jaxroute.store.cells import GRANULE, STATISTICS, Request
+from jaxroute.store.packs import Store, digest_of
+from jaxroute.store.provenance import memory_limit
+from jaxroute.store.runs import Runs, Tile
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 
-STRANDS = 16
-# Bytes of a number's statistics: moments in each strand, and a histogram of some 150 bins, twice.
-_BYTES_PER_CELL = STRANDS * 48 + 2 * 150 * 16
+# Bytes of a number's statistics: its moments, and a histogram of some 150 bins, while they are merged.
+_BYTES_PER_NUMBER = 4 * (48 + 150 * 16)
+# Seconds after which statistics are written.
+_WRITE_S = 5.0
+# Granules, at most, that are put together from single runs of earlier calls.
+_MOST_FROM_RUNS = 64
 _NEVER = np.iinfo(np.int64).max
 
-Key = tuple[Any, ...]
+# The numbers of one policy, or of two for their difference.
+Key = tuple[int, ...]
 Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
-    """What is measured, without the measurements.
-
-    policies: names. axes: coordinates of the settings by axis; own_axes: the axes of each policy. times: of records.
-    variables: attributes of each metric, with its own `dims` and `shape`. block, tile: seeds and settings of a block. seeds: number.
-    """
-
-    policies: list[str]
-    axes: dict[str, np.ndarray]
-    own_axes: dict[str, list[str]]
-    times: np.ndarray
-    variables: dict[str, dict[str, Any]]
-    model_names: list[str]
-    zero_flows: list[str]
-    block: int
-    tile: dict[str, int]
-    seeds: int
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        fields["axes"] = {name: {"dtype": v.dtype.str, "values": v.tolist()} for name, v in self.axes.items()}
-        return json.loads(json.dumps({**fields, "times": self.times.tolist()}))
-
-    @staticmethod
-    def made_of(plain: Mapping[str, Any]) -> "Frame":
-        """The frame that `plain` wrote."""
-        axes = {name: np.asarray(v["values"], v["dtype"]) for name, v in plain["axes"].items()}
-        return Frame(**{**plain, "axes": axes, "times": np.asarray(plain["times"], np.int64)})
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.seeds // self.block)
-
-    def tiles(self) -> list[dict[str, int]]:
-        """First setting of each tile along each axis."""
-        starts = [range(0, len(v), self.tile[a]) for a, v in self.axes.items()]
-        return [dict(zip(self.axes, place, strict=True)) for place in itertools.product(*starts)]
-
-    def tile_values(self) -> list[tuple[Any, ...]]:
-        """The values of the settings of each tile along each axis."""
-        values = {a: v.tolist() for a, v in self.axes.items()}
-        return [tuple(tuple(values[a][i : i + self.tile[a]]) for a, i in start.items()) for start in self.tiles()]
-
-    def tile_name(self, number: int) -> str:
-        """A tile in words."""
-        if not self.axes:
-            return "all policies"
-        words = []
-        for axis, start in self.tiles()[number].items():
-            values = self.axes[axis][start : start + self.tile[axis]]
-            words.append(f"{axis} {values[0]}" if len(values) == 1 else f"{axis} {values[0]} to {values[-1]}")
-        return ", ".join(words)
-
-
-@dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics of a block or of many.
+    """Statistics of some seeds of one policy (or of a difference) at one setting.
 
-    cells: key and shape of each array of numbers, in order: `(metric, policy)`, then `(metric, policy, other policy)` for differences.
-    moments: of all cells `[C]`. histogram: a row per cell of a single policy. flags: int64 `[4 + Z, ...]` for each policy and its
-    settings: place among the seeds of the first invalid run, its seed, number of runs, of invalid ones, and for each flow that must
-    be zero of those in which it is not.
+    Attributes:
+      moments: of all recorded numbers `[C]`, quantity after quantity.
+      histogram: a row for each of them; none of a difference.
+      flags: int64 `[3 + Z]`: the first seed whose run is invalid, number of runs, of invalid ones, and for each flow that must be zero of those
+        in which it is not.
     """
 
-    cells: list[tuple[Key, tuple[int, ...]]]
     moments: Moments
     histogram: Histogram
     flags: np.ndarray
 
-    def arrays(self):
-        """`(key, moments of its shape, first row in the histogram)` of each array of numbers."""
-        start = 0
-        for key, shape in self.cells:
-            stop = start + math.prod(shape)
-            yield key, Moments.unpacked(self.moments.packed()[:, start:stop].reshape(6, *shape)), start
-            start = stop
+    def merged(self, other: "Summary") -> "Summary":
+        """Statistics of both."""
+        flags = np.concatenate([np.minimum(self.flags[:1], other.flags[:1]), self.flags[1:] + other.flags[1:]])
+        return Summary(self.moments.merged(other.moments), self.histogram.merged(other.histogram), flags)
 
-
-def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, seeds: np.ndarray) -> Summary:
-    """Statistics of one block of seeds and one tile of settings, computed where the curves are.
-
-    Args:
-      curves: of each policy, arrays `[settings..., R, ...]` with all axes of settings, of size 1 where a policy does not have them, and
-        `valid`. first: place of the first seed among all. seeds: `[R]`.
-    """
-    names = dict.fromkeys(n for one in curves for n in one if n != "valid" and n not in zero_flows)
-    singles: list[Key] = [(n, p) for n in names for p, one in enumerate(curves) if n in one]
-    pairs: list[Key] = [(n, p, q) for n in names for p, q in itertools.combinations(range(len(curves)), 2)]
-    pairs = [key for key in pairs if all(key[0] in curves[p] for p in key[1:])]
-    on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
-    found, histogram = (_on_device if on_device else _on_host)(curves, singles, pairs)
-    cells = [(key, moments.mean.shape) for key, moments in zip([*singles, *pairs], found, strict=True)]
-    packed = np.concatenate([m.packed().reshape(6, -1) for m in found], axis=1) if found else np.zeros((6, 0))
-    told = [{name: np.asarray(one[name]) for name in ("valid", *zero_flows)} for one in curves]
-    flags = [_flags(one, np.moveaxis(one["valid"], _runs_axis(one), -1), zero_flows, first, seeds) for one in told]
-    return Summary(cells, Moments.unpacked(packed), histogram, np.concatenate(flags, axis=1))
-
-
-def _on_device(curves: Sequence[Curves], singles: Sequence[Key], pairs: Sequence[Key]) -> tuple[list[Moments], Histogram]:
-    return reductions.reduced(curves, singles, pairs, [_runs_axis(one) for one in curves])
-
-
-def _on_host(curves: Sequence[Curves], singles: Sequence[Key], pairs: Sequence[Key]) -> tuple[list[Moments], Histogram]:
-    """Moments of arrays and of differences, and the histogram of the arrays' rows one after the other."""
-    valid = [np.moveaxis(one["valid"], _runs_axis(one), -1) for one in curves]
-
-    def masked(policy: int, name: str) -> np.ndarray:
-        values = np.moveaxis(np.asarray(curves[policy][name], np.float64), _runs_axis(curves[policy]), -1)
-        good = valid[policy]
-        good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
-        return np.ascontiguousarray(values) if good.all() else np.where(good, values, np.nan)
-
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        values = dict(zip(singles, pool.map(lambda key: masked(key[1], key[0]), singles), strict=True))
-
-        def of_single(key):
-            return Moments.of(values[key]), Histogram.of(values[key].reshape(-1, values[key].shape[-1]))
-
-        def of_pair(key):
-            with np.errstate(invalid="ignore"):
-                return Moments.of(values[key[0], key[1]] - values[key[0], key[2]])
-
-        alone, apart = list(pool.map(of_single, singles)), list(pool.map(of_pair, pairs))
-    starts = np.cumsum([0, *(moments.mean.size for moments, _ in alone)])
-    histograms = [histogram.moved(int(start)) for (_, histogram), start in zip(alone, starts, strict=False)]
-    return [moments for moments, _ in alone] + apart, Histogram.joined(histograms)
-
-
-def _expanded(shape: Sequence[int], places: Sequence[int]) -> tuple[int, ...]:
-    """A shape with axes of length 1 at these places."""
-    rest = iter(shape)
-    return tuple(1 if i in places else next(rest) for i in range(len(shape) + len(places)))
-
-
-def _runs_axis(curves: Curves) -> int:
-    return curves["valid"].ndim - 1
-
-
-def _flags(curves: Curves, valid: np.ndarray, zero_flows: Sequence[str], first: int, seeds: np.ndarray) -> np.ndarray:
-    bad = ~valid.reshape(-1, valid.shape[-1])
-    some, place = bad.any(axis=1), bad.argmax(axis=1)
-    counted = [(curves[name] != 0).reshape(bad.shape).sum(axis=1) for name in zero_flows]
-    which = [np.where(some, first + place, _NEVER), np.where(some, seeds[place], -1)]
-    return np.stack([*which, np.full(len(bad), len(seeds)), bad.sum(axis=1), *counted])
-
-
-def merge_flags(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Flags of both."""
-    return np.concatenate([np.where(one[0] <= other[0], one[:2], other[:2]), one[2:] + other[2:]])
-
-
-@dataclasses.dataclass(eq=False)
-class Part:
-    """What one process knows of one tile.
-
-    strands: moments by strand, each of all blocks of that strand so far, whoever has played them. covered: by strand the spans of
-    positions in it (position `i` is block `16 i + strand`) that this process itself has merged, and whose histogram and flags it holds.
-    tail: the last block of all, if it has fewer seeds than the others, with its strand and position: merged at the end only, so that the block
-    may still grow.
-    """
-
-    strands: dict[int, Moments] = dataclasses.field(default_factory=dict)
-    covered: dict[int, list[list[int]]] = dataclasses.field(default_factory=dict)
-    cells: list[tuple[Key, tuple[int, ...]]] = dataclasses.field(default_factory=list)
-    histogram: Histogram = dataclasses.field(default_factory=Histogram.empty)
-    flags: np.ndarray | None = None
-    tail: "tuple[int, int, Summary] | None" = None
-
-    def add(self, strand: int, position: int, before: Moments | None, block: Summary) -> None:
-        """Merges the block at a position of a strand, whose moments so far are `before`."""
-        self.cells = block.cells
-        self.strands[strand] = block.moments if before is None else before.merged(block.moments)
-        spans = self.covered.setdefault(strand, [])
-        if spans and spans[-1][1] == position:
-            spans[-1][1] += 1
-        else:
-            spans.append([position, position + 1])
-        self.histogram = self.histogram.merged(block.histogram)
-        self.flags = block.flags if self.flags is None else merge_flags(self.flags, block.flags)
-
-    def summaries(self) -> list[Summary]:
-        """What it holds besides moments: of its own blocks, and of the tail."""
-        own = (
-            []
-            if self.flags is None
-            else [Summary(self.cells, Moments.unpacked(np.zeros((6, 0))), self.histogram, self.flags)]
-        )
-        return own if self.tail is None else [*own, self.tail[2]]
-
-    def encoded(self, tile: int, belongs: bytes = b"") -> bytes:
-        """As the content of a file, with a digest of it and of what it belongs to."""
-        strands = sorted(self.strands)
-        moments = [self.strands[s].packed() for s in strands]
-        flags = np.zeros((0, 0), np.int64) if self.flags is None else self.flags
-        arrays = [np.stack(moments) if moments else np.zeros((0, 6, 0)), self.histogram.keys, self.histogram.counts, flags]
-        about: dict[str, Any] = {"tile": tile, "strands": strands, "covered": sorted(self.covered.items())}
-        if self.tail is not None:
-            *about["tail"], last = self.tail
-            arrays += [last.moments.packed(), last.histogram.keys, last.histogram.counts, last.flags]
-        about["cells"] = self.summaries()[0].cells
-        about["arrays"] = [[a.dtype.str, a.shape] for a in arrays]
-        head = json.dumps(about).encode()
-        body = b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
-        return hashlib.blake2b(belongs + body, digest_size=16).digest() + body
+    def cell(self) -> dict[str, np.ndarray]:
+        """The arrays of a cell."""
+        arrays = {"moments": self.moments.packed(), "flags": self.flags}
+        if self.histogram.keys.size:
+            arrays |= {"keys": self.histogram.keys, "counts": self.histogram.counts}
+        return arrays
 
     @staticmethod
-    def decoded(content: bytes, tile: int, belongs: bytes = b"") -> "Part":
-        """The part that `encoded` wrote; `ValueError` if it is not what was written, of another tile or of other settings."""
-        body = content[16:]
-        if len(content) < 24 or hashlib.blake2b(belongs + body, digest_size=16).digest() != content[:16]:
-            raise ValueError("not what was written")
-        size = int.from_bytes(body[:8], "little")
-        about, place, arrays = json.loads(body[8 : 8 + size]), 8 + size, []
-        if about["tile"] != tile:
-            raise ValueError("the file of another tile")
-        for dtype, shape in about["arrays"]:
-            number = math.prod(shape)
-            arrays.append(np.frombuffer(body, dtype, number, place).reshape(shape))
-            place += arrays[-1].nbytes
-        moments, keys, counts, flags, *rest = arrays
-        cells = [(tuple(key), tuple(shape)) for key, shape in about["cells"]]
-        strands = {s: Moments.unpacked(m) for s, m in zip(about["strands"], moments, strict=True)}
-        found = Part(strands, dict(about["covered"]), cells, Histogram(keys, counts), flags if strands else None)
-        if rest:
-            strand, position = about["tail"]
-            found.tail = strand, position, Summary(cells, Moments.unpacked(rest[0]), Histogram(*rest[1:3]), rest[3])
-        return found
+    def of_cell(arrays: Mapping[str, np.ndarray]) -> "Summary":
+        """The statistics that `cell` made."""
+        histogram = Histogram(arrays["keys"], arrays["counts"]) if "keys" in arrays else Histogram.empty()
+        return Summary(Moments.unpacked(arrays["moments"]), histogram, arrays["flags"])
 
 
-@dataclasses.dataclass(eq=False)
-class Known:
-    """What all processes together know of one tile.
+class _Known(NamedTuple):
+    """Addresses of a family in a store or in memory."""
 
-    reached: by strand, how many of its blocks are merged. strands: their moments. parts: of all processes.
-    """
+    where: Container[bytes]
+    nodes: Mapping[tuple[int, int], Summary]
 
-    reached: dict[int, int]
-    strands: dict[int, Moments]
-    parts: list[Part]
-
-    @staticmethod
-    def of(parts: Sequence[Part]) -> "Known":
-        """Puts parts together; `ValueError` if they leave out a block, or count one twice."""
-        reached, strands = {}, {}
-        for strand in sorted({s for part in parts for s in part.covered}):
-            spans = sorted(tuple(span) for part in parts for span in part.covered.get(strand, ()))
-            if [start for start, _ in spans] != [0, *(stop for _, stop in spans[:-1])]:
-                raise ValueError("some blocks are missing, or counted twice")
-            reached[strand] = spans[-1][1]
-            last = [p for p in parts if strand in p.covered and p.covered[strand][-1][1] == reached[strand]]
-            strands[strand] = last[0].strands[strand]
-        for strand, position, last in (part.tail for part in parts if part.tail is not None):
-            if reached.get(strand, 0) != position:
-                raise ValueError("some blocks are missing, or counted twice")
-            reached[strand] = position + 1
-            strands[strand] = strands[strand].merged(last.moments) if strand in strands else last.moments
-        return Known(reached, strands, list(parts))
-
-    def blocks(self) -> int:
-        """Number of blocks merged."""
-        return sum(self.reached.values())
-
-    def has(self, block: int) -> bool:
-        return block // STRANDS < self.reached.get(block % STRANDS, 0)
-
-    def moments(self) -> Moments | None:
-        """Of all blocks, the strands merged in order."""
-        total = None
-        for strand in sorted(self.strands):
-            total = self.strands[strand] if total is None else total.merged(self.strands[strand])
-        return total
-
-    def total(self) -> Summary | None:
-        """Of all blocks; None if there are none."""
-        moments, parts = self.moments(), [one for part in self.parts for one in part.summaries()]
-        if moments is None or not parts:
-            return None
-        histogram, flags = parts[0].histogram, parts[0].flags
-        for part in parts[1:]:
-            histogram, flags = histogram.merged(part.histogram), merge_flags(flags, part.flags)
-        return Summary(parts[0].cells, moments, histogram, flags)
+    def __contains__(self, one: object) -> bool:
+        assert isinstance(one, bytes)
+        return one in self.where or cells.range_of(one) in self.nodes
 
 
-def _file(folder: Place, tile: int, owner: int) -> Place:
-    return folder / f"{tile}-{owner}.part"
-
-
-def belonging(attributes: Mapping[str, Any]) -> bytes:
-    """What the parts of a store belong to: its settings and how it is cut; nothing in format 2, whose files do not say it."""
-    if attributes["settings"]["format"] == 2:
-        return b""
-    apart = {name: value for name, value in attributes["settings"].items() if name != "until_stderr"}
-    return json.dumps([apart, attributes["layout"]], sort_keys=True).encode()
-
-
-def _names(folder: Place, tile: int) -> list[str]:
-    return [name for name in folder.names(f"{tile}-") if name.endswith(".part")]
-
-
-def read_parts(folder: Place, tile: int, belongs: bytes) -> dict[int, Part]:
-    """Parts of a tile by process; `ValueError` if one is not what was written."""
-    found = {int(name.rpartition("-")[2].removesuffix(".part")): (folder / name).read() for name in _names(folder, tile)}
-    return {owner: Part.decoded(content or b"", tile, belongs) for owner, content in found.items()}
-
-
-class MomentSink(Sink):
-    """Where finished blocks go if only their statistics are kept.
-
-    repair: takes damaged files out of an existing store, to be played again; one process of a run does that. rank: of this process.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str] | Place | None, contents: Contents, *, repair: bool = True, rank: int = 0
-    ):
-        self.contents, layout = contents, contents.layout
-        about = {
-            name: {**m.attributes, "dims": list(m.dims), "shape": list(shape)}
-            for name, (m, shape) in contents.variables.items()
-        }
-        self.frame = Frame(
-            list(contents.policies),
-            dict(contents.axes),
-            {p: list(a) for p, a in contents.policy_axes.items()},
-            contents.times.astype(np.int64),
-            about,
-            list(contents.model_names),
-            list(contents.zero_flows),
-            layout.block,
-            dict(layout.tile),
-            len(contents.seeds),
-        )
-        self.seeds, self.layout, self.rank, self.wanted = contents.seeds.astype(np.int64), layout, rank, self.frame.blocks
-        _check_memory(self.frame, provenance.memory_limit(jax.local_devices(backend="cpu")[0]))
-        self.group = self._open(path, contents.settings, repair)
-        self.tiles = self.frame.tiles()
-        self.curves: dict[tuple[str, Key], Curves] = {}
-        self.known = [Known({}, {}, []) for _ in self.tiles]
-        self.own = [Part() for _ in self.tiles]
-        if self.group is not None:
-            self.folder, self.belongs = self.store / DONE, belonging(self.attrs)
-            if repair:
-                self._describe()
-            for tile in range(len(self.tiles)):
-                self._restore(tile, repair)
-
-    @writes
-    def _describe(self) -> None:
-        """Writes what the result will look like, twice."""
-        wanted = {"frame": self.frame.plain()}
-        if self._is_said(wanted):
-            return
-        try:
-            self.group.require_group(DONE)
-        except integrity.UNREADABLE:
-            (self.folder / "zarr.json").delete()
-            self.group.require_group(DONE)
-        self._say(wanted)
-
-    @writes
-    def _restore(self, tile: int, repair: bool) -> None:
-        """Reads what is known of a tile; what is damaged is forgotten, with all that belongs to it."""
-        try:
-            parts = read_parts(self.folder, tile, self.belongs)
-            known = Known.of(list(parts.values()))
-        except ValueError as error:
-            if not repair:
-                raise
-            warnings.warn(
-                f"the statistics of {self.frame.tile_name(tile)} in {str(self.store)!r} are damaged ({error}); they are played again",
-                stacklevel=7,
-            )
-            for name in _names(self.folder, tile):
-                (self.folder / name).delete()
-            return
-        self.known[tile] = known
-        self.own[tile] = parts.get(self.rank, self.own[tile])
-
-    def _place(self, policy: str, tile: Mapping[str, int]) -> Key:
-        """What of a tile matters to a policy."""
-        return tuple(tile[a] for a in self.frame.own_axes[policy])
-
-    def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
-        """Whether this block has been merged wherever this policy is needed."""
-        return all(
-            known.has(block)
-            for whole, known in zip(self.tiles, self.known, strict=True)
-            if all(whole[a] == start for a, start in tile.items())
-        )
-
-    def order(self, task: Task) -> Key:
-        """Tasks in this order need few curves at a time: block by block, tile by tile, the policies of a tile together."""
-        policy, tile, block = task
-        return block, *(tile.get(a, 0) for a in self.frame.axes), self.frame.policies.index(policy)
-
-    def share(self, tasks: Sequence[Task], rank: int, size: int) -> list[Task]:
-        """The tasks of one process: those of its strands."""
-        return [task for task in tasks if task[2] % STRANDS % size == rank]
-
-    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Curves, kept: Kept | None = None) -> None:
-        """Takes the curves of a block, arrays `[tiled axes..., seeds, ...]`; merges them once those of all policies are there."""
-        del kept
-        axes = list(self.frame.axes)
-        lacking = [i for i, a in enumerate(axes) if a not in tile]
-        own = {name: v.reshape(_expanded(v.shape, lacking)) for name, v in values.items()}
-        self.curves[policy, self._place(policy, tile)] = own
-        for number, whole in enumerate(self.tiles):
-            needed = [(p, self._place(p, whole)) for p in self.frame.policies]
-            if not self.known[number].has(block) and all(key in self.curves for key in needed):
-                first = block * self.frame.block
-                seeds = self.seeds[first : first + self.frame.block]
-                summary = summarise([self.curves[key] for key in needed], self.frame.zero_flows, first, seeds)
-                self._merge(number, block, summary)
-        waiting = [whole for whole, known in zip(self.tiles, self.known, strict=True) if not known.has(block)]
-        still = {(p, self._place(p, whole)) for p in self.frame.policies for whole in waiting}
-        self.curves = {key: one for key, one in self.curves.items() if key in still}
-
-    @writes
-    def _merge(self, tile: int, block: int, summary: Summary) -> None:
-        self.check_place()
-        known, own, strand = self.known[tile], self.own[tile], block % STRANDS
-        position = known.reached.get(strand, 0)
-        if position != block // STRANDS:
-            raise RuntimeError(f"block {block} came before block {position * STRANDS + strand}")
-        before = known.strands.get(strand)
-        if (block + 1) * self.frame.block > self.frame.seeds:
-            own.tail = strand, position, summary
-        else:
-            own.add(strand, position, before, summary)
-        if self.group is not None:
-            self._write(tile, self.rank, own)
-        known.reached[strand] = position + 1
-        known.strands[strand] = summary.moments if before is None else before.merged(summary.moments)
-        if own not in known.parts:
-            known.parts.append(own)
-
-    def _write(self, tile: int, owner: int, part: Part) -> None:
-        """Writes what a process knows of a tile, in one step."""
-        _file(self.folder, tile, owner).write(part.encoded(tile, self.belongs))
-
-    @writes
-    def take(self, tile: int, owner: int, part: Part) -> None:
-        """Keeps a part of another store."""
-        if part.summaries():
-            self._write(tile, owner, part)
-
-    def begun(self, block: int) -> bool:
-        """Whether this block, or one behind it, has been merged."""
-        return any(STRANDS * (n - 1) + strand >= block for known in self.known for strand, n in known.reached.items())
-
-    def errors(self, metric: str, policies: Sequence[str], blocks: int) -> np.ndarray:
-        """Standard errors of a metric at the horizon, of some policies and all settings; these first blocks are all there are."""
-        del blocks
-        wanted, found = {(metric, self.frame.policies.index(p)) for p in policies}, []
-        for known in self._all():
-            moments = known.moments()
-            assert moments is not None
-            for key, array, _ in Summary(
-                known.parts[0].summaries()[0].cells, moments, Histogram.empty(), np.zeros(0)
-            ).arrays():
-                if key in wanted:
-                    statistics = array.statistics()
-                    time_axis = len(self.frame.axes)
-                    with np.errstate(invalid="ignore", divide="ignore"):
-                        error = np.sqrt(statistics["variance"] / statistics["count"])
-                    found.append(np.take(error, -1, axis=time_axis).ravel())
-        return np.concatenate(found)
-
-    def stop(self, blocks: int) -> int:
-        """The result will consist of these first blocks; returns their number of seeds."""
-        self.wanted = blocks
-        return min(blocks * self.frame.block, self.frame.seeds)
-
-    def missing(self) -> str:
-        """What has not been played, in words; empty if all has."""
-        try:
-            return missing(self.frame, self._all(), self.wanted)
-        except ValueError as error:
-            return str(error)
-
-    def _all(self) -> list[Known]:
-        if self.group is None:
-            return self.known
-        return [Known.of(list(read_parts(self.folder, tile, self.belongs).values())) for tile in range(len(self.tiles))]
-
-    def finish(self, late_s: float = 0.0) -> xr.Dataset:
-        """The whole result, without its provenance.
-
-        Args:
-          late_s: seconds that a shared file system may take to show what another machine has written.
-
-        Raises:
-          OSError: what is read is not what was written.
-        """
-        self.settle(late_s)
-        return dataset(self.frame, [known.total() for known in self._all()])
-
-    def so_far(self) -> xr.Dataset:
-        """The result so far: the statistics of the blocks that all policies have played."""
-        return dataset(self.frame, [known.total() for known in self._all()])
-
-
-def _check_memory(frame: Frame, memory: int) -> None:
-    """`ValueError` if the statistics will not fit into half of the memory (bytes)."""
-    number = len(frame.policies)
-    cells = sum(math.prod(v["shape"]) for v in frame.variables.values()) * len(frame.times)
-    cells *= math.prod(len(v) for v in frame.axes.values())
-    needed = cells * (number * _BYTES_PER_CELL + number * (number - 1) // 2 * STRANDS * 48)
-    if needed > memory // 2:
-        raise ValueError(
-            f"the statistics would take about {needed / 2**30:.1f} GiB, more than half of the memory: record fewer points (record_every) "
-            "or fewer metrics (record)"
-        )
-
-
-def missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
-    lost = [(tile, block) for tile, one in enumerate(known) for block in range(blocks) if not one.has(block)]
-    if not lost:
-        return ""
-    tile, block = lost[0]
-    last = min((block + 1) * frame.block, frame.seeds) - 1
-    where = f"{frame.tile_name(tile)}, seeds {block * frame.block} to {last} of the list"
-    return f"{len(lost)} blocks are missing, the first that of {where}"
-
-
-def load(store: Place, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
-    """Reads stored statistics.
-
-    Args:
-      store: the store. attributes: its own. partial: accept what is there of a run that has not finished.
+def check_size(request: Request) -> None:
+    """Refuses statistics that would not fit into half of the memory.
 
     Raises:
-      ValueError: the store is damaged or unfinished.
+      ValueError: they would not.
     """
-    again = "run it again to play just that once more"
-    if "frame" not in attributes:
-        raise ValueError(f"the result in {str(store)!r} is not complete; {again}")
-    frame = Frame.made_of(attributes["frame"])
-    known = []
-    for tile in range(len(frame.tiles())):
-        try:
-            known.append(Known.of(list(read_parts(store / DONE, tile, belonging(attributes)).values())))
-        except ValueError as error:
-            if not partial:
-                where = frame.tile_name(tile)
-                raise ValueError(
-                    f"the result in {str(store)!r} is damaged: the statistics of {where} are not what was written ({error}); {again}, or load "
-                    "the others with partial=True"
-                ) from None
-            known.append(Known({}, {}, []))
-    lost = missing(frame, known, -(-attributes.get("seeds_played", frame.seeds) // frame.block))
-    if lost and not partial:
+    number = len(request.policies)
+    numbers = sum(math.prod(shape) for _, shape in request.variables.values()) * len(request.times)
+    numbers *= math.prod(len(v) for v in request.axes.values())
+    needed = numbers * (number * _BYTES_PER_NUMBER + number * (number - 1) // 2 * 4 * 48)
+    memory = memory_limit(jax.local_devices(backend="cpu")[0])
+    if needed > memory // 2:
         raise ValueError(
-            f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"
+            f"the statistics would take about {needed / 2**30:,.1f} GiB, more than half of the memory ({memory / 2**30:,.1f} GiB): record fewer "
+            "points (record_every) or fewer metrics (record)"
         )
-    data = dataset(frame, [one.total() for one in known])
-    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code", "digest", "made_with")}
-    return data
 
 
-def dataset(frame: Frame, totals: Sequence[Summary | None]) -> xr.Dataset:
-    """The labelled result of all tiles.
+def summarise(
+    curves: Sequence[Curves],
+    names: Sequence[str],
+    zero_flows: Sequence[str],
+    seeds: np.ndarray,
+    spans: Sequence[tuple[int, int]],
+) -> list[list[Summary]]:
+    """Returns the statistics of each span of seeds, for each setting, of one policy or of the difference of two.
 
-    For each metric the variables `.count`, `.mean`, `.variance` (ddof=1), `.minimum` and `.maximum` of its valid runs, of dimensions
-    `(policy, settings..., time, ...)`; the same of `.difference`, seed by seed, of each policy to each `baseline`; and `.histogram`,
-    counts over `NAME.bin`, the numbers in the middle of the bins. Besides, the numbers of `runs`
-    and of `invalid` ones, `first_invalid` (seed of the first of them, or -1), and `.runs` of each flow that must be zero, the number of
-    runs in which it is not.
+    Args:
+      curves: of one policy or two, arrays `[settings..., R, ...]` with the same number of axes, of size 1 where a policy does not differ, and
+        `valid`.
+      names: quantities, in order.
+      zero_flows: names of flows that must be zero.
+      seeds: `[R]`.
+      spans: first and last position, each of a power of two granules, or within one granule.
     """
-    lead = {"policy": len(frame.policies)} | {a: len(v) for a, v in frame.axes.items()}
-    coords: dict[str, Any] = {"policy": np.asarray(frame.policies), **frame.axes, "time": frame.times}
-    if len(frame.policies) > 1:
-        coords["baseline"] = np.asarray(frame.policies)
-    variables: dict[str, Any] = {}
-    for name, about in frame.variables.items():
-        sizes = lead | {"time": len(frame.times)} | dict(zip(about["dims"], about["shape"], strict=True))
-        if "model" in sizes and len(frame.model_names) == sizes["model"]:
-            coords["model"] = np.asarray(frame.model_names)
-        alone, apart = _filled(frame, name, totals, sizes)
-        variables |= _labelled(name, about, tuple(sizes), alone)
-        if len(frame.policies) > 1:
-            label = about | {"label": f"{about['label']}, difference to the baseline", "kind": "difference"}
-            variables |= _labelled(f"{name}.difference", label, ("policy", "baseline", *list(sizes)[1:]), apart)
-        counts, bins = _histogram(frame, name, totals, sizes)
-        attributes = {
-            "label": f"runs by {about['label']}",
-            "unit": "runs",
-            "kind": "histogram",
-            "relative_accuracy": RELATIVE_ACCURACY,
+    place = curves[0]["valid"].ndim - 1
+    device = all(isinstance(one["valid"], jax.Array) for one in curves)
+    packed, histograms = (reductions.reduced if device else _reduced)(curves, names, place, spans)
+    flags = [np.zeros(0, np.int64)] * len(spans)
+    settings = packed[0].shape[1]
+    if len(curves) == 1:
+        told = {name: np.asarray(curves[0][name]) for name in ("valid", *zero_flows)}
+        bad = ~np.moveaxis(told["valid"], place, -1).reshape(settings, len(seeds))
+        broken = [(told[name] != 0).reshape(settings, len(seeds)) for name in zero_flows]
+        flags = [_flags(bad[:, a:b], [one[:, a:b] for one in broken], seeds[a:b]) for a, b in spans]
+    else:
+        flags = [np.full((settings, 1), _NEVER) for _ in spans]
+    return [
+        [
+            Summary(
+                Moments.unpacked(packed[i][:, s]),
+                histograms[i].rows(s * packed[i].shape[2], (s + 1) * packed[i].shape[2]),
+                flags[i][s],
+            )
+            for s in range(settings)
+        ]
+        for i in range(len(spans))
+    ]
+
+
+def _flags(bad: np.ndarray, broken: Sequence[np.ndarray], seeds: np.ndarray) -> np.ndarray:
+    first = np.where(bad, seeds, _NEVER).min(axis=1)
+    return np.stack([first, np.full(len(bad), len(seeds)), *(one.sum(axis=1) for one in (bad, *broken))], axis=1).astype(
+        np.int64
+    )
+
+
+def _reduced(
+    curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
+) -> tuple[list[np.ndarray], list[Histogram]]:
+    """Moments `[6, settings, C]` and histograms of each span; what `reductions.reduced` computes on a device."""
+    with np.errstate(invalid="ignore"):
+        parts = [_masked(curves[0], name, place) for name in names]
+        if len(curves) == 2:
+            parts = [part - _masked(curves[1], name, place) for part, name in zip(parts, names, strict=True)]
+    runs = parts[0].shape[-1] if parts else 0
+    lead = math.prod(np.broadcast_shapes(*(one["valid"].shape[:place] for one in curves)))
+    values = np.concatenate([np.zeros((lead, 0, runs)), *(part.reshape(lead, -1, runs) for part in parts)], axis=1)
+    packed, histograms = [], []
+    for start, stop in spans:
+        part = np.ascontiguousarray(values[:, :, start:stop])
+        leaves = part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1)
+        moments = Moments.of(leaves)
+        while moments.mean.shape[-1] > 1:
+            both = moments.packed()
+            moments = Moments.unpacked(both[..., 0::2]).merged(Moments.unpacked(both[..., 1::2]))
+        packed.append(moments.packed()[..., 0])
+        histograms.append(Histogram.of(part.reshape(-1, stop - start)) if len(curves) == 1 else Histogram.empty())
+    return packed, histograms
+
+
+def _masked(curves: Curves, name: str, place: int) -> np.ndarray:
+    """A quantity `[settings..., ..., R]`, NaN where a run is not valid."""
+    values = np.moveaxis(np.asarray(curves[name], np.float64), place, -1)
+    good = np.moveaxis(np.asarray(curves["valid"]), place, -1)
+    good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
+    return values if good.all() else np.where(good, values, np.nan)
+
+
+class Statistics:
+    """The statistics of a result, from the cells that are there and from the runs that are simulated.
+
+    Args:
+      request: what the result consists of.
+      store: where cells are read and written; None keeps the result in memory alone.
+      check: refuses statistics that may not fit into memory.
+
+    Attributes:
+      runs: the single runs of granules that are not full, and of those that become full by this call.
+    """
+
+    def __init__(self, request: Request, store: Store | None, check: bool = True):
+        if check:
+            check_size(request)
+        self.request, self.store = request, store
+        by_name = sorted(range(len(request.policies)), key=request.policies.__getitem__)  # A pair is the same in any order.
+        self.keys: list[Key] = [*((p,) for p in range(len(by_name))), *itertools.combinations(by_name, 2)]
+        self._axes = {
+            key: [a for a in request.axes if any(a in request.policy_axes[request.policies[p]] for p in key)]
+            for key in self.keys
         }
-        variables[f"{name}.histogram"] = ((*sizes, f"{name}.bin"), counts, attributes)
-        coords[f"{name}.bin"] = middles(bins)
-    variables |= _flag_variables(frame, totals, lead)
-    return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
+        self._names = {
+            key: sorted(n for n in request.variables if all(n in request.recorded[request.policies[p]] for p in key))
+            for key in self.keys
+        }
+        own = {policy: request.families(STATISTICS, policy) for policy in request.policies}
+        self._families = {key: self._families_of(key, own) for key in self.keys}
+        self._nodes: dict[tuple[Key, int], dict[tuple[int, int], Summary]] = {}
+        self._read: dict[bytes, Summary] = {}  # From the store, by address.
+        self._written_s = time.monotonic()
+        self._new: set[tuple[Key, int, tuple[int, int]]] = set()
+        self.full = set(request.cut.full)
+        self._there: dict[tuple[Key, int], set[int]] = {}
+        self.find(len(request.seeds))
+        from_runs = self._with_runs()
+        self.full -= from_runs
+        rest = [part for number, part in request.cut.granules.items() if number not in self.full]
+        positions = np.sort(np.concatenate([np.zeros(0, np.int64), *rest]))
+        self.rest = positions
+        self.runs = Runs(request.with_seeds(request.seeds[positions]), store) if len(positions) else None
 
+    def _families_of(self, key: Key, own: Mapping[str, Sequence[bytes]]) -> list[bytes]:
+        """Families of a key, for each setting along its axes."""
+        request, axes = self.request, self._axes[key]
+        policies = [request.policies[p] for p in key]
+        if len(key) == 1:
+            return list(own[policies[0]])
+        found = []
+        for place in np.ndindex(*(len(request.axes[a]) for a in axes)):
+            both = [own[policy][self._number(policy, dict(zip(axes, place, strict=True)))] for policy in policies]
+            found.append(digest_of(*(one[:16] for one in both)) + digest_of(*(one[16:] for one in both))[:8])
+        return found
 
-def _region(frame: Frame, tile: Mapping[str, int]) -> tuple[slice, ...]:
-    return tuple(slice(tile[a], tile[a] + frame.tile[a]) for a in frame.axes)
+    def _number(self, policy: str, place: Mapping[str, int]) -> int:
+        shape = self.request.shape(policy)
+        return int(np.ravel_multi_index([place[a] for a in self.request.policy_axes[policy]], shape)) if shape else 0
 
+    @property
+    def families(self) -> list[bytes]:
+        """The families of all cells that the result consists of."""
+        found = [family for some in self._families.values() for family in some]
+        return found + (self.runs.families if self.runs else [])
 
-def _filled(frame: Frame, name: str, totals: Sequence[Summary | None], sizes: Mapping[str, int]):
-    """Statistics of a metric, and of its differences, over all tiles."""
-    shape, number = tuple(sizes.values()), len(frame.policies)
-    nothing = Moments(*(np.full((), v) for v in (0.0, 0.0, 0.0, 0.0, np.inf, -np.inf))).statistics()
-    alone = {s: np.full(shape, v) for s, v in nothing.items()}
-    apart = {s: np.full((number, *shape), v) for s, v in nothing.items()} if number > 1 else {}
-    for tile, total in zip(frame.tiles(), totals, strict=True):
-        where = _region(frame, tile)
-        for key, moments, _ in total.arrays() if total else ():
-            if key[0] != name:
+    def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
+        """Returns the families of what the runs of some policies on a tile of all axes give."""
+        own = {self.request.policies.index(policy) for policy in policies}
+        return [self._families[key][n] for key in self.keys if own.issuperset(key) for n in self._numbers(key, tile)]
+
+    # What is there.
+
+    def fill(self) -> None:
+        """Looks what is there."""
+        self.find(len(self.request.seeds))
+        if self.runs is not None:
+            self.runs.fill()
+
+    def find(self, seeds: int) -> None:
+        """Reads the statistics from which those of the first seeds can be made; from damaged ones no granule counts as there."""
+        full = self.full & set(self._cut(seeds).full)
+        wanted = cells.ranges(full)
+        while True:
+            where = {} if self.store is None else self.store.where
+            there: dict[tuple[Key, int], set[int]] = {}
+            addresses: list[bytes] = []
+            for key, families in self._families.items():
+                for number, family in enumerate(families):
+                    known = _Known(where, self._nodes.get((key, number), {}))
+                    if known.nodes or (self.store is not None and family[:16] in self.store.families):
+                        covers = [cells.cover(known, family, *one) for one in wanted]
+                        there[key, number] = full.difference(*(lost for _, lost in covers))
+                        some = [one for found, _ in covers for one in found if cells.range_of(one) not in known.nodes]
+                        addresses += [one for one in some if one not in self._read]
+            found = {} if self.store is None else {one: Summary.of_cell(a) for one, a in self.store.read(addresses)}
+            self._read |= found
+            if len(found) == len(addresses):
+                break  # Otherwise others may hold what a damaged one does.
+        self._there |= there
+
+    def _cut(self, seeds: int) -> cells.Seeds:
+        return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
+
+    def _with_runs(self) -> set[int]:
+        """Full granules without statistics of which some runs are there."""
+        if self.store is None:
+            return set()
+        found: set[int] = set()
+        for p, policy in enumerate(self.request.policies):
+            for number, family in enumerate(self.request.families(cells.CURVES, policy)):
+                if family[:16] in self.store.families:
+                    lacking = self.full - self._there.get(((p,), number), set())
+                    found |= {g for g in lacking if cells.group(family, g) in self.store.groups}
+        return found if len(found) <= _MOST_FROM_RUNS else set()
+
+    def left(self, granules: Iterable[int]) -> np.ndarray:
+        """Returns of which settings, along all axes, something of some full granules is to be simulated."""
+        wanted = set(granules)
+        found = np.zeros([len(values) for values in self.request.axes.values()], bool)
+        for key, families in self._families.items():
+            for number in range(len(families)):
+                if wanted - self._there.get((key, number), set()):
+                    found[self._region(key, number)] = True
+        return found
+
+    # What is simulated.
+
+    def add(self, tile: Tile, seeds: np.ndarray, curves: Mapping[str, Curves]) -> None:
+        """Computes the statistics of full granules from the curves of the policies that are needed.
+
+        Args:
+          tile: positions along all axes.
+          seeds: positions in the seeds of the request, in the order of the seeds.
+          curves: by policy, arrays `[tiled axes of the policy..., seeds, ...]` by name.
+        """
+        request = self.request
+        values = request.cut.values[seeds]
+        granules = values[::GRANULE] // GRANULE
+        spans, firsts = [], []
+        for first, size in cells.ranges(granules.tolist()):
+            start = int(np.searchsorted(granules, first)) * GRANULE
+            spans.append((start, start + size * GRANULE))
+            firsts.append((first, size))
+        axes = list(request.axes)
+        full = {}
+        for policy, own in curves.items():
+            lacking = [i for i, axis in enumerate(axes) if axis not in request.policy_axes[policy]]
+            full[policy] = {name: _expanded(array, lacking) for name, array in own.items()}
+        jobs = [
+            key for key in self.keys if all(request.policies[p] in full for p in key) and self._wants(key, tile, granules)
+        ]
+
+        def found(key: Key) -> list[list[Summary]]:
+            some = [full[request.policies[p]] for p in key]
+            return summarise(some, self._names[key], request.zero_flows, values, spans)
+
+        with ThreadPoolExecutor(4) as pool:
+            for key, by_span in zip(jobs, pool.map(found, jobs), strict=True):
+                numbers = self._numbers(key, tile)
+                for node, summaries in zip(firsts, by_span, strict=True):
+                    for number, one in zip(numbers, summaries, strict=True):
+                        if not self._covered(key, number, node):
+                            self._insert(key, number, node, one)
+        if time.monotonic() - self._written_s > _WRITE_S:
+            self.write()
+
+    def _numbers(self, key: Key, tile: Tile) -> list[int]:
+        """Numbers of the settings of a tile among those of a key, in its order."""
+        axes = self._axes[key]
+        shape = [len(self.request.axes[a]) for a in axes]
+        if not axes:
+            return [0]
+        grid = np.meshgrid(*(tile[a] for a in axes), indexing="ij")
+        return np.ravel_multi_index([one.ravel() for one in grid], shape).tolist()
+
+    def _wants(self, key: Key, tile: Tile, granules: np.ndarray) -> bool:
+        wanted = set(granules.tolist())
+        return any(wanted - self._there.get((key, number), set()) for number in self._numbers(key, tile))
+
+    def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
+        """Says whether a policy is to be simulated on a tile of all axes and some full granules."""
+        p, wanted = self.request.policies.index(policy), np.fromiter(granules, np.int64)
+        return any(p in key and self._wants(key, tile, wanted) for key in self.keys)
+
+    def _covered(self, key: Key, number: int, node: tuple[int, int]) -> bool:
+        there = self._there.get((key, number), set())
+        return bool(there) and all(g in there for g in range(node[0], node[0] + node[1]))
+
+    def _insert(self, key: Key, number: int, node: tuple[int, int], summary: Summary) -> None:
+        """Adds statistics, and merges them with those of their neighbours."""
+        nodes = self._nodes.setdefault((key, number), {})
+        there = self._there.setdefault((key, number), set())
+        first, size = node
+        there.update(range(first, first + size))
+        while True:
+            nodes[first, size] = summary
+            self._new.add((key, number, (first, size)))
+            left = first - first % (2 * size)
+            other = (left + size if left == first else left), size
+            if left == 0 or other not in nodes:
+                return
+            a, b = (nodes.pop((left, size)), nodes.pop((left + size, size)))
+            self._new -= {(key, number, (left, size)), (key, number, (left + size, size))}
+            summary, first, size = a.merged(b), left, 2 * size
+
+    def write(self) -> None:
+        """Puts what is new into cells."""
+        self._written_s = time.monotonic()
+        if self.store is None:
+            return
+        for key, number, node in sorted(self._new):
+            if node not in self._nodes[key, number]:  # An interrupt came while it was merged.
                 continue
-            if len(key) == 2:
+            self.store.put(cells.address(self._families[key][number], *node), self._nodes[key, number][node].cell())
+        self._new.clear()
+
+    # The result.
+
+    def complete(self, seeds: int) -> None:
+        """Makes statistics of those granules of the first seeds that have become full of single runs."""
+        if self.runs is None:
+            return
+        inside = self._cut(seeds).masks
+        for number, mask in self.runs.request.cut.masks.items():
+            if mask == inside.get(number) == cells.ALL and number not in self.full:
+                self._from_runs(number)
+
+    def _from_runs(self, granule: int) -> None:
+        assert self.runs is not None
+        if not self.runs.done[..., self.runs.request.cut.granules[granule]].all():
+            return
+        for (key, number), one in self._summaries_of_runs(granule).items():
+            if granule not in self._there.get((key, number), set()):
+                self._insert(key, number, (granule, 1), one)
+        self.full.add(granule)
+
+    def _summaries_of_runs(self, granule: int) -> dict[tuple[Key, int], Summary]:
+        """Statistics of the runs of a granule, of those seeds that all policies have at all settings."""
+        assert self.runs is not None
+        request, runs = self.request, self.runs
+        part = runs.request.cut.granules[granule]
+        part = part[runs.done[..., part].all(axis=tuple(range(runs.done.ndim - 1)))]
+        values, found = runs.request.cut.values[part], {}
+        for key in self.keys if len(part) else ():
+            some = []
+            for p in key:
+                policy = request.policies[p]
+                index: list[Any] = [p]
+                for axis in request.axes:
+                    index.append(slice(None) if axis in request.policy_axes[policy] else slice(1))
+                names = ("valid", *request.recorded[policy], *request.zero_flows)
+                some.append({name: runs.data[name][tuple(index)].take(part, axis=len(request.axes)) for name in names})
+            summaries = summarise(some, self._names[key], request.zero_flows, values, [(0, len(part))])[0]
+            found |= {(key, number): one for number, one in enumerate(summaries)}
+        return found
+
+    def totals(self, seeds: int, keys: Sequence[Key] | None = None, so_far: bool = False) -> dict[tuple[Key, int], Summary]:
+        """Returns the statistics of the first seeds, by key and number of the setting; those that are not there are left out.
+
+        `so_far`: of a simulation that goes on, perhaps with a look at fewer seeds.
+        """
+        cut = self._cut(seeds)
+        if not so_far:
+            self.complete(seeds)
+        full = self.full & set(cut.full)
+        wanted = cells.ranges(full)
+        of_runs = (
+            {number: self._summaries_of_runs(number) for number in cut.granules if number not in full} if self.runs else {}
+        )
+        order = sorted([*wanted, *((number, 0) for number in of_runs)])
+        found = {}
+        for key in keys or self.keys:
+            for number in range(len(self._families[key])):
+                total: Summary | None = None
+                for node in order:
+                    own = self._node(key, number, node) if node[1] else of_runs[node[0]].get((key, number))
+                    if own is not None:
+                        total = own if total is None else total.merged(own)
+                if total is not None:
+                    found[key, number] = total
+        return found
+
+    def _node(self, key: Key, number: int, node: tuple[int, int]) -> Summary | None:
+        """Statistics of a range, from the largest parts that there are."""
+        address = cells.address(self._families[key][number], *node)
+        here = self._nodes.get((key, number), {}).get(node) or self._read.get(address)
+        if here is not None or node[1] == 1:
+            return here
+        half = node[1] // 2
+        a, b = (self._node(key, number, (first, half)) for first in (node[0], node[0] + half))
+        return a.merged(b) if a is not None and b is not None else a or b
+
+    def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
+        """Returns the standard errors of a metric at the horizon over the first seeds, of some policies and all settings."""
+        keys: list[Key] = [(self.request.policies.index(policy),) for policy in policies]
+        found = []
+        for (key, _), one in self.totals(seeds, keys).items():
+            start, shape = self._rows(key)[metric]
+            errors = one.moments.standard_errors()[start : start + math.prod(shape)].reshape(shape)
+            found.append(errors[-1].ravel())
+        return np.concatenate(found) if found else np.full(1, np.nan)
+
+    def _rows(self, key: Key) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """First number and shape of each quantity of a key."""
+        found, start = {}, 0
+        for name in self._names[key]:
+            shape = (len(self.request.times), *self.request.variables[name][1])
+            found[name] = start, shape
+            start += math.prod(shape)
+        return found
+
+    def missing(self, seeds: int) -> str:
+        """Says what of the first seeds is not there; empty if all is."""
+        self.find(seeds)
+        full = self.full & set(self._cut(seeds).full)
+        lost: set[int] = set()
+        for key, families in self._families.items():
+            for number in range(len(families)):
+                lost |= full - self._there.get((key, number), set())
+        gone = np.concatenate([np.zeros(0, np.int64), *(self.request.cut.granules[one] for one in sorted(lost))])
+        if self.runs is not None:
+            undone = ~self.runs.done.reshape(-1, len(self.rest)).all(axis=0)
+            gone = np.concatenate([gone, self.rest[undone & (self.rest < seeds)]])
+        if not len(gone):
+            return ""
+        return f"{len(gone):,} of {seeds:,} seeds are missing, of some policies at least, the first of them {self.request.seeds[gone].min()}"
+
+    def dataset(self, seeds: int, so_far: bool = False) -> xr.Dataset:
+        """Returns the labelled result of the first seeds.
+
+        For each metric the variables `_count`, `_mean`, `_variance` (ddof=1), `_minimum` and `_maximum` of its valid runs, of dimensions
+        `(policy, settings..., time, ...)`; the same of `_difference`, seed by seed, of each policy to each `baseline`; and `_histogram`, counts
+        over `NAME_bin`, the numbers in the middle of the bins. Besides, the numbers of `runs` and of `invalid` ones, `first_invalid` (the first
+        seed of them, or -1), and `_runs` of each flow that must be zero, the number of runs in which it is not.
+        """
+        request, totals = self.request, self.totals(seeds, so_far=so_far)
+        lead = {"policy": len(request.policies)} | {a: len(v) for a, v in request.axes.items()}
+        coords: dict[str, Any] = {
+            "policy": np.asarray(request.policies),
+            **request.axes,
+            "time": request.times.astype(np.int64),
+        }
+        several = len(request.policies) > 1
+        if several:
+            coords["baseline"] = np.asarray(request.policies)
+        variables: dict[str, Any] = {}
+        for name, (metric, shape) in request.variables.items():
+            sizes = lead | {"time": len(request.times)} | dict(zip(metric.dims, shape, strict=True))
+            if "model" in sizes and len(request.model_names) == sizes["model"]:
+                coords["model"] = np.asarray(request.model_names)
+            alone, apart = self._filled(name, totals, sizes)
+            about = metric.attributes
+            variables |= _labelled(name, about, tuple(sizes), alone)
+            if several:
+                label = about | {"long_name": f"{metric.label}, difference to the baseline", "kind": "difference"}
+                variables |= _labelled(f"{name}_difference", label, ("policy", "baseline", *list(sizes)[1:]), apart)
+            counts, bins = self._histogram(name, totals, sizes)
+            attributes = {
+                "long_name": f"runs by {metric.label}",
+                "units": "runs",
+                "kind": "histogram",
+                "relative_accuracy": RELATIVE_ACCURACY,
+            }
+            variables[f"{name}_histogram"] = ((*sizes, f"{name}_bin"), counts, attributes)
+            coords[f"{name}_bin"] = middles(bins)
+        variables |= self._flag_variables(totals, lead)
+        return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
+
+    def so_far(self) -> xr.Dataset:
+        """Returns the statistics of what all policies have played."""
+        return self.dataset(len(self.request.seeds), so_far=True)
+
+    def _region(self, key: Key, number: int) -> tuple[Any, ...]:
+        """Position of a setting of a key along all axes."""
+        axes = self._axes[key]
+        place = (
+            dict(zip(axes, np.unravel_index(number, [len(self.request.axes[a]) for a in axes]), strict=True)) if axes else {}
+        )
+        return tuple(place.get(axis, slice(None)) for axis in self.request.axes)
+
+    def _filled(self, name: str, totals: Mapping[tuple[Key, int], Summary], sizes: Mapping[str, int]):
+        """Statistics of a metric, and of its differences, over all settings."""
+        shape, number = tuple(sizes.values()), len(self.request.policies)
+        nothing = Moments(*(np.full((), v) for v in (0.0, 0.0, 0.0, 0.0, np.inf, -np.inf))).statistics()
+        alone = {s: np.full(shape, v) for s, v in nothing.items()}
+        apart = {s: np.full((number, *shape), v) for s, v in nothing.items()} if number > 1 else {}
+        for (key, setting), total in totals.items():
+            if name not in self._names[key]:
+                continue
+            start, own = self._rows(key)[name]
+            moments = Moments.unpacked(total.moments.packed()[:, start : start + math.prod(own)].reshape(6, *own))
+            where = self._region(key, setting)
+            if len(key) == 1:
                 for s, values in moments.statistics().items():
-                    alone[s][(key[1], *where)] = values
-            else:
-                for place, one in ((key[1:], moments), (key[:0:-1], moments.reversed())):
-                    for s, values in one.statistics().items():
-                        apart[s][(*place, *where)] = values
-    return alone, apart
+                    alone[s][(key[0], *where)] = values
+                continue
+            for place, one in ((key, moments), (key[::-1], moments.reversed())):
+                for s, values in one.statistics().items():
+                    apart[s][(*place, *where)] = values
+        return alone, apart
+
+    def _histogram(self, name: str, totals: Mapping[tuple[Key, int], Summary], sizes: Mapping[str, int]):
+        """Counts `[..., bins]` of a metric over all settings, and the bins that hold something anywhere."""
+        found = []
+        for (key, number), total in totals.items():
+            if len(key) == 1 and name in self._names[key]:
+                start, shape = self._rows(key)[name]
+                found.append(
+                    ((key[0], *self._region(key, number)), shape, total.histogram.rows(start, start + math.prod(shape)))
+                )
+        bins = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows.bins() for *_, rows in found)]))
+        bins = bins if len(bins) else np.zeros(1, np.int64)  # Some formats of files have no dimension of length 0.
+        counts = np.zeros((*sizes.values(), len(bins)), np.uint32)
+        for where, shape, rows in found:
+            counts[where] = rows.dense(math.prod(shape), bins).reshape(*shape, len(bins))
+        return counts, bins
+
+    def _flag_variables(self, totals: Mapping[tuple[Key, int], Summary], lead: Mapping[str, int]) -> dict[str, Any]:
+        """Numbers of runs that are not valid, and why."""
+        flows = self.request.zero_flows
+        names = ["first_invalid", "runs", "invalid", *(f"{name}_runs" for name in flows)]
+        arrays = {name: np.full(tuple(lead.values()), -1 if name == "first_invalid" else 0, np.int64) for name in names}
+        for (key, number), total in totals.items():
+            if len(key) == 1:
+                for name, value in zip(names, total.flags.tolist(), strict=True):
+                    arrays[name][(key[0], *self._region(key, number))] = -1 if value == _NEVER else value
+        labels = {
+            "runs": ("runs", "runs"),
+            "invalid": ("runs that are not valid", "runs"),
+            "first_invalid": ("first seed of a run that is not valid", ""),
+            **{f"{name}_runs": (f"runs in which {name} is not zero", "runs") for name in flows},
+        }
+        return {
+            n: (tuple(lead), arrays[n], {"long_name": label, "units": unit, "kind": "flag"})
+            for n, (label, unit) in labels.items()
+        }
 
 
-def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], statistics: Mapping[str, np.ndarray]):
+def _expanded(array: Any, places: Sequence[int]) -> Any:
+    """An array with axes of length 1 at these places."""
+    rest = iter(array.shape)
+    return array.reshape(tuple(1 if i in places else next(rest) for i in range(array.ndim + len(places))))
+
+
+def _labelled(
+    name: str, about: Mapping[str, Any], dims: tuple[str, ...], statistics: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
     """Variables of a metric's statistics."""
     variables = {}
     for statistic, values in statistics.items():
-        label = {key: value for key, value in about.items() if key not in ("dims", "shape")}
+        label = dict(about)
         if statistic != "mean":
-            unit = {"count": "seeds", "variance": f"({about['unit']})^2" if about["unit"] else ""}.get(
-                statistic, about["unit"]
-            )
-            label = {"label": f"{statistic} of {about['label']}", "unit": unit, "kind": "statistic"}
-        variables[f"{name}.{statistic}"] = (dims, values, label)
+            unit = about["units"]
+            unit = {"count": "seeds", "variance": f"({unit})^2" if unit else ""}.get(statistic, unit)
+            label = {"long_name": f"{statistic} of {about['long_name']}", "units": unit, "kind": "statistic"}
+        variables[f"{name}_{statistic}"] = (dims, values, label)
     return variables
-
-
-def _histogram(frame: Frame, name: str, totals: Sequence[Summary | None], sizes: Mapping[str, int]):
-    """Counts `[..., bins]` of a metric over all tiles, and the bins that hold something anywhere."""
-    found = []
-    for tile, total in zip(frame.tiles(), totals, strict=True):
-        for key, moments, start in total.arrays() if total else ():
-            if key[0] == name and len(key) == 2:
-                rows = total.histogram.rows(start, start + moments.mean.size)  # type: ignore[union-attr]
-                found.append((key[1], _region(frame, tile), moments.mean.shape, rows))
-    bins = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows.bins() for *_, rows in found)]))
-    counts = np.zeros((*sizes.values(), len(bins)), np.uint32)
-    for policy, where, shape, rows in found:
-        counts[(policy, *where)] = rows.dense(math.prod(shape), bins).reshape(*shape, len(bins))
-    return counts, bins
-
-
-def _flag_variables(frame: Frame, totals: Sequence[Summary | None], lead: Mapping[str, int]):
-    """Numbers of runs that are not valid, and why."""
-    names = ["place", "first_invalid", "runs", "invalid", *(f"{name}.runs" for name in frame.zero_flows)]
-    arrays = {name: np.full(tuple(lead.values()), -1 if name == "first_invalid" else 0, np.int64) for name in names}
-    for tile, total in zip(frame.tiles(), totals, strict=True):
-        if total is None:
-            continue
-        where, start = _region(frame, tile), 0
-        for p, policy in enumerate(frame.policies):
-            own = [min(frame.tile[a], len(v) - tile[a]) if a in frame.own_axes[policy] else 1 for a, v in frame.axes.items()]
-            stop = start + math.prod(own)
-            for name, values in zip(names, total.flags, strict=True):
-                arrays[name][(p, *where)] = values[start:stop].reshape(own)
-            start = stop
-    labels = {
-        "runs": ("runs", "runs"),
-        "invalid": ("runs that are not valid", "runs"),
-        "first_invalid": ("seed of the first run that is not valid", ""),
-        **{f"{name}.runs": (f"runs in which {name} is not zero", "runs") for name in frame.zero_flows},
-    }
-    return {
-        n: (tuple(lead), arrays[n], {"label": label, "unit": unit, "kind": "flag"}) for n, (label, unit) in labels.items()
-    }

@@ -1,199 +1,261 @@
-"""Where a store lies: a tree of named files, whatever keeps it. `Folder` is one on disk, `objects.Objects` one in an object store.
+"""Places of the packs of a store: files of a folder, or objects of S3, Google Cloud Storage or Azure.
 
-Descriptions, marks, chunks and statistics know a `Place`, and not of which kind it is.
+A place knows four things: the names that there are, reading a part of a file, writing a whole file in one step, and deleting one. Files
+are never changed.
 """
 
-import abc
 import contextlib
-import dataclasses
+import errno
+import functools
+import itertools
 import os
-import shutil
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+import re
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from jaxroute.store import locks
+from jaxroute.core.checks import show
+
+# Folder of the packs, inside the folder of a result.
+STORE_NAME = "store"
+# Bytes that are sent or read by one request: obstore gives each 30 s, and lines may be slow.
+_PART = 5 << 20
+_GONE = "it was moved or removed while the run was writing to it"
 
 
-class Place(abc.ABC):
-    """A file or folder of a store, or the store itself; `str` of it is what messages say."""
+class FileState(NamedTuple):
+    """Size in bytes, and time of the last change by the clock of the disk or server."""
 
-    @abc.abstractmethod
-    def __truediv__(self, name: str) -> "Place":
-        """What lies inside under this name, which may have several parts."""
+    size: int
+    changed: float
 
-    @abc.abstractmethod
-    def is_folder(self) -> bool:
-        """Whether it is there and can hold files."""
 
-    @abc.abstractmethod
-    def is_file(self) -> bool:
-        """Whether it is there and can be read."""
+class Place(Protocol):
+    """A flat collection of files; `str` of it is what messages say."""
 
-    @abc.abstractmethod
-    def names(self, prefix: str = "") -> list[str]:
-        """Names of what lies directly inside and begins so, sorted; none if there is no such folder."""
+    def names(self, ending: str) -> dict[str, FileState]:
+        """Returns the files whose names end so."""
+        ...
 
-    @abc.abstractmethod
-    def read(self) -> bytes | None:
-        """The content of a file, None if there is none."""
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """Returns a part of a file; `FileNotFoundError` if there is none."""
+        ...
 
-    @abc.abstractmethod
-    def write(self, content: bytes) -> None:
-        """Gives a file this content in one step: whoever reads sees the one before or this one."""
+    def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
+        """Writes a file in one step: readers see all of it or nothing. It survives a power cut if `durable`."""
+        ...
 
-    @abc.abstractmethod
-    def delete(self) -> None:
+    def delete(self, name: str) -> None:
         """Removes a file, if it is there."""
-
-    @abc.abstractmethod
-    def flush(self, folders: int | None = 1) -> None:
-        """Has a file that was written kept for good: a power cut then leaves the one before or this one.
-
-        Args:
-          folders: number of folders above it that are kept, too, for the names in them; None for all.
-        """
-
-    @abc.abstractmethod
-    def flush_all(self, files: "Collection[Place]") -> None:
-        """As `flush` for many files inside, and the folders that they are in."""
-
-    @abc.abstractmethod
-    def prepare(self) -> None:
-        """Makes what must be there before the first file of a store is written."""
-
-    @abc.abstractmethod
-    def as_zarr(self) -> Any:
-        """What `zarr.open_group` and its like take."""
-
-    @abc.abstractmethod
-    def aside(self) -> "Place":
-        """Where a store is made that is to take the place of this one; nothing is there any more.
-
-        Raises:
-          StoreMismatchError: none can take the place of another here.
-        """
-
-    @abc.abstractmethod
-    def replace(self) -> None:
-        """The store that was made aside takes the place of this one, if there is one; what it says is kept for good before."""
-
-    @abc.abstractmethod
-    def is_interrupted(self) -> bool:
-        """Whether a process died while one store took the place of another."""
-
-    @abc.abstractmethod
-    def settle(self) -> None:
-        """Finishes what a process that died has begun; the caller holds the lock of the store."""
-
-    @abc.abstractmethod
-    def lock(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which this process alone writes to the store.
-
-        Raises:
-          StoreInUseError: on entry, another run writes to it; it is named.
-          OSError: on entry, it cannot be written to.
-        """
+        ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Folder(Place):
-    """A file or folder on disk.
+class Folder:
+    """Files of a folder on disk, which is made when the first one is written.
 
-    path: of it.
+    Args:
+      path: of the folder.
     """
 
-    path: Path
+    def __init__(self, path: Path):
+        self.path = path
+        self._made = path.is_dir()
 
     def __str__(self) -> str:
         return str(self.path)
 
-    def __truediv__(self, name: str) -> "Folder":
-        return Folder(self.path / name)
+    def names(self, ending: str) -> dict[str, FileState]:
+        found = {}
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.name.endswith(ending):
+                    with contextlib.suppress(FileNotFoundError):
+                        about = entry.stat()
+                        found[entry.name] = FileState(about.st_size, about.st_mtime)
+        return found
 
-    def is_folder(self) -> bool:
-        return self.path.is_dir()
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        with open(self.path / name, "rb") as file:
+            file.seek(start)
+            return file.read(stop - start)
 
-    def is_file(self) -> bool:
-        return self.path.is_file()
-
-    def names(self, prefix: str = "") -> list[str]:
+    def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
+        self._make()
+        partial = self.path / f"{name}.{uuid.uuid4().hex}.partial"
         try:
-            return sorted(name for name in os.listdir(self.path) if name.startswith(prefix))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            with open(partial, "wb") as file:
+                file.writelines(parts)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(partial, self.path / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        if durable:
+            _flush(self.path)
 
-    def read(self) -> bytes | None:
-        return self.path.read_bytes() if self.path.is_file() else None
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
 
-    def write(self, content: bytes) -> None:
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.parent.mkdir(exist_ok=True)
-        partial.write_bytes(content)
-        Folder(partial).flush()  # A power cut could otherwise leave an empty file in the place of the one before.
-        partial.replace(self.path)
-
-    def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
-
-    def flush(self, folders: int | None = 1) -> None:
-        for place in (self.path, *self.path.parents[:folders]):
-            _flush(place)
-
-    def flush_all(self, files: Collection[Place]) -> None:
-        """At the same time, which takes a tenth of the time."""
-        paths = [file.path for file in files if isinstance(file, Folder)]
-        folders = {place for file in paths for place in file.parents if place == self.path or self.path in place.parents}
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(_flush, paths))
-            list(pool.map(_flush, folders))
-
-    def prepare(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-
-    def as_zarr(self) -> Path:
-        return self.path
-
-    def lock(self) -> locks.StoreLock:
-        return locks.StoreLock(self.path)
-
-    def _beside(self, word: str) -> Path:
-        return self.path.with_name(f"{self.path.stem}.{word}.zarr")
-
-    def aside(self) -> "Folder":
-        shutil.rmtree(self._beside("growing"), ignore_errors=True)
-        return Folder(self._beside("growing"))
-
-    def replace(self) -> None:
-        growing = Folder(self._beside("growing"))
-        growing.flush_all([Folder(place) for place in growing.path.rglob("*") if place.is_file()])
-        if self.path.exists():
-            self.path.rename(self._beside("before"))
-        growing.path.rename(self.path)
-        self.flush()
-        shutil.rmtree(self._beside("before"), ignore_errors=True)
-
-    def is_interrupted(self) -> bool:
-        return not self.path.exists() and all(self._beside(word).exists() for word in ("growing", "before"))
-
-    def settle(self) -> None:
-        if self.is_interrupted():
-            self._beside("growing").rename(self.path)
-        if self.path.exists():
-            for word in ("growing", "before"):
-                shutil.rmtree(self._beside(word), ignore_errors=True)
+    def _make(self) -> None:
+        if self._made:
+            if not self.path.is_dir():
+                raise OSError(errno.ENOENT, _GONE)
+            return
+        path = self.path.resolve()  # A link may lead to what is to be made.
+        new = [path, *(folder for folder in path.parents if not folder.exists())]
+        path.mkdir(parents=True, exist_ok=True)
+        for folder in new:  # The names of new folders are kept by those above.
+            _flush(folder.parent)
+        self._made = True
 
 
-def _flush(place: Path) -> None:
-    """Has a file, or the names in a folder, written to the disk itself."""
-    try:
-        handle = os.open(place, os.O_RDONLY)
-    except OSError:  # Folders cannot be opened everywhere; and what holds nothing has no file.
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+def _flush(folder: Path) -> None:
+    """Has the names in a folder kept on the disk itself, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class Bucket:
+    """Objects of an object store whose keys begin alike: S3 and what speaks like it, Google Cloud Storage, Azure, or memory for tests.
+
+    What a URL does not say (keys, region, endpoint) comes from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
+    `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (with `AWS_ALLOW_HTTP=true` if it has no TLS), `GOOGLE_SERVICE_ACCOUNT`,
+    `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, or from the machine's role in its cloud. Profiles in `~/.aws` are not read.
+
+    Args:
+      url: of the folder, such as "s3://bucket/results/figure-2/store".
+      given: what the user gave in its place, for messages.
+
+    Raises:
+      ValueError: the URL is not one of an object store.
+      ImportError: obstore is not installed.
+    """
+
+    def __init__(self, url: str, given: str = ""):
+        given = given or url
+        try:
+            import obstore
+            import obstore.exceptions
+        except ImportError:
+            raise ImportError(f'out={given!r} needs obstore: pip install "jaxroute[objects]"') from None
+        self._obstore, self._error = obstore, obstore.exceptions.BaseError
+        self.url = url
+        try:
+            self._client = _memory(url) if url.lower().startswith("memory:") else obstore.store.from_url(url)
+        except (self._error, ValueError) as error:
+            raise ValueError(
+                f"out must be a folder or the URL of an object store, such as s3://bucket/folder, got {given!r}: {_reason(error)}"
+            ) from None
+
+    def __str__(self) -> str:
+        return self.url
+
+    def names(self, ending: str) -> dict[str, FileState]:
+        with self._told("", "read"):
+            found = [one for batch in self._obstore.list(self._client) for one in batch]
+        return {
+            one["path"]: FileState(one["size"], one["last_modified"].timestamp())
+            for one in found
+            if one["path"].endswith(ending) and "/" not in one["path"]
+        }
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        cuts = [*range(start, stop, _PART), stop]
+        with self._told(name, "read"):
+            ranges = itertools.pairwise(cuts)
+            return b"".join(bytes(self._obstore.get_range(self._client, name, start=a, end=b)) for a, b in ranges)
+
+    def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
+        del durable  # What an object store has taken, it keeps.
+        with self._told(name, "written"):
+            self._obstore.put(self._client, name, b"".join(parts), chunk_size=_PART, max_concurrency=1)
+
+    def delete(self, name: str) -> None:
+        with self._told(name, "removed"), contextlib.suppress(FileNotFoundError):
+            self._obstore.delete(self._client, name)
+
+    @contextlib.contextmanager
+    def _told(self, name: str, what: str) -> Iterator[None]:
+        """A context whose errors are those of files, and say what could not be done where."""
+        try:
+            yield
+        except (self._error, FileNotFoundError) as error:
+            denied = type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
+            gone = isinstance(error, FileNotFoundError) and what != "written"  # Then the bucket is.
+            code = errno.ENOENT if gone else errno.EACCES if denied else errno.EIO
+            where = f"{self.url}/{name}".rstrip("/")
+            raise OSError(code, f"{where!r} cannot be {what}: {_reason(error)}") from None
+
+
+@functools.cache
+def _memory(url: str) -> Any:
+    """Object store in the memory of this process, by URL."""
+    from obstore.store import MemoryStore
+
+    del url
+    return MemoryStore()
+
+
+def _reason(error: Exception) -> str:
+    """Reason of an error: the message of the server, or else that of the library without its debug notes."""
+    text, _, debug = str(error).partition("\n\nDebug source")
+    if "BadScheme" in debug:
+        return "its endpoint has no TLS, which must be allowed (for S3 by AWS_ALLOW_HTTP=true)"
+    said = re.search(r"<Message>(.+?)</Message>", text, re.DOTALL)
+    return " ".join((said[1] if said else re.sub(r"^Generic \w+ error: ", "", text.partition("\n")[0])).split())
+
+
+def place_of(path: str | os.PathLike[str]) -> Folder | Bucket:
+    """Returns where the store of a result lies.
+
+    Args:
+      path: the folder given as `out`, the URL of an object store as text, or the folder "store" inside it.
+
+    Raises:
+      ValueError: it is no path, or an empty one, or no URL of an object store.
+      ImportError: a URL needs what is not installed.
+    """
+    if is_url(path):
+        return Bucket(_store_url(str(path)), str(path))
+    return Folder(store_path(path))
+
+
+def is_url(path: Any) -> bool:
+    """Says whether what is given as `out` is a URL; one letter before the colon is a drive."""
+    return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
+
+
+def store_path(path: str | os.PathLike[str]) -> Path:
+    """Returns the folder of the packs, of a folder given as `out`.
+
+    Raises:
+      ValueError: it is no path, or an empty one.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"the folder of a result must be a path, got {show(path)}")
+    path = Path(path)
+    return path if path.name == STORE_NAME else path / STORE_NAME
+
+
+def _store_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() == "file":
+        raise ValueError(f"out must be the path of a folder without file://, got {url!r}")
+    if "?" in rest or "#" in rest:
+        raise ValueError(f"out must be a URL without ? and #, as all options come from the environment, got {url!r}")
+    parts = [part for part in rest.split("/") if part]
+    if not parts:
+        raise ValueError(
+            f"out must be a folder or the URL of an object store, such as s3://bucket/folder, got {url!r}: it names no bucket"
+        )
+    if len(parts) < 2 or parts[-1] != STORE_NAME:
+        parts.append(STORE_NAME)
+    return f"{scheme}://{'/'.join(parts)}"

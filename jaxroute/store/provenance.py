@@ -5,18 +5,63 @@ import datetime
 import functools
 import hashlib
 import inspect
+import json
 import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxroute.store.description import versions
+from jaxroute.store.instructions import digest_of_code
+
+# Version of how results are stored: another one finds nothing of this.
+FORMAT = 4
+
+
+class StoreMismatchError(ValueError):
+    """Error: a stored result was made by other settings or other code than those of this call."""
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Returns the versions of what the numbers depend on, of this process."""
+    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    own = sys.modules[__name__.partition(".")[0]].__version__  # A clone that is not installed has no metadata.
+    return {"python": platform.python_version(), "jaxroute": own, **packages}
+
+
+def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings with all else that the bits of a result depend on, except the code."""
+    return {
+        "platform": jax.default_backend(),
+        **settings,
+        "format": FORMAT,
+        "jax": versions()["jax"],
+        "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
+        "x64": jax.config.read("jax_enable_x64"),
+        **({"matmul_precision": precision} if (precision := jax.config.jax_default_matmul_precision) else {}),
+    }
+
+
+def now() -> str:
+    """Returns the time, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def digest_of_setting(said: Any) -> str:
+    """Returns the digest of the description of an environment or policy."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# Types of numbers that need not be said, as they become those of the device.
+_USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 
 @functools.singledispatch
@@ -33,11 +78,9 @@ def describe(value: Any) -> Any:
         return [describe(v) for v in value]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (np.ndarray, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value)
-        if array.size <= 32:
+        if array.size <= 32 and str(array.dtype) in _USUAL and all(array.shape):
             return array.tolist()
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
         return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest}
@@ -45,6 +88,10 @@ def describe(value: Any) -> Any:
         return repr(value)
     if callable(value):
         return _describe_function(value)
+    fields = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
+    fields |= getattr(value, "__dict__", {})
+    if fields:  # The text of such an object may leave them out, or be its place in memory.
+        return {"type": type(value).__qualname__, **{name: describe(one) for name, one in fields.items()}}
     return repr(value)
 
 
@@ -73,6 +120,8 @@ def _describe_function(function: Any) -> Any:
     inside = [cell.cell_contents for cell in function.__closure__ or ()]
     inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     made_with = [name if thing is function else describe(thing) for thing in inside]
+    if code.co_name == "<lambda>":  # All in one place have the same name.
+        name = f"{name} {digest_of_code(code)}"
     return {"function": name, **({"made_with": made_with} if made_with else {})}
 
 
@@ -81,8 +130,9 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     return {
         "versions": dict(versions()),
         "device": device_name(devices),
+        "host": platform.node(),
         "commit": commit(),
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "created": now(),
         **measured,
     }
 

@@ -10,53 +10,65 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from jaxroute.store.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, Moments
+from jaxroute.store.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, merge
 
-Key = tuple[Any, ...]
 Curves = Mapping[str, jax.Array]
+# Seeds whose moments are computed at once; those of neighbours are merged.
+GRANULE = 256
 
 
 def reduced(
-    curves: Sequence[Curves], singles: Sequence[Key], pairs: Sequence[Key], runs_axis: Sequence[int]
-) -> tuple[list[Moments], Histogram]:
-    """Moments of arrays and of differences, and the histogram of the arrays' rows one after the other.
+    curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
+) -> tuple[list[np.ndarray], list[Histogram]]:
+    """Returns moments `[6, settings, C]` and histograms of each span of runs, of one policy or of the difference of two.
 
     Args:
-      curves: of each policy, arrays with the runs along `runs_axis`, and `valid`; NaN takes the place of runs that are not valid.
-      singles: `(name, policy)` of each array. pairs: `(name, policy, other policy)` of each difference.
-      runs_axis: by policy.
-
+      curves: of one policy or two, arrays with the runs along axis `place`, and `valid`; NaN takes the place of runs that are not valid.
+      names: quantities, in order.
+      place: of the axis of runs.
+      spans: first and last run, each of a power of two granules, or within one granule.
     """
-    if not singles:
-        return [], Histogram.empty()
     with jax.enable_x64(True):
-        packed, bins, first = _moments_and_bins(curves, tuple(singles), tuple(pairs), tuple(runs_axis))
-        number = int(first.sum())
-        size = 1 << (number - 1).bit_length()  # A power of two, so that other numbers meet the same program.
-        starts, found, packed = jax.device_get((*_kept(bins, first, size), packed))
-    moments = [Moments.unpacked(one) for one in packed]
-    histogram = Histogram.of_starts(starts[:number], found[:number], bins.shape[-1], bins.size)
-    return moments, histogram
+        moments, bins = _moments_and_bins(curves, tuple(names), place, tuple(spans))
+        histograms = [_histogram(one) for one in bins] or [Histogram.empty()] * len(spans)
+        return [np.asarray(one) for one in jax.device_get(moments)], histograms
+
+
+def _histogram(bins: jax.Array) -> Histogram:
+    """Histogram of rows of sorted bins."""
+    first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
+    number = int(first.sum())
+    size = 1 << max(0, number - 1).bit_length()  # A power of two, so that other numbers meet the same program.
+    starts, found = jax.device_get(_kept(bins, first, size))
+    return Histogram.of_starts(starts[:number], found[:number], bins.shape[-1], bins.size)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
-def _moments_and_bins(curves: Any, singles: tuple[Key, ...], pairs: tuple[Key, ...], runs_axis: tuple[int, ...]) -> Any:
-    valid = [jnp.moveaxis(one["valid"], axis, -1) for one, axis in zip(curves, runs_axis, strict=True)]
-
-    def masked(name: str, policy: int) -> jax.Array:
-        values, good = jnp.moveaxis(curves[policy][name].astype(jnp.float64), runs_axis[policy], -1), valid[policy]
+def _moments_and_bins(curves: Any, names: tuple[str, ...], place: int, spans: tuple[tuple[int, int], ...]) -> Any:
+    def masked(one: Any, name: str) -> jax.Array:
+        values, good = jnp.moveaxis(one[name].astype(jnp.float64), place, -1), jnp.moveaxis(one["valid"], place, -1)
         good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
         return jnp.where(good, values, jnp.nan)
 
-    values = {key: masked(*key) for key in singles}
-    found = [_moments(values[key]) for key in singles]
-    found += [_moments(values[name, a] - values[name, b]) for name, a, b in pairs]
-    rows = [values[key].reshape(-1, values[key].shape[-1]) for key in singles]
-    bins = jnp.sort(_bins_of(jnp.concatenate(rows)), axis=-1)
-    first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
-    return found, bins, first
+    parts = [masked(curves[0], name) for name in names]
+    if len(curves) == 2:
+        parts = [part - masked(curves[1], name) for part, name in zip(parts, names, strict=True)]
+    lead = np.broadcast_shapes(*(one["valid"].shape[:place] for one in curves))
+    settings = int(np.prod(lead))
+    values = jnp.concatenate([part.reshape(settings, -1, part.shape[-1]) for part in parts], axis=1)
+    moments, bins = [], []
+    for start, stop in spans:
+        part = values[:, :, start:stop]
+        found = _moments(part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1))
+        while found.shape[-1] > 1:
+            found = jnp.stack(merge(jnp, found[..., 0::2], found[..., 1::2]))
+        moments.append(found[..., 0])
+        if len(curves) == 1:
+            bins.append(jnp.sort(_bins_of(part.reshape(-1, stop - start)), axis=-1))
+    return moments, bins
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -66,28 +66,7 @@ class Moments:
 
     def merged(self, other: "Moments") -> "Moments":
         """Moments of both samples together."""
-        count = self.count + other.count
-        with np.errstate(invalid="ignore", over="ignore"):
-            share = other.count / np.maximum(count, 1.0)
-            gap = (other.mean - self.mean) + (other.rest - self.rest)
-            step = gap * share
-            mean = self.mean + step
-            part = mean - self.mean
-            rest = self.rest + ((self.mean - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
-            squares = self.squares + other.squares + gap * gap * (self.count * share)
-            # Infinite means: their gap says nothing.
-            finite = np.isfinite(gap)
-            mean, rest = np.where(finite, mean, self.mean + other.mean), np.where(finite, rest, 0.0)
-        # What has no runs adds nothing, bit by bit.
-        mean, rest, squares = (
-            np.where(self.count == 0, b, np.where(other.count == 0, a, c))
-            for a, b, c in (
-                (self.mean, other.mean, mean),
-                (self.rest, other.rest, rest),
-                (self.squares, other.squares, squares),
-            )
-        )
-        return Moments(count, mean, rest, squares, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+        return Moments(*merge(np, self.packed(), other.packed()))
 
     def reversed(self) -> "Moments":
         """Moments of the negated sample."""
@@ -104,6 +83,12 @@ class Moments:
             "maximum": np.where(some, self.high, np.nan),
         }
 
+    def standard_errors(self) -> np.ndarray:
+        """Standard errors of the means; NaN where there are too few runs."""
+        found = self.statistics()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(found["variance"] / found["count"])
+
     def packed(self) -> np.ndarray:
         """All six as one array `[6, ...]`."""
         return np.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
@@ -112,6 +97,35 @@ class Moments:
     def unpacked(array: np.ndarray) -> "Moments":
         """The moments that `packed` made."""
         return Moments(*array)
+
+
+def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
+    """Returns the moments of two samples together.
+
+    Args:
+      xp: numpy or jax.numpy.
+      one: packed moments `[6, ...]`.
+      other: of the same shape.
+    """
+    (count_a, mean_a, rest_a, squares_a, low_a, high_a), (count_b, mean_b, rest_b, squares_b, low_b, high_b) = one, other
+    count = count_a + count_b
+    with np.errstate(invalid="ignore", over="ignore"):
+        share = count_b / xp.maximum(count, 1.0)
+        gap = (mean_b - mean_a) + (rest_b - rest_a)
+        step = gap * share
+        mean = mean_a + step
+        part = mean - mean_a
+        rest = rest_a + ((mean_a - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
+        squares = squares_a + squares_b + gap * gap * (count_a * share)
+        # Infinite means: their gap says nothing.
+        finite = xp.isfinite(gap)
+        mean, rest = xp.where(finite, mean, mean_a + mean_b), xp.where(finite, rest, 0.0)
+    # What has no runs adds nothing, bit by bit.
+    mean, rest, squares = (
+        xp.where(count_a == 0, b, xp.where(count_b == 0, a, c))
+        for a, b, c in ((mean_a, mean_b, mean), (rest_a, rest_b, rest), (squares_a, squares_b, squares))
+    )
+    return count, mean, rest, squares, xp.minimum(low_a, low_b), xp.maximum(high_a, high_b)
 
 
 def bins_of(values: np.ndarray) -> np.ndarray:

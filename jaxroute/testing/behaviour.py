@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core.protocols import build_policy, is_policy, stage_length_of
+from jaxroute.engine.execution import Execution
 from jaxroute.engine.grid import Grid, canonical
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.simulate import simulate
@@ -108,10 +109,10 @@ def _assert_same_curves(policy: str, got, expected, message: str) -> None:
 
 
 def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
-    whole = _simulate(policy, env, horizon, seeds=seeds, block=32 * len(jax.local_devices()))
+    whole = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=32 * len(jax.local_devices())))
     _assert_valid(whole)
-    blocks = _simulate(policy, env, horizon, seeds=seeds, block=16)
-    alone = _simulate(policy, env, horizon, seeds=[seeds // 2], block=16)
+    blocks = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16))
+    alone = _simulate(policy, env, horizon, seeds=[seeds // 2], execution=Execution(block=16))
     _assert_same_curves(
         name, blocks, whole, f"of a seed played in blocks of 16 differs from the same seed in a batch of {seeds}"
     )
@@ -119,10 +120,10 @@ def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
         name, alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}"
     )
     if len(jax.local_devices()) > 1:
-        one = _simulate(policy, env, horizon, seeds=seeds, devices=jax.local_devices()[:1])
+        one = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(devices=jax.local_devices()[:1]))
         _assert_same_curves(name, one, whole, "of a seed played on one device differs from the same seed on several")
     half = max(1, horizon // 2)
-    short = _simulate(policy, env, horizon, seeds=seeds, block=16, horizon=half)
+    short = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16), horizon=half)
     _assert_same_curves(name, short, whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow")
 
 
@@ -160,7 +161,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
 
     def traced(one):
         before = trace_count()
-        _simulate(one, env, horizon, seeds=seeds, block=16)
+        _simulate(one, env, horizon, seeds=seeds, execution=Execution(block=16))
         return trace_count() - before
 
     count = traced(shifted(1e-3))

@@ -35,6 +35,7 @@ from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 from jaxroute.store import provenance
+from jaxroute.store.attributes import decoded
 
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]
@@ -359,9 +360,11 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
     for call in ("first", "second", "third"):
         start = time.perf_counter()
         with alone_on_device():
-            given = {"horizon": horizon, "seeds": runs, "backend": backend, "keep": keep}
+            given = {"horizon": horizon, "seeds": runs, "execution": jr.Execution(backend), "keep": keep}
             result = jr.simulate(env, {case: policy}, record=["regret"], progress=False, **given)
-        told = {name: result.attrs.get(name) for name in ("backend", "compile_s", "run_s", "decisions", "fell_back")}
+        told = {
+            name: decoded(result.attrs).get(name) for name in ("backend", "compile_s", "run_s", "decisions", "fell_back")
+        }
         yield {call: {"wall_s": round(time.perf_counter() - start, 3), **told}}
 
 

@@ -64,7 +64,7 @@ def pages() -> tuple[Page, ...]:
         Page("solvers", "solvers", ("jaxroute.solvers",)),
         Page("estimators", "estimators", ("jaxroute.estimators.mnl",), ("jaxroute.estimators.*",)),
         Page("core", "core", (), ("jaxroute.core.*",), {"jaxroute.core.draws": "jaxroute.draws", "jaxroute.core.numerics": "jaxroute.numerics"}),
-        Page("engine", "engine", (), ("jaxroute.engine.errors", "jaxroute.engine.grid", "jaxroute.engine.hosts", "jaxroute.engine.rounds", "jaxroute.engine.reference", "jaxroute.engine.memory")),
+        Page("engine", "engine", (), ("jaxroute.engine.errors", "jaxroute.engine.execution", "jaxroute.engine.grid", "jaxroute.engine.rounds", "jaxroute.engine.reference", "jaxroute.engine.memory")),
         Page("store", "store", (), ("jaxroute.store.*",)),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 from jaxroute.analysis import metrics
+from jaxroute.store import statistics
 
 TIMES = (10, 20, 30, 40)
 
@@ -17,12 +18,12 @@ def result(regret, policies=("A", "B"), axes=None, times=TIMES, **more):
     regret = np.asarray(regret, np.float64)
     dims = ("policy", *(axes or {}), "seed", "time")
     coords = {"policy": list(policies), **(axes or {}), "seed": np.arange(regret.shape[-2]), "time": list(times)}
-    variables = {"regret": (dims, regret, {"label": "cumulative regret", "unit": "reward", "kind": "total"})}
+    variables = {"regret": (dims, regret, {"long_name": "cumulative regret", "units": "reward", "kind": "total"})}
     for name, values in more.items():
-        about = {"label": f"mean {name}", "unit": f"{name} per round", "kind": "average"}
+        about = {"long_name": f"mean {name}", "units": f"{name} per round", "kind": "average"}
         variables[name] = (dims, np.asarray(values, np.float64), about)
     valid = np.ones(regret.shape[:-1], bool)
-    variables["valid"] = (dims[:-1], valid, {"label": "run is valid", "unit": "", "kind": "flag"})
+    variables["valid"] = (dims[:-1], valid, {"long_name": "run is valid", "units": "", "kind": "flag"})
     return xr.Dataset(variables, coords, {"device": "1 x cpu"})
 
 
@@ -33,9 +34,22 @@ def small():
     return result(last[..., None] * curve, reward=np.broadcast_to(curve, (2, 3, 4)))
 
 
+def statistics_of(data):
+    """The statistics that would be kept of the runs of "regret"."""
+    runs = metrics.pick(data, "regret").transpose(..., "seed")
+    dims, values = runs.dims[:-1], np.ascontiguousarray(runs.values)
+    variables = {f"regret_{name}": (dims, v) for name, v in statistics.Moments.of(values).statistics().items()}
+    histogram = statistics.Histogram.of(values.reshape(-1, values.shape[-1]))
+    counts = histogram.dense(values[..., 0].size, bins := histogram.bins()).reshape(*values.shape[:-1], -1)
+    coords = {d: runs[d] for d in dims} | {"regret_bin": statistics.middles(bins)}
+    found = xr.Dataset({**variables, "regret_histogram": ((*dims, "regret_bin"), counts)}, coords)
+    found["regret_mean"].attrs = data["regret"].attrs
+    return found
+
+
 def with_vector(data):
     shape = (*data["regret"].shape, 2)
-    data["deployed"] = ((*data["regret"].dims, "model"), np.ones(shape), {"label": "live", "unit": "", "kind": "gauge"})
+    data["deployed"] = ((*data["regret"].dims, "model"), np.ones(shape), {"long_name": "live", "units": "", "kind": "gauge"})
     return data
 
 
@@ -49,8 +63,8 @@ def test_mean_and_standard_error_by_hand():
     assert mean.sel(policy="A", time=40) == pytest.approx(3.0)
     # Deviations -2, -1, 3: variance 14 / 2 = 7, standard error sqrt(7 / 3).
     assert error.sel(policy="A", time=40) == pytest.approx(np.sqrt(7 / 3))
-    assert mean.attrs == {"label": "cumulative regret", "unit": "reward", "kind": "total"}
-    assert error.attrs["label"] == "standard error of cumulative regret"
+    assert mean.attrs == {"long_name": "cumulative regret", "units": "reward", "kind": "total"}
+    assert error.attrs["long_name"] == "standard error of cumulative regret"
     assert metrics.mean(data["regret"]).identical(mean)
 
 
@@ -112,6 +126,88 @@ def test_quantiles():
         metrics.quantiles(data, "regret", (5, 95))
 
 
+def test_quantiles_lie_in_their_intervals_as_often_as_promised():
+    rng, inside, levels = np.random.default_rng(0), [], [0.05, 0.5, 0.9]
+    for _ in range(400):
+        found = metrics.quantile_intervals(result(rng.exponential(size=(2, 120, 4))), "regret", levels, confidence=0.9)
+        exact = xr.DataArray(-np.log1p(-np.asarray(levels)), dims="quantile")
+        inside.append(((found["low"] <= exact) & (exact <= found["high"])).isel(time=0).values)
+    share = np.mean(inside, axis=(0, 2))
+    assert (share > 0.9 - 3 * np.sqrt(0.09 / 800)).all() and (share < 0.96).all()
+
+
+def test_intervals_of_quantiles_by_hand():
+    """Of ten runs, between the second and the ninth: 1 - 2 (1 + 10) / 1024 = 97.9 %; the third and the eighth have 89 %."""
+    data = result(np.arange(10.0)[None, :, None] * np.ones((1, 10, 4)), ["A"])
+    found = metrics.quantile_intervals(data, "regret", [0.5, 0.05, 0.99]).isel(policy=0, time=-1)
+    assert found["low"].values.tolist() == [1.0, -np.inf, 8.0] and found["high"].values.tolist() == [8.0, 2.0, np.inf]
+    assert found["value"].equals(metrics.quantiles(data, "regret", [0.5, 0.05, 0.99]).isel(policy=0, time=-1))
+    assert found.attrs["confidence"] == 0.95 and "0.95 confidence of" in found["low"].attrs["long_name"]
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 1"):
+        metrics.quantile_intervals(data, "regret", confidence=1)
+
+
+def skewed():
+    """Runs of which some are negative, zero, infinite, large, not valid, or missing for a policy."""
+    values = np.random.default_rng(0).lognormal(2, 2, size=(3, 500, 4)) - 1
+    values[0, :50], values[1, 3, 2], values[2, :, 1] = 0.0, np.inf, np.nan
+    data = result(values, ["A", "B", "C"])
+    data["valid"][0, 7] = False
+    return data
+
+
+def test_intervals_of_quantiles_from_statistics_hold_those_of_the_runs():
+    data, levels = skewed(), [0.05, 0.5, 0.95]
+    exact, found = (metrics.quantile_intervals(one, "regret", levels) for one in (data, statistics_of(data)))
+    assert exact["low"].dims == found["low"].dims == ("quantile", "policy", "time")
+    for name, side in (("low", -1), ("high", 1)):
+        own, other = exact[name].values, found[name].values
+        np.testing.assert_array_equal(np.isnan(own), np.isnan(other))
+        some = np.isfinite(own)
+        gap = side * (other - own)[some]
+        assert (gap >= -1e-12).all() and (gap <= 3 * statistics.RELATIVE_ACCURACY * np.abs(own[some]) + 1e-12).all()
+    assert np.isnan(found["low"].sel(policy="C", time=20)).all()
+
+
+def test_tail_by_hand():
+    """At time 40 the regrets are 1, 2, 6 and 2, 4, 9."""
+    found = metrics.tail(small(), "regret", above=2)
+    last = found.sel(time=40)
+    assert last["probability"].values.tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert last["stderr"].values.tolist() == pytest.approx([1 / 3, 1 / 3])  # sqrt(1/3 * 2/3 / 2)
+    assert found["lower"].equals(found["probability"]) and found["upper"].equals(found["probability"])
+    assert found["count"].values.tolist() == [[3] * 4] * 2 and found["probability"].dims == ("policy", "time")
+    assert found["probability"].attrs["long_name"] == "probability of cumulative regret above 2"
+    assert found.attrs == {"metric": "regret", "above": 2.0}
+    data = small()
+    data["valid"][0, 2] = False
+    assert metrics.tail(data, "regret", above=1.5)["probability"].sel(policy="A", time=40) == 0.5
+    xr.testing.assert_identical(metrics.tail(small()["regret"], above=2)["probability"], found["probability"])
+    one = metrics.tail(small().isel(seed=[0]), "regret", above=0)
+    assert (one["probability"] == 1).all() and one["stderr"].isnull().all()
+    with pytest.raises(ValueError, match="above must be finite, got nan"):
+        metrics.tail(small(), "regret", above=np.nan)
+
+
+def test_the_tail_from_statistics_holds_that_of_the_runs():
+    data = skewed()
+    kept = statistics_of(data)
+    runs = metrics.pick(data, "regret")
+    for above in (-1.0, -0.5, 0.0, 1e-30, 0.5, 1.0, 7.3, 100.0, 1e6):
+        exact, found = (metrics.tail(one, "regret", above=above) for one in (data, kept))
+        rest = {name: found[name] for name in ("lower", "probability", "upper", "count", "stderr")}
+        assert all(v.dims == ("policy", "time") and v.attrs == exact[name].attrs for name, v in rest.items())
+        np.testing.assert_array_equal(np.isnan(exact["probability"]), np.isnan(found["probability"]))
+        some = exact["count"] > 0
+        assert (((found["lower"] <= exact["probability"]) & (exact["probability"] <= found["upper"])) | ~some).all()
+        near = (np.abs(runs - above) <= 2**-6 * abs(above)).sum("seed") / exact["count"]
+        assert (((found["upper"] - found["lower"]) <= near + 1e-12) | ~some).all()
+        assert (np.abs(found["probability"] - (found["lower"] + found["upper"]) / 2).fillna(0) < 1e-15).all()
+        assert found["count"].equals(exact["count"])
+    assert metrics.tail(kept, "regret", above=0.0)["upper"].equals(metrics.tail(data, "regret", above=0.0)["probability"])
+    assert (metrics.tail(kept, "regret", above=float(runs.isel(time=0).max()))["upper"].isel(time=0) == 0).all()
+
+
 def test_vector_metrics_keep_their_dimension():
     assert metrics.mean(with_vector(small()), "deployed").dims == ("policy", "time", "model")
 
@@ -124,8 +220,8 @@ def test_paired_differences_by_hand():
     assert last["mean"] == pytest.approx(2.0)
     assert last["stderr"] == pytest.approx(1 / np.sqrt(3))
     assert last["z"] == pytest.approx(2 * np.sqrt(3))
-    assert paired["mean"].attrs["label"] == "cumulative regret minus that of A"
-    assert paired["z"].attrs["unit"] == "standard errors"
+    assert paired["mean"].attrs["long_name"] == "cumulative regret minus that of A"
+    assert paired["z"].attrs["units"] == "standard errors"
     swapped = metrics.paired(small()["regret"], None, "B").sel(policy="A", time=40)
     assert swapped["mean"] == pytest.approx(-2.0)
 
@@ -163,7 +259,7 @@ def test_final_is_labelled():
     assert list(table.data_vars) == ["regret", "reward"]
     assert table["regret"].dims == ("policy", "statistic")
     assert table["regret"].sel(policy="B", statistic="mean") == pytest.approx(5.0)
-    assert table["regret"].attrs["unit"] == "reward"
+    assert table["regret"].attrs["units"] == "reward"
     assert metrics.final(data, "regret", time=20)["regret"].sel(policy="B", statistic="mean") == pytest.approx(2.5)
     assert metrics.final(data, ["deployed"])["deployed"].dims == ("policy", "model", "statistic")
     with pytest.raises(ValueError, match=r"time must be a recorded time \(10, 20, 30, 40\), got 15"):
@@ -209,7 +305,7 @@ def test_table_without_settings():
 def awkward():
     """The small result with names that LaTeX and Markdown would read otherwise, a rounded zero and a policy over its budget."""
     data = small().assign_coords(policy=["A_b & 50%", "B|c"])
-    data["info.x_y"] = data["reward"].assign_attrs(unit="$ per query", most=0.5, beyond="over budget")
+    data["info.x_y"] = data["reward"].assign_attrs(units="$ per query", most=0.5, beyond="over budget")
     data["reward"] = data["reward"] * xr.DataArray([1.0, 1e-8], dims="policy")
     data["reward"].attrs = small()["reward"].attrs
     return data
@@ -343,7 +439,9 @@ def test_settings_may_be_texts_of_pandas():
 def test_a_number_that_only_some_runs_have_shows_its_median_and_their_share():
     data = small()
     data["first"] = (
-        data["regret"].where(data["regret"].values[:, :, -1:] < 3).assign_attrs(label="first", unit="rounds", kind="gauge")
+        data["regret"]
+        .where(data["regret"].values[:, :, -1:] < 3)
+        .assign_attrs(long_name="first", units="rounds", kind="gauge")
     )
     rows = [line.split("  ")[-1].strip() for line in metrics.table(data, ["regret", "first"]).splitlines()[3:5]]
     assert rows == ["1.5 in 67 %", "2 in 33 %"]
@@ -383,7 +481,7 @@ def test_summary_with_settings():
 
 def test_counters_of_forbidden_events_are_no_metrics():
     data = small()
-    data["overfull"] = (("policy", "seed"), np.zeros((2, 3)), {"label": "overfull", "unit": "rounds", "kind": "total"})
+    data["overfull"] = (("policy", "seed"), np.zeros((2, 3)), {"long_name": "overfull", "units": "rounds", "kind": "total"})
     assert metrics.metric_names(data) == ["regret", "reward"]
 
 
@@ -401,12 +499,12 @@ def test_window_mean_of_a_total_and_of_an_average_agree():
         moving = metrics.window_mean(data, metric, 20)
         assert moving["time"].values.tolist() == [20, 30, 40]
         np.testing.assert_allclose(moving, expected)
-    assert metrics.window_mean(data, "regret", 20).attrs["unit"] == "reward per round"
-    assert metrics.window_mean(data, "reward", 20).attrs["unit"] == "reward per round"
-    assert metrics.window_mean(data, "reward", 20).attrs["label"] == "mean reward, last 20 rounds"
+    assert metrics.window_mean(data, "regret", 20).attrs["units"] == "reward per round"
+    assert metrics.window_mean(data, "reward", 20).attrs["units"] == "reward per round"
+    assert metrics.window_mean(data, "reward", 20).attrs["long_name"] == "mean reward, last 20 rounds"
     np.testing.assert_allclose(metrics.cumulative(data, "reward"), total[..., at])
     np.testing.assert_allclose(metrics.cumulative(data, "regret"), total[..., at])
-    assert metrics.cumulative(data, "reward").attrs == {"label": "cumulative reward", "unit": "reward", "kind": "total"}
+    assert metrics.cumulative(data, "reward").attrs == {"long_name": "cumulative reward", "units": "reward", "kind": "total"}
 
 
 def test_window_mean_leaves_out_a_short_last_interval():
@@ -521,7 +619,7 @@ def test_curve_slope_has_its_coverage_and_leaves_out_what_has_none():
     assert list(found.data_vars) == ["slope", "low", "high", "stderr", "intercept"]
     assert found["slope"].dims == ("policy",)
     assert found.sel(policy="B").to_dataarray().isnull().all()
-    assert found["slope"].attrs["label"] == "slope (log-log) of cumulative regret from round 200 on"
+    assert found["slope"].attrs["long_name"] == "slope (log-log) of cumulative regret from round 200 on"
 
 
 def test_curve_slope_keeps_settings_and_uses_the_times_from_start():

@@ -32,8 +32,12 @@ def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
     dims = ("policy", *axes, "seed", "time")
     data = xr.Dataset(
         {
-            "regret": (dims, regret, {"label": "cumulative regret", "unit": "reward", "kind": "total"}),
-            "reward": (dims, 1 - regret / times, {"label": "mean reward", "unit": "reward per round", "kind": "average"}),
+            "regret": (dims, regret, {"long_name": "cumulative regret", "units": "reward", "kind": "total"}),
+            "reward": (
+                dims,
+                1 - regret / times,
+                {"long_name": "mean reward", "units": "reward per round", "kind": "average"},
+            ),
             "valid": (dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"}),
         },
         {"policy": list(policies), **axes, "seed": np.arange(seeds), "time": times},
@@ -42,7 +46,7 @@ def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
         live = (np.arange(models) == (np.arange(points) * models // points)[:, None]).astype(np.float64)
         live = np.broadcast_to(live, (*shape, models)).copy()
         live[..., : seeds // 2, 0, :] = 0.0
-        data["deployed"] = ((*dims, "model"), live, {"label": "model is live", "unit": "", "kind": "gauge"})
+        data["deployed"] = ((*dims, "model"), live, {"long_name": "model is live", "units": "", "kind": "gauge"})
         data["model"] = [f"model-{chr(97 + i)}" for i in range(models)]
     return data
 
@@ -274,7 +278,7 @@ def test_own_lines_join_the_legend():
 
 def test_long_titles_and_labels_are_broken_into_lines():
     data = fake()
-    data["regret"].attrs["label"] = "regret against the best routing that is feasible at any time"
+    data["regret"].attrs["long_name"] = "regret against the best routing that is feasible at any time"
     ax = plot.curves(data, ax=plot.panels(2)[1][0], title="every model that was ever seen, with as many words as this has")
     assert max(map(len, ax.get_title(loc="left").splitlines())) <= 50 < len(ax.get_title(loc="left"))
     assert max(map(len, ax.get_ylabel().splitlines())) <= 34
@@ -339,7 +343,7 @@ def test_leaders():
     assert plot.leaders(data, number=2) == ["a", "ACQB"]
     assert plot.leaders(data, "reward", number=1) == ["a", "ACQB"], "the best, and the system of the problem"
     assert plot.leaders(data, best="max", number=2) == ["ACQB", "e", "f"]
-    data["speed"] = data["regret"].assign_attrs(label="speed")
+    data["speed"] = data["regret"].assign_attrs(long_name="speed")
     with pytest.raises(ValueError, match="best must be 'min' or 'max' for 'speed', got 'auto'"):
         plot.leaders(data, "speed")
 
@@ -690,7 +694,13 @@ def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
 def test_policies_above_a_limit_are_named_below(tmp_path):
     data = fake()
     data["spend"] = data["reward"] * 0.0 + xr.DataArray([3.0, 0.5, 0.5], {"policy": list(POLICIES)}, "policy")
-    data["spend"].attrs = {"label": "spend / budget", "unit": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+    data["spend"].attrs = {
+        "long_name": "spend / budget",
+        "units": "",
+        "kind": "average",
+        "most": 1.0,
+        "beyond": "over budget",
+    }
     assert "over budget: StageRoute" in written(plot.curves(data), tmp_path)
     assert "over budget: StageRoute" in written(plot.difference(data, minus="Oracle"), tmp_path)
     assert "over budget" not in written(plot.curves(data, policies=["Greedy"]), tmp_path)
@@ -701,6 +711,12 @@ def test_a_name_below_a_figure_is_not_broken():
     names = ["a policy of many words", "another one of many words", "a third one of many words"]
     data = data.assign_coords(policy=names)
     data["spend"] = data["reward"] * 0.0 + 3.0
-    data["spend"].attrs = {"label": "spend / budget", "unit": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+    data["spend"].attrs = {
+        "long_name": "spend / budget",
+        "units": "",
+        "kind": "average",
+        "most": 1.0,
+        "beyond": "over budget",
+    }
     lines = plot.curves(data).get_xlabel().splitlines()
     assert all(any(name in line for line in lines) for name in names), lines

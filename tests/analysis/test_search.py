@@ -304,10 +304,22 @@ def test_a_finished_search_goes_on_with_more_rounds(tmp_path, monkeypatch, strat
 
 def test_other_code_is_refused(tmp_path):
     small = {"out": tmp_path / "s", "maximise": True, "rounds": 20 * 200}
-    find(metric=lambda m: -m["loss"], **small)
+
+    def score(m):
+        return -m["loss"]
+
+    find(metric=score, **small)
+
+    def score(m):
+        return -2 * m["loss"]
+
     with pytest.raises(ValueError, match="was made by other code"):
+        find(metric=score, **small)
+    assert find(metric=score, accept_changed_code=True, **small).values
+    with pytest.raises(
+        ValueError, match="holds another search: goal.metric.function"
+    ):  # Lambdas have no name but what they do.
         find(metric=lambda m: -2 * m["loss"], **small)
-    assert find(metric=lambda m: -2 * m["loss"], accept_changed_code=True, **small).values
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path):

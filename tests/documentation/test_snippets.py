@@ -4,6 +4,7 @@ How a block is made small for the tests, or left out, stands in a comment above 
 """
 
 import argparse
+import dataclasses
 import functools
 import importlib.util
 import re
@@ -35,7 +36,7 @@ def _module(name):
 snippets = _module("snippets")
 PAGES = {page.relative_to(ROOT).as_posix(): snippets.snippets(page) for page in snippets.pages(ROOT)}
 # Programs of commands that are not jaxroute's own, which the tests only look at.
-OTHERS = {"git", "pre-commit", "python", "python3", "pip", "pytest", "ruff", "pyright"}
+OTHERS = {"sbatch", "git", "pre-commit", "python", "python3", "pip", "pytest", "ruff", "pyright"}
 
 
 def _said(text):
@@ -79,12 +80,20 @@ def _log(path):
     path.write_text("\n".join(lines) + "\n")
 
 
+def _briefly(simulate, *arguments, execution=None, **options):
+    """Simulates by what is compiled soonest, unless another backend is asked for."""
+    execution = jr.Execution() if execution is None else execution
+    if execution.backend == "auto":
+        execution = dataclasses.replace(execution, backend="brief")
+    return simulate(*arguments, **{"progress": False, "execution": execution} | options)
+
+
 def _walk(page, slow, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     # As --smoke does: runs of so few rounds are all compilation. A block that names a backend has it.
-    monkeypatch.setattr(jr, "simulate", functools.partial(jr.simulate, backend="brief", progress=False))
+    monkeypatch.setattr(jr, "simulate", functools.partial(_briefly, jr.simulate))
     module = ModuleType("a_page")  # Dataclasses look for the module that they are defined in.
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for snippet in PAGES[page]:
@@ -122,7 +131,7 @@ def test_blocks_say_what_they_are(page):
     """Each block is of a known language and can be read, and one that is not run says why."""
     for snippet in PAGES[page]:
         where = f"{page}, line {snippet.line}"
-        assert snippet.language in ("python", "bash", "toml", "json"), (
+        assert snippet.language in ("python", "bash", "toml", "json", "yaml"), (
             f"{where}: a block of {snippet.language or 'no language'!r}"
         )
         if snippet.language == "python":
@@ -159,9 +168,9 @@ def test_commands_can_be_read(page, monkeypatch):
             continue
         for words in snippet.commands:
             where = f"{page}, line {snippet.line}: {' '.join(words)}"
-            program = re.sub(r"^\.venv[\w-]*/bin/", "", words[1] if words[0] == "srun" else words[0])
+            program = re.sub(r"^\.venv[\w-]*/bin/", "", words[0])
             if program == "jaxroute":
-                options, rest = _read(words[2:] if words[0] == "srun" else words[1:], monkeypatch)
+                options, rest = _read(words[1:], monkeypatch)
                 assert not rest or words[1] == "bench", where
                 name = getattr(options, "experiment", None)
                 if name and not name.endswith(".py"):

@@ -104,7 +104,6 @@ SIMULATE = {
     "unknown metric": ({"record": ["regrett"]}, "record must be one of .*'regret'.*, got 'regrett'; did you mean 'regret'"),
     "unknown info": ({"record": ["info.bounds"]}, "record.*bounds"),
     "record as a number": ({"record": 5}, "record must be .*, got 5"),
-    "no block": ({"block": 0}, "block must be at least 1, got 0"),
     "fractional key": ({"key": 1.5}, "key must be a whole number.*, got 1.5"),
     "key beyond 32 bits": ({"key": 2**32}, "key must be .*, got 4294967296"),
     "key with the bits of another": ({"key": -1}, "key must be .*, got -1"),
@@ -115,8 +114,8 @@ SIMULATE = {
     "probes without names": ({"probes": lambda *a: a[-1]}, "probes must be a dict"),
     "a probe with the name of a metric": ({"probes": {"regret": lambda *a: a[-1]}}, "probes.*'regret'"),
     "a probe with the name of a flag": ({"probes": {"valid": lambda *a: a[-1]}}, "probes.*'valid'"),
-    "no devices": ({"devices": []}, "devices must be"),
-    "devices by name": ({"devices": "cpu"}, "devices must be .*, got 'cpu'"),
+    "execution as a dict": ({"execution": {"backend": "scan"}}, "execution must be a jaxroute.Execution.*, got {'backend': 'scan'}"),
+    "execution by name": ({"execution": "scan"}, "execution must be a jaxroute.Execution.*, got 'scan'"),
     "a description that is no JSON": ({"description": {"made": np.float32(1)}}, "description"),
     "environment class": ({"env": stochastic.BanditEnv}, "env is the class BanditEnv; pass an instance"),
     "environment as a number": ({"env": 42}, "env must have the methods init, observe and step, .*got 42"),
@@ -271,7 +270,9 @@ def test_unknown_arguments_are_named():
 
 def test_the_right_input_is_not_refused(tmp_path):
     """What the table above varies does run."""
-    assert play(tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], key=2**31, block=3)["valid"].all()
+    assert play(
+        tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], key=2**31, execution=jr.Execution(block=3)
+    )["valid"].all()
     assert market().budget == np.float32(3.0)
     assert table().scores.shape == (2, 2)
 

@@ -25,7 +25,7 @@ class Long(stochastic.UCB1):
 
 
 def both(env, policy, **options):
-    return [jr.simulate(env, policy, backend=backend, **OPTIONS | options) for backend in ("brief", "scan")]
+    return [jr.simulate(env, policy, execution=jr.Execution(backend), **OPTIONS | options) for backend in ("brief", "scan")]
 
 
 @pytest.mark.parametrize("policy", [stochastic.UCB1(), stochastic.BetaThompson()], ids=["UCB1", "BetaThompson"])
@@ -52,7 +52,7 @@ def test_it_is_compiled_with_fewer_optimisations():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(programs, "compile_lanes", watched)
         for policy, backend in ((stochastic.UCB1(), "brief"), (stochastic.UCB1(), "scan"), (Long(), "brief")):
-            jr.simulate(ENV, policy, backend=backend, horizon=33, seeds=16, progress=False)
+            jr.simulate(ENV, policy, execution=jr.Execution(backend), horizon=33, seeds=16, progress=False)
     assert told == [True, False, False]
 
 
@@ -69,11 +69,11 @@ def test_both_have_their_place_on_the_shelf(tmp_path):
 
 
 def test_a_store_goes_on_as_it_was_begun(tmp_path):
-    jr.simulate(ENV, stochastic.UCB1(), backend="brief", out=tmp_path / "store", **OPTIONS)
+    jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution("brief"), out=tmp_path / "store", **OPTIONS)
     longer = jr.simulate(ENV, stochastic.UCB1(), out=tmp_path / "store", **OPTIONS | {"seeds": 48})
     assert backends(longer) == {"brief"}
-    with pytest.raises(ValueError, match="backend is 'brief' there and 'scan' here"):
-        jr.simulate(ENV, stochastic.UCB1(), backend="scan", out=tmp_path / "store", **OPTIONS)
+    scan = jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution("scan"), out=tmp_path / "store", **OPTIONS)
+    assert backends(scan) == {"scan"} == backends(jr.load(tmp_path / "store")) and scan.sizes["seed"] < 48
 
 
 def test_it_is_refused_on_a_gpu():

@@ -57,7 +57,14 @@ PLAYERS = {
 @pytest.mark.parametrize("name", PLAYERS)
 def test_nan_is_found_where_nothing_that_is_recorded_shows_it(name, backend, keep):
     env, policy, said = PLAYERS[name]
-    options = {"horizon": 50, "seeds": 4, "record": ["regret"], "progress": False, "backend": backend, "keep": keep}
+    options = {
+        "horizon": 50,
+        "seeds": 4,
+        "record": ["regret"],
+        "progress": False,
+        "execution": jr.Execution(backend),
+        "keep": keep,
+    }
     with pytest.warns(UserWarning, match=f"4 of 4 runs are invalid.*{said}"):
         data = jr.simulate(env, {"UCB1": policy}, **options)
     if keep == "runs":

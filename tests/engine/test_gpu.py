@@ -39,9 +39,13 @@ def devices():
 def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
     make, policy = CASES[name]
     options = {"horizon": 2000, "seeds": 2048, "progress": False}
-    gpu = jr.simulate(make(), policy, devices=devices, **options)[METRIC[name]].isel(time=-1, policy=0)
+    gpu = jr.simulate(make(), policy, execution=jr.Execution(devices=devices), **options)[METRIC[name]].isel(
+        time=-1, policy=0
+    )
     with jax.default_device(jax.devices("cpu")[0]):
-        cpu = jr.simulate(make(), policy, devices=jax.devices("cpu")[:1], **options)[METRIC[name]].isel(time=-1, policy=0)
+        cpu = jr.simulate(make(), policy, execution=jr.Execution(devices=jax.devices("cpu")[:1]), **options)[
+            METRIC[name]
+        ].isel(time=-1, policy=0)
     # The draws are the same bits, so most runs are equal but for the rounding of sums; rounding may part a few.
     alike = np.isclose(gpu, cpu, rtol=1e-4, atol=1e-4 * np.abs(cpu.values).max())
     assert np.mean(alike) > 0.5
@@ -52,9 +56,11 @@ def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
 @pytest.mark.parametrize("name", CASES)
 def test_a_seed_is_the_same_run_in_any_block_on_a_gpu(name, devices):
     make, policy = CASES[name]
-    options = {"horizon": 1000, "devices": devices, "progress": False}
+    options = {"horizon": 1000, "execution": jr.Execution(devices=devices), "progress": False}
     whole = jr.simulate(make(), policy, seeds=256, **options)[METRIC[name]]
     alone = jr.simulate(make(), policy, seeds=[7], **options)[METRIC[name]]
-    blocks = jr.simulate(make(), policy, seeds=256, block=32, **options)[METRIC[name]]
+    blocks = jr.simulate(make(), policy, seeds=256, **options | {"execution": jr.Execution(devices=devices, block=32)})[
+        METRIC[name]
+    ]
     np.testing.assert_array_equal(alone.values, whole.sel(seed=[7]).values)
     np.testing.assert_array_equal(blocks.values, whole.values)

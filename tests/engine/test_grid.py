@@ -11,6 +11,7 @@ from toys import Clock, Cycle, small_market
 import jaxroute as jr
 from jaxroute.engine.grid import canonical
 from jaxroute.problems import staged, stochastic
+from jaxroute.store.attributes import decoded
 
 
 def play(env, policies, **options):
@@ -177,8 +178,10 @@ def test_tiles_that_do_not_divide_the_grid(monkeypatch):
     monkeypatch.setattr("jaxroute.engine.layout._CPU_LANES", 16)
     widths = np.linspace(0.1, 2.0, 7)
     env = stochastic.bernoulli([0.2, 0.7])
-    data = play(env, jr.grid(stochastic.UCB1, width=widths), seeds=20, block=16, record=["pulls", "reward"])
-    assert data.attrs["layout"]["tile"] == {"width": 4}
+    data = play(
+        env, jr.grid(stochastic.UCB1, width=widths), seeds=20, execution=jr.Execution(block=16), record=["pulls", "reward"]
+    )
+    assert decoded(data.attrs)["layout"]["tile"] == {"width": 4}
     assert data.attrs["decisions"] == 7 * 20 * 30
     single = play(env, {"UCB1": stochastic.UCB1(width=widths[6])}, seeds=20, record=["pulls", "reward"])
     assert differences(data.isel(width=6), single) == []

@@ -39,7 +39,7 @@ def assert_equal(one, other):
         np.testing.assert_allclose(numbers, values(other)[name], rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("options", [{}, {"keep": "moments"}, {"record_every": 7, "block": 2}])
+@pytest.mark.parametrize("options", [{}, {"keep": "moments"}, {"record_every": 7, "execution": jr.Execution(block=2)}])
 def test_the_same_runs(options):
     assert_equal(played({"a": Long(), "b": st.UCB1()}, **options), played({"a": Short(), "b": st.UCB1()}, **options))
 

@@ -16,6 +16,7 @@ from jaxroute.engine.precision import widened
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import stochastic
+from jaxroute.store.attributes import decoded
 
 ROOT = np.asarray(jax.random.key_data(draws.key(0)))
 
@@ -116,8 +117,8 @@ def test_runs_differ_by_rounding_only_and_the_referee_agrees(name):
     rough = jr.simulate(env, {"policy": policy}, **options)
     with x64():
         fine = jr.simulate(env, {"policy": policy}, **options)
-        referee = jr.simulate(env, {"policy": policy}, backend="reference", **options)
-    assert fine.attrs["settings"]["x64"] and not rough.attrs["settings"]["x64"]
+        referee = jr.simulate(env, {"policy": policy}, execution=jr.Execution("reference"), **options)
+    assert decoded(fine.attrs)["settings"]["x64"] and not decoded(rough.attrs)["settings"]["x64"]
     differ = 0
     for metric in rough.data_vars:
         a, b = rough[metric].values, fine[metric].values
@@ -150,6 +151,11 @@ def test_functions_of_the_environment_and_samplers():
 def test_kernels_leave_64_bits_to_the_scan():
     with x64(), pytest.warns(UserWarning, match="numbers of 64 bits"):
         data = jr.simulate(
-            stochastic.bernoulli([0.1, 0.9]), stochastic.UCB1(), horizon=30, seeds=8, progress=False, backend="kernel"
+            stochastic.bernoulli([0.1, 0.9]),
+            stochastic.UCB1(),
+            horizon=30,
+            seeds=8,
+            progress=False,
+            execution=jr.Execution("kernel"),
         )
-    assert data.attrs["fell_back"]
+    assert decoded(data.attrs)["fell_back"]

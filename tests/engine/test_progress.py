@@ -10,6 +10,7 @@ from toys import Clock, Cycle
 
 import jaxroute as jr
 from jaxroute import metrics
+from jaxroute.store.attributes import decoded
 
 POLICIES = {"one": Cycle(), "two": jr.grid(Cycle, first=[0, 1])}
 
@@ -20,7 +21,7 @@ def play(**options):
         "seeds": 40,
         "record_every": 10,
         "progress": False,
-        "block": 16,
+        "execution": jr.Execution(block=16),
         "record": ["reward", "pulls"],
     }
     return jr.simulate(Clock(), POLICIES, **(settings | options))
@@ -48,8 +49,8 @@ def test_a_callback_hears_of_every_block_and_sees_what_there_is(keep, stored, tm
         assert differences(half, data.isel(seed=slice(16))) == []
         assert not results[0]["valid"].sel(policy="two").any() and results[0]["reward"].sel(policy="two").isnull().all()
     else:
-        np.testing.assert_array_equal(last["reward.mean"], data["reward.mean"])
-        assert set(np.unique(half["reward.count"])) == {16}
+        np.testing.assert_array_equal(last["reward_mean"], data["reward_mean"])
+        assert set(np.unique(half["reward_count"])) == {16}
     np.testing.assert_array_equal(
         metrics.mean(half, "reward"), metrics.mean(data, "reward")
     )  # Without luck all runs are one.
@@ -58,12 +59,13 @@ def test_a_callback_hears_of_every_block_and_sees_what_there_is(keep, stored, tm
 @pytest.mark.parametrize("keep", ["runs", "moments"])
 def test_true_ends_a_run_that_goes_on_later(keep, tmp_path):
     data = play(callback=lambda progress: progress.done == 4, keep=keep, out=tmp_path)
-    assert data.attrs["stopped"] == {"blocks": 4, "of": 6}
+    assert decoded(data.attrs)["stopped"] == {"blocks": 4, "of": 6}
     assert int(metrics.count(data, "reward").min()) == 32
-    with pytest.raises(ValueError, match="unfinished"):
+    with pytest.raises(ValueError, match="is not complete"):
         jr.load(tmp_path)
     whole = play(keep=keep, out=tmp_path)
-    assert "stopped" not in whole.attrs and whole.attrs["decisions"] == 3 * 8 * 20
+    assert "stopped" not in whole.attrs
+    assert decoded(whole.attrs)["last_call"]["decisions"] == 3 * 8 * 20
     xr.testing.assert_equal(whole, play(keep=keep))
 
 

@@ -8,6 +8,7 @@ from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
 from jaxroute.problems import cascade, combinatorial, contextual, problems, queueing, service, staged, stochastic
+from jaxroute.store.attributes import decoded
 
 # One policy of every problem, with an environment of a few models.
 PAIRS = {
@@ -26,8 +27,10 @@ LONG = ("staged", "queueing")
 def assert_same_runs(env, policies, **options):
     """Integers are equal, other numbers to the rounding of float32."""
     options = {"horizon": 40, "seeds": 16, "record_every": 15, "progress": False, **options}
-    ours, theirs = (jr.simulate(env, policies, backend=backend, **options) for backend in ("scan", "reference"))
-    assert backends(theirs) == {"reference"} and not theirs.attrs["fell_back"]
+    ours, theirs = (
+        jr.simulate(env, policies, execution=jr.Execution(backend), **options) for backend in ("scan", "reference")
+    )
+    assert backends(theirs) == {"reference"} and not decoded(theirs.attrs)["fell_back"]
     assert set(ours) == set(theirs)
     assert bool(theirs["valid"].all())
     for name in ours:
@@ -85,4 +88,11 @@ def test_a_policy_that_does_not_run_says_so():
 
     jax.tree_util.register_pytree_node(Broken, lambda policy: ((policy.width,), None), lambda _, leaves: Broken(*leaves))
     with pytest.raises(ZeroDivisionError, match="act of Broken"):
-        jr.simulate(stochastic.bernoulli([0.5, 0.4]), Broken(), horizon=4, seeds=2, progress=False, backend="reference")
+        jr.simulate(
+            stochastic.bernoulli([0.5, 0.4]),
+            Broken(),
+            horizon=4,
+            seeds=2,
+            progress=False,
+            execution=jr.Execution("reference"),
+        )

@@ -203,7 +203,7 @@ def test_programs_that_call_lapack_take_turns_from_the_shelf_too(tmp_path, monke
     turns, one_at_a_time = [], programs.one_at_a_time
     monkeypatch.setattr(programs, "one_at_a_time", lambda compiled: turns.append(compiled) or one_at_a_time(compiled))
     env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=8, queries=20)
-    options = {"env": env, "horizon": 8, "seeds": 32, "record": [metric], "backend": "scan"}
+    options = {"env": env, "horizon": 8, "seeds": 32, "record": [metric], "execution": jr.Execution("scan")}
     with shelf.shelf(tmp_path):
         first, _ = play(queueing.ACQB(), **options)
         again, traces = play(queueing.ACQB(), **options)

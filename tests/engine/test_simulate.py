@@ -27,6 +27,7 @@ from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import staged, stochastic
+from jaxroute.store.attributes import decoded
 
 BANDIT = engine_child.BANDIT
 
@@ -53,12 +54,12 @@ def block_of_64():
 @pytest.mark.parametrize("problem", ["bandit", "staged"])
 def test_a_seed_is_the_same_run_alone_and_in_blocks(problem, block_of_64):
     whole = block_of_64[problem]
-    assert whole.attrs["layout"]["block"] == 64
+    assert decoded(whole.attrs)["layout"]["block"] == 64
     assert whole["valid"].all()
     assert len(np.unique(whole["regret"].isel(time=-1, policy=0))) > 20  # The seeds are different runs.
-    for options in ({"seeds": [7]}, {"seeds": [9, 7, 40]}, {"block": 10}):
+    for options in ({"seeds": [7]}, {"seeds": [9, 7, 40]}, {"execution": jr.Execution(block=10)}):
         part = engine_child.play(problem, **options)
-        assert part.attrs["layout"]["block"] == 16
+        assert decoded(part.attrs)["layout"]["block"] == 16
         assert engine_child.differences(whole, part) == []
 
 
@@ -96,8 +97,8 @@ def test_a_store_can_be_continued_on_another_number_of_devices(eight_devices, nu
 
 def test_a_block_is_rounded_up_to_whole_vectors_and_says_so():
     """Padding runs are computed but neither returned nor counted as decisions."""
-    data = play(BANDIT, stochastic.UCB1(), seeds=21, block=10)
-    assert data.attrs["layout"]["block"] == 16
+    data = play(BANDIT, stochastic.UCB1(), seeds=21, execution=jr.Execution(block=10))
+    assert decoded(data.attrs)["layout"]["block"] == 16
     assert data.sizes["seed"] == 21
     assert data.attrs["decisions"] == 21 * 30
 
@@ -130,7 +131,7 @@ def test_threads_do_not_change_the_bits(monkeypatch):
 
 def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
     options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
-    expected = play(Clock(), Cycle(), block=16, **options)
+    expected = play(Clock(), Cycle(), execution=jr.Execution(block=16), **options)
     compile_ = programs.compile_lanes
 
     def small_memory(*lowered):
@@ -383,8 +384,8 @@ def test_vectors_have_named_dimensions():
 
 def test_attributes_say_what_a_variable_is():
     data = play(Clock(), Planner(stage_length=5))
-    assert data["reward"].attrs == {"label": "reward", "unit": "reward", "kind": "total"}
-    assert data["waiting"].attrs == {"label": "rounds since the plan", "unit": "rounds", "kind": "total"}
+    assert data["reward"].attrs == {"long_name": "reward", "units": "reward", "kind": "total"}
+    assert data["waiting"].attrs == {"long_name": "rounds since the plan", "units": "rounds", "kind": "total"}
     assert data["clock"].attrs["kind"] == "gauge"
     assert {"luck", "ages", "marks"}.isdisjoint(data)  # Not recorded by default.
     assert list(play(Clock(), Cycle(), record="luck")) == ["luck", "bad", "valid"]
@@ -618,7 +619,7 @@ def test_one_trace_per_structure(monkeypatch, fresh_programs):
 
     def traces(env, policies, **options):
         before = jr.trace_count()
-        data = play(env, policies, horizon=33, block=16, **options)
+        data = play(env, policies, horizon=33, execution=jr.Execution(block=16), **options)
         return jr.trace_count() - before, data
 
     def bandits(*means):
@@ -636,7 +637,7 @@ def test_one_trace_per_structure(monkeypatch, fresh_programs):
     assert traces(bandits(0.4, 0.5, 0.6, 0.8), stochastic.UCB1(width=3.0), seeds=20)[0] == 0
     number, data = traces(bandits(*np.linspace(0.4, 0.9, 11)), stochastic.UCB1())  # Three tiles.
     assert number == 0
-    assert data.attrs["layout"] == {"block": 16, "tile": {"best": 4}}
+    assert decoded(data.attrs)["layout"] == {"block": 16, "tile": {"best": 4}}
 
 
 def test_another_key_is_not_another_trace():

@@ -61,7 +61,13 @@ class Chooser(Ring):
 
 
 def play(policies, env: Any = None, **options):
-    settings: dict[str, Any] = {"horizon": 40, "seeds": 20, "record_every": 10, "progress": False, "block": 16} | options
+    settings: dict[str, Any] = {
+        "horizon": 40,
+        "seeds": 20,
+        "record_every": 10,
+        "progress": False,
+        "execution": jr.Execution(block=16),
+    } | options
     return jr.simulate(Clock() if env is None else env, policies, **settings)
 
 
@@ -119,7 +125,7 @@ def test_an_environment_may_have_static_settings_and_an_axis_of_its_own():
 def test_statistics_and_single_runs_agree():
     policies = {"ring": grid([2, 5]), "cycle": Cycle()}
     runs, moments = play(policies), play(policies, keep="moments")
-    np.testing.assert_allclose(moments["reward.mean"], runs["reward"].mean("seed"))
+    np.testing.assert_allclose(moments["reward_mean"], runs["reward"].mean("seed"))
 
 
 def test_a_run_that_stopped_goes_on_and_a_store_takes_more_values(tmp_path, monkeypatch):

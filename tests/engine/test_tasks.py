@@ -4,49 +4,60 @@ import contextlib
 import threading
 
 import jax
+import numpy as np
 import pytest
 from helpers import x64
 
 from jaxroute.engine.layout import Layout
+from jaxroute.engine.plan import Step, Task
 from jaxroute.engine.tasks import played_ahead
 
-TASKS = [("policy", {}, number) for number in range(4)]
+
+class _Begun(Step):
+    """A step whose first rounds have been played: in place of them its number."""
+
+    def begun(self):
+        return self.task.begun + 10
+
+
+STEPS = [_Begun(None, Task("policy", {}, np.zeros(1), number)) for number in range(4)]
 
 
 def test_the_next_task_is_played_while_one_is_written():
     """The writer of each waits until the next one has begun, which it would for ever if nobody played ahead."""
-    begun = [threading.Event() for _ in TASKS]
+    begun = [threading.Event() for _ in STEPS]
 
     def play(task, first):
-        begun[task[2]].set()
-        return {"number": task[2], "first": first}, None
+        begun[task.begun].set()
+        return {"number": task.begun, "first": first}, None
 
     seen = []
-    with contextlib.closing(played_ahead(TASKS, play, lambda *task: task[2] + 10)) as played:
-        for task, curves, kept in played:
-            if task[2] + 1 < len(TASKS):
-                assert begun[task[2] + 1].wait(60)
-            seen.append((task[2], curves["number"], curves["first"], kept))
+    with contextlib.closing(played_ahead([None, *STEPS, None], play)) as played:
+        for step, curves, kept in played:
+            number = step.task.begun
+            if number + 1 < len(STEPS):
+                assert begun[number + 1].wait(60)
+            seen.append((number, curves["number"], curves["first"], kept))
     assert seen == [(n, n, n + 10, None) for n in range(4)]
 
 
 def test_what_goes_wrong_comes_after_what_went_well():
     def play(task, first):
-        if task[2] == 2:
+        if task.begun == 2:
             raise ValueError("no")
         return {}, None
 
     seen = []
-    with pytest.raises(ValueError, match="no"), contextlib.closing(played_ahead(TASKS, play, lambda *_: None)) as played:
-        for task, *_ in played:
-            seen.append(task[2])
+    with pytest.raises(ValueError, match="no"), contextlib.closing(played_ahead(STEPS, play)) as played:
+        for step, *_ in played:
+            seen.append(step.task.begun)
     assert seen == [0, 1]
 
 
 def test_who_stops_listening_stops_the_playing():
     """At most the task that has begun is played to its end."""
     number = []
-    with contextlib.closing(played_ahead(TASKS, lambda task, _: (number.append(task[2]), None), lambda *_: None)) as played:
+    with contextlib.closing(played_ahead(STEPS, lambda task, _: (number.append(task.begun), None))) as played:
         next(played)
     assert number in ([0], [0, 1])
 
@@ -57,7 +68,7 @@ def test_numbers_have_the_width_of_the_caller():
 
     for wide in (False, True):
         with x64(wide):
-            assert [curves["wide"] for _, curves, _ in played_ahead(TASKS[:1], play, lambda *_: None)] == [wide]
+            assert [curves["wide"] for _, curves, _ in played_ahead(STEPS[:1], play)] == [wide]
 
 
 class _Gpu:
@@ -107,14 +118,10 @@ def test_what_a_gpu_has_simulated_is_told_while_it_does():
         assert ended.wait(60)
         return {}, None
 
-    def waiting(task):
-        told.append(task[2])
+    def waiting(step):
+        told.append(step.task.begun)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        next(
-            played_ahead(
-                TASKS, simulate, lambda *_: None, waiting, lambda stopped: ended.set() if stopped else told.append("again")
-            )
-        )
+        next(played_ahead(STEPS, simulate, waiting, lambda stopped: ended.set() if stopped else told.append("again")))
     assert told == [0, "again"] and begun.is_set()

@@ -1,6 +1,7 @@
 """What is shown while programs are compiled, and what is remembered of it."""
 
 import json
+import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,12 @@ import jax
 import pytest
 
 from jaxroute.engine import waiting
+
+
+@pytest.fixture
+def terminal(capsys, monkeypatch):
+    del capsys  # Which takes the place of standard error first.
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def wait(seconds, progress=True, kind="kind of a"):
         waiting.wait_aloud({"a": pool.submit(time.sleep, seconds)}, {"a": kind}, progress)
 
 
-def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, capsys):
+def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, terminal, capsys):
     wait(1.1)
     first = capsys.readouterr().err
     assert "compiling a [" in first and "last time" not in first
@@ -46,8 +53,23 @@ def test_nothing_is_shown_or_kept_unasked(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_where_there_is_no_terminal_lines_are_told_less_and_less_often(capsys, monkeypatch):
+    passed = [0.0]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: passed[0])
+    with waiting.bar(100, True) as lines:
+        lines.set_description("UCB1")
+        for block in range(100):
+            passed[0] = block
+            lines.update(1)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in told] == ["10", "20", "40", "80"]
+    assert told[0] == "jaxroute: 10 s, block 11 of 100 (UCB1)"
+    wait(1.1)
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"kind of a": "long"}', "\x00"])
-def test_a_damaged_memory_is_no_memory(folder, text, capsys):
+def test_a_damaged_memory_is_no_memory(folder, text, terminal, capsys):
     (folder / "jaxroute-seconds.json").write_text(text)
     wait(0.05)
     assert "compiling a [" in capsys.readouterr().err

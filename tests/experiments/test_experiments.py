@@ -145,7 +145,7 @@ def test_cascade_on_a_file(tmp_path):
     summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
     entries = summary["policies"]["query all"]
     assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 12 + ["joint"] * 12
-    unit = jr.load(tmp_path / "out" / "joint")["cost"].attrs["unit"]
+    unit = jr.load(tmp_path / "out" / "joint")["cost"].attrs["units"]
     assert unit == "USD per request" and entries[0]["cost"]["mean"] == pytest.approx(costs.mean(axis=0).sum(), rel=0.2)
     assert all(entry["queries"]["mean"] == 3.0 for entry in entries)
 
@@ -342,10 +342,10 @@ def test_a_claim_that_holds_says_who_is_over_budget():
 
     def case(spend):
         """Two policies, three seeds."""
-        dims, about = ("policy", "seed", "time"), {"label": "spend / budget", "unit": "", "kind": "average"}
+        dims, about = ("policy", "seed", "time"), {"long_name": "spend / budget", "units": "", "kind": "average"}
         values = np.array([[[spend - 0.1], [spend], [spend + 0.1]], [[0.9], [0.9], [0.9]]])
         coords = {"policy": ["StageRoute", "Greedy"], "seed": [0, 1, 2], "time": [10]}
-        more = {"settings": {"problem": "staged"}, "run_s": 1.0, "compile_s": 0.0, "decisions": 1, "coordinates": {}}
+        more = {"settings": {"problem": "staged"}, "run_s": 1.0, "compile_s": 0.0, "decisions": 1, "case_coordinates": {}}
         more |= {"device": "1 x cpu", "versions": {}, "commit": None}
         valid = (dims[:-1], np.ones((2, 3), bool), {"kind": "flag"})
         spent = (dims, values, about | {"most": 1.0, "beyond": "over budget"})

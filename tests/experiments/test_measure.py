@@ -40,7 +40,7 @@ def result(curves, **coordinates):
         "valid": (("policy", "seed"), np.ones((len(curves), 3), bool)),
     }
     data = xr.Dataset(arrays, {"policy": list(curves), "seed": np.arange(3), "time": TIMES})
-    data.attrs["coordinates"] = coordinates
+    data.attrs["case_coordinates"] = coordinates
     return data
 
 

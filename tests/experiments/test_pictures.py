@@ -25,12 +25,12 @@ def results(cases=("a", "b"), policies=("ACQB", "Random"), **axes):
     for number, case in enumerate(cases):
         shape = (len(policies), *map(len, axes.values()), 20, len(times))
         curves = {
-            name: (dims, (1 + number) * times**power * rng.uniform(0.9, 1.1, shape), {"kind": kind, "label": name})
+            name: (dims, (1 + number) * times**power * rng.uniform(0.9, 1.1, shape), {"kind": kind, "long_name": name})
             for name, power, kind in (("queue", 0.1, "gauge"), ("regret", 0.5, "total"))
         }
         valid = {"valid": (dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"})}
         coordinates = {"policy": list(policies), **axes, "seed": np.arange(20), "time": times}
-        made[case] = xr.Dataset({**curves, **valid}, coordinates, {"coordinates": {"K": number + 1}})
+        made[case] = xr.Dataset({**curves, **valid}, coordinates, {"case_coordinates": {"K": number + 1}})
     return made
 
 

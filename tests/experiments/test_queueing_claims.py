@@ -29,7 +29,7 @@ def dataset(times, **metrics):
     }
     arrays["valid"] = (("policy", "seed"), np.ones((len(policies), SEEDS), bool))
     data = xr.Dataset(arrays, {"policy": policies, "seed": np.arange(SEEDS), "time": times})
-    data.attrs["coordinates"] = {"K": 1}
+    data.attrs["case_coordinates"] = {"K": 1}
     return data
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers import x64
 from jax import lax
 
-from jaxroute import simulate
+from jaxroute import Execution, simulate
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Spec
 from jaxroute.engine.precision import widened
@@ -289,7 +289,13 @@ def test_sums_of_long_intervals():
     for backend in ("scan", "kernel"):
         for rounds in (3 * 10**6, 1_000_003):
             data = simulate(
-                env, stochastic.UCB1(), horizon=rounds, seeds=1, record_every=rounds, progress=False, backend=backend
+                env,
+                stochastic.UCB1(),
+                horizon=rounds,
+                seeds=1,
+                record_every=rounds,
+                progress=False,
+                execution=Execution(backend),
             )
             reward = float(data["reward"].values.reshape(-1)[-1])
             assert reward == pytest.approx(float(np.float32(0.7)), rel=1e-4), (backend, rounds)

@@ -42,7 +42,7 @@ def warned(env, policies):
     """Lines of the only warning of a short run; none without one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        jr.simulate(env, policies, horizon=2, seeds=1, progress=False, backend="scan")
+        jr.simulate(env, policies, horizon=2, seeds=1, progress=False, execution=jr.Execution("scan"))
     texts = [str(w.message) for w in caught if w.category is AssumptionWarning]
     assert len(texts) <= 1
     assert all(w.filename == __file__ for w in caught if w.category is AssumptionWarning)

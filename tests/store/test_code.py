@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import retell
 
 import jaxroute as jr
+from jaxroute.engine import inputs
 from jaxroute.problems import stochastic
-from jaxroute.store import code, description, provenance, runs
+from jaxroute.store import code, provenance, results
+from jaxroute.store.attributes import decoded
 
 MODULE = '''
 import jax.numpy as jnp
@@ -64,7 +65,7 @@ def pulled(scale):
 
     return probe
 '''
-# What is replaced by what, and what the refusal names; nothing where the store goes on.
+# What is replaced by what, and what the refusal names; nothing where it is the same code.
 EDITS = {
     "a constant of the module": (("_SCALE = 2.0", "_SCALE = 2.5"), "mine._SCALE changed"),
     "a helper in the module": (("x * 1.0", "x * 1.1"), "mine._bonus changed"),
@@ -72,7 +73,6 @@ EDITS = {
     "an inherited method": (("pulls + one", "pulls + 2 * one"), "mine.Parent.update changed"),
     "the method itself": (("pulls + 1.0", "pulls + 1.5"), "mine.Mine.act changed"),
     "a probe": (("[0][0] * scale", "[0][1] * scale"), "mine.pulled.<locals>.probe changed"),
-    "a changed default": (("width: float = 1.0", "width: float = 2.0"), "policies.m.width is 1.0 there and 2.0 here"),
     "a comment": (("        bonus =", "        # A bonus.\n        bonus ="), None),
     "a docstring": (("Picks a model.", "Picks one."), None),
     "no docstring": (('        """Picks a model."""\n', ""), None),
@@ -93,10 +93,9 @@ def mine(tmp_path, monkeypatch):
         importlib.invalidate_caches()
         monkeypatch.delitem(sys.modules, "mine", raising=False)
         module = importlib.import_module("mine")
-        env, probes = stochastic.bernoulli([0.5, 0.4]), {"pulled": module.pulled(scale)}
-        return jr.simulate(
-            env, {"m": module.Mine()}, horizon=20, seeds=4, out=tmp_path / "out", progress=False, probes=probes, **options
-        )
+        settings = {"horizon": 20, "seeds": 4, "out": tmp_path / "out", "progress": False}
+        settings |= {"probes": {"pulled": module.pulled(scale)}}
+        return jr.simulate(stochastic.bernoulli([0.5, 0.4]), {"m": module.Mine()}, **settings | options)
 
     return play
 
@@ -112,45 +111,52 @@ def edited(edit):
     return text
 
 
-def test_edits_that_decide_numbers_are_refused_by_name(mine):
+def test_edits_that_decide_numbers_are_refused_by_name(mine, count_blocks):
     before = mine()
+    del count_blocks[:]
     for edit, (_, reason) in EDITS.items():
         if reason is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                np.testing.assert_array_equal(mine(edited(edit))["regret"], before["regret"])
+            np.testing.assert_array_equal(mine(edited(edit))["regret"], before["regret"])
             continue
-        with pytest.raises(ValueError) as refusal:
+        with pytest.raises(
+            jr.StoreMismatchError, match="the same simulation by other code: .*choose another folder"
+        ) as refusal:
             mine(edited(edit))
         assert reason in str(refusal.value), edit
-    with pytest.raises(ValueError, match=r"made_with\[0\] is 2.0 there and 3.0 here"):
-        mine(scale=3.0)
+    assert not count_blocks
+    mine(scale=3.0)  # That is another setting, and so is another default.
+    mine(MODULE.replace("width: float = 1.0", "width: float = 2.0"))
+    assert len(count_blocks) == 2
 
 
 @pytest.mark.parametrize("keep", ["runs", "moments"])
-def test_who_insists_goes_on_and_the_result_says_so(mine, tmp_path, keep):
-    assert "accepted_code" not in mine(keep=keep).attrs
-    text = edited("a constant of the module")
-    with pytest.warns(UserWarning, match="mine._SCALE changed"):
-        data = mine(text, keep=keep, accept_changed_code=True)
-    (one,) = data.attrs["accepted_code"]
-    assert one["what"] == "mine._SCALE changed" and "code" not in data.attrs
-    assert mine(text, keep=keep).attrs["accepted_code"] == [one] == jr.load(tmp_path / "out").attrs["accepted_code"]
-    with pytest.raises(ValueError, match="mine._SCALE changed.*accept_changed_code=True"):
-        mine(keep=keep)
+def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine, tmp_path, count_blocks):
+    """Never are both in one result, and each goes on by itself."""
+    text, options = edited("an inherited method"), {"keep": keep, "seeds": 300}
+    old, new = (mine(one, out=None, **options) for one in (MODULE, text))
+    assert not old.equals(new)
+    mine(keep=keep, seeds=260)
+    with pytest.raises(jr.StoreMismatchError, match="mine.Parent.update changed; .*accept_changed_code=True"):
+        mine(text, **options)
+    del count_blocks[:]
+    found = mine(text, **options, accept_changed_code=True)
+    assert found.attrs["decisions"] == 300 * 20
+    for data in (found, jr.load(tmp_path / "out"), mine(text, **options)):
+        xr.testing.assert_equal(data, new)
+    again = mine(**options)
+    assert decoded(again.attrs)["last_call"]["decisions"] == 40 * 20
+    for data in (again, jr.load(tmp_path / "out")):
+        xr.testing.assert_equal(data, old)
+    mine(text, **options), mine(**options)
+    assert results.inspect(tmp_path / "out").others == 1
 
 
-def test_what_cannot_be_told_is_said(mine, tmp_path):
-    mine()
-    kept = retell(tmp_path / "out")["code"]
-    retell(tmp_path / "out", code={"python": "3.8", "digests": {}})
-    with pytest.warns(UserWarning, match=r"made with Python 3.8, .* cannot be told"):
-        assert len(mine().attrs["accepted_code"]) == 1
-    assert retell(tmp_path / "out")["code"] == kept
-    retell(tmp_path / "out", code=None)
-    with pytest.warns(UserWarning, match="was not kept"):
-        assert len(mine().attrs["accepted_code"]) == 2
-    assert retell(tmp_path / "out")["code"] == kept
+def test_whether_code_is_the_same_cannot_be_told_by_another_python(mine, monkeypatch):
+    before = mine()
+    monkeypatch.setattr(inputs, "python", lambda: "3.99")
+    with pytest.raises(jr.StoreMismatchError, match=r"made with Python 3\.\d+, and whether the code .* be told with 3\.99"):
+        mine()
+    xr.testing.assert_equal(mine(accept_changed_code=True), before)
 
 
 def test_an_argument_that_is_no_flag(mine):
@@ -158,7 +164,7 @@ def test_an_argument_that_is_no_flag(mine):
         mine(accept_changed_code="yes")
 
 
-def test_the_code_of_every_policy_is_followed_quickly():
+def test_the_code_of_every_policy_is_followed():
     from conformance_cases import POLICIES
 
     for name, pair in POLICIES.items():
@@ -172,65 +178,45 @@ def test_names_of_changes_put_what_is_in_both_first():
     assert code.changes({"a": "1", "b": "2", "c": "3"}, {"b": "4", "c": "3", "d": "5"}) == ["b", "a", "d"]
 
 
-def test_a_run_that_goes_on_with_another_processor_says_so_of_each_block(tmp_path, monkeypatch):
-    env, options = stochastic.bernoulli([0.5, 0.4]), {"horizon": 20, "block": 16, "progress": False}
-    policies = {"ucb": stochastic.UCB1()}
-    whole = jr.simulate(env, policies, seeds=70, **options)
-    write, played = runs.RunSink.write, []
+# Other machines and versions.
 
-    def stopped(self, *args):
-        if len(played) == 3:
-            raise KeyboardInterrupt
-        played.append(write(self, *args))
+ENV, UCB = stochastic.bernoulli([0.5, 0.4]), {"ucb": stochastic.UCB1()}
+OPTIONS = {"horizon": 20, "execution": jr.Execution(block=16), "progress": False}
 
-    with monkeypatch.context() as patch:
-        patch.setattr(runs.RunSink, "write", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            jr.simulate(env, policies, seeds=70, out=tmp_path, **options)
+
+def test_a_store_that_goes_on_with_another_processor_or_version_says_so_of_each_cell(tmp_path, monkeypatch):
+    whole = jr.simulate(ENV, UCB, seeds=70, **OPTIONS)
     own = provenance.made_with(jax.devices()[0])
     assert own["processor"] and set(own) == {"processor", "device", "flags", "jaxroute", "python", "jaxlib", "numpy"}
-    other = own | {"processor": "another one"}
+    jr.simulate(ENV, UCB, seeds=48, out=tmp_path, **OPTIONS)
+    other = own | {"processor": "another one", "jaxroute": "9.9"}
     monkeypatch.setattr(provenance, "made_with", lambda device: other)
     with pytest.warns(
-        UserWarning, match="was begun with something else: processor .* there and 'another one' here; what is played now may"
+        UserWarning, match="begun with something else: processor .* there and 'another one' here, jaxroute .*'9.9'"
     ):
-        data = jr.simulate(env, policies, seeds=70, out=tmp_path, **options)
-    assert data.attrs["made_with"] == [own | {"blocks": 3}, other | {"blocks": 2}] == jr.load(tmp_path).attrs["made_with"]
-    np.testing.assert_array_equal(data["regret"], whole["regret"])
+        data = jr.simulate(ENV, UCB, seeds=70, out=tmp_path, **OPTIONS)
     monkeypatch.undo()
+    for attributes in (data.attrs, jr.load(tmp_path).attrs):
+        assert decoded(attributes)["made_with"] == [own | {"cells": 3}, other | {"cells": 2}]
+    np.testing.assert_array_equal(data["regret"], whole["regret"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # It is one of those that are known.
-        assert jr.simulate(env, policies, seeds=70, out=tmp_path, **options).attrs["made_with"] == data.attrs["made_with"]
+        xr.testing.assert_equal(jr.load(tmp_path), data)
 
 
-def test_a_store_of_another_version_is_continued_and_says_so(tmp_path, monkeypatch):
-    """As one of 0.1.0 is, whose sessions did not name the version."""
-    env, policies, options = stochastic.bernoulli([0.5, 0.4]), {"ucb": stochastic.UCB1()}, {"horizon": 20, "progress": False}
-    now, made_with = description.versions(), provenance.made_with(jax.devices()[0])
+def test_what_another_version_of_jax_or_other_luck_has_given_is_simulated_beside_it(tmp_path, monkeypatch, count_blocks):
+    known = provenance.versions()
+    jr.simulate(ENV, UCB, seeds=4, out=tmp_path, **OPTIONS)
     with monkeypatch.context() as patch:
-        patch.setattr(description, "versions", lambda: now | {"jaxroute": "0.1.0"})
-        patch.setattr(provenance, "made_with", lambda device: {n: v for n, v in made_with.items() if n != "jaxroute"})
-        old = jr.simulate(env, policies, seeds=4, out=tmp_path, **options)
-    assert old.attrs["settings"]["jaxroute"] == "0.1.0"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # It is read without a word.
-        xr.testing.assert_equal(jr.load(tmp_path), old)
-    with pytest.warns(
-        UserWarning, match=f"was begun with something else: jaxroute an earlier one there and '{jr.__version__}' here"
-    ):
-        more = jr.simulate(env, policies, seeds=8, out=tmp_path, **options)
-    xr.testing.assert_equal(more.isel(seed=slice(4)), old)
-    assert more.attrs["settings"]["jaxroute"] == jr.__version__
-    assert [one.get("jaxroute") for one in more.attrs["made_with"]] == [None, jr.__version__]
-
-
-def test_other_luck_of_jax_is_refused(tmp_path):
-    env, options = stochastic.bernoulli([0.5, 0.4]), {"horizon": 20, "seeds": 4, "progress": False, "out": tmp_path}
-    jr.simulate(env, {"ucb": stochastic.UCB1()}, **options)
+        patch.setattr(provenance, "versions", lambda: known | {"jax": "0.0.1"})
+        found = jr.simulate(ENV, UCB, seeds=4, out=tmp_path, **OPTIONS)
+    assert decoded(found.attrs)["settings"]["jax"] == "0.0.1" and len(count_blocks) == 2
     before = jax.config.jax_threefry_partitionable
     jax.config.update("jax_threefry_partitionable", not before)
     try:
-        with pytest.raises(ValueError, match="threefry_partitionable is (True|False) there and (True|False) here"):
-            jr.simulate(env, {"ucb": stochastic.UCB1()}, **options)
+        jr.simulate(ENV, UCB, seeds=4, out=tmp_path, **OPTIONS)
     finally:
         jax.config.update("jax_threefry_partitionable", before)
+    assert len(count_blocks) == 3
+    jr.simulate(ENV, UCB, seeds=4, out=tmp_path, **OPTIONS)
+    assert len(count_blocks) == 3

@@ -1,8 +1,8 @@
-"""Stores that grow: whatever a run asks for more, the result has the bits that it would have had at once, and only what is missing is played."""
+"""Stores that grow and merge: the result has the bits that it would have had at once, and only what is missing is simulated."""
 
 import contextlib
 import functools
-import json
+import itertools
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,19 +17,20 @@ import pytest
 import xarray as xr
 from engine_child import differences
 from flax import struct
-from helpers import retell
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
-from jaxroute import cli
 from jaxroute.engine import programs
 from jaxroute.problems import stochastic
-from jaxroute.store import code, difference, inspection, merging, places, states
+from jaxroute.store import cells, results
+from jaxroute.store.attributes import decoded
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 WIDTHS = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
 TWO = {"ucb": WIDTHS, "thompson": stochastic.GaussianThompson()}
 THREE = {**TWO, "eps": stochastic.EpsilonGreedy()}
+ONES = {"ucb": stochastic.UCB1(), "thompson": stochastic.GaussianThompson()}
+BOTH = ("runs", "moments")
 
 
 def drawn(key):
@@ -38,20 +39,18 @@ def drawn(key):
 
 
 def play(out=None, **options):
-    """Some blocks of two policies, one of them with three settings."""
-    settings = {"env": ENV, "policies": TWO, "horizon": 40, "seeds": 70, "record_every": 10, "record": ["regret", "pulls"]}
-    settings |= {"block": 16, "progress": False} | options
+    """Two policies, one of them with three settings; of 300 seeds a granule is full, and another one is not."""
+    settings = {"env": ENV, "policies": TWO, "horizon": 40, "seeds": 300, "record_every": 10, "record": ["regret", "pulls"]}
+    settings |= {"execution": jr.Execution(block=64), "progress": False} | options
     return jr.simulate(settings.pop("env"), settings.pop("policies"), out=out, **settings)
 
 
 class Way(NamedTuple):
-    """How a store grows.
-
-    more: arguments of the larger run. blocks: that it plays. fewer: arguments of both.
-    """
+    """How a store grows: arguments of the larger call, the runs that it simulates if runs and if statistics are kept, arguments of both."""
 
     more: dict[str, Any]
-    blocks: int
+    runs: int
+    moments: int
     fewer: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -59,181 +58,176 @@ def _some_policies(**options):
     return {"policies": TWO | options}
 
 
-LONGER = {"keep_states": True}
+SCATTERED = (2000, 3, *range(299, 260, -1), *range(500, 1000, 7))
+NEW = len(set(SCATTERED) - set(range(300)))
+# The differences of policies need all of them to be simulated on full granules; on others, single runs are kept.
 WAYS = {
-    "seeds": Way({"seeds": 100}, 6),
-    "seeds in another order": Way({"seeds": [*range(200, 230), *range(69, -1, -1)]}, 4),
-    "a policy": Way({"policies": THREE}, 5),
-    "a policy with an axis of its own": Way(_some_policies(eps=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), 5),
-    "policies in another order": Way({"policies": dict(reversed(TWO.items()))}, 0),
-    "values at the end of an axis": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 3.0, 4.0])), 10),
-    "values in between": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.25, 0.5, 0.75, 1.0, 2.0])), 10),
-    "values of the environment": Way(
-        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.1, 0.2), (0.6, 0.5)])},
-        10,
-        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": TWO | {"ucb": stochastic.UCB1()}},
-    ),
-    "instances of a sampler": Way(
-        {"instances": 6}, 10, {"env": drawn, "instances": 4, "policies": TWO | {"ucb": stochastic.UCB1()}}
-    ),
-    "a metric that one policy has": Way(
-        {"record": ["reward", "waiting"]},
-        5,
-        {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]},
-    ),
-    "rounds": Way({"horizon": 90}, 10, LONGER),
-    "rounds, not a multiple of what is recorded": Way({"horizon": 75}, 10, LONGER),
-    "rounds and seeds": Way({"horizon": 80, "seeds": 100}, 14, LONGER),
-    "seeds, with their states": Way({"seeds": 100}, 6, LONGER),
-    "everything": Way({"policies": THREE, "seeds": 90, "horizon": 60}, 18, LONGER),
-}
-OF_MOMENTS = ("seeds", "values at the end of an axis", "values of the environment", "instances of a sampler")
+    "seeds within a granule": Way({"seeds": 340}, 4 * 40, 4 * 40),
+    "seeds across granules": Way({"seeds": 600}, 4 * 300, 4 * 300),
+    "scattered seeds": Way({"seeds": SCATTERED}, 4 * NEW, 4 * len(set(SCATTERED) - set(range(256, 300)))),
+    "seeds in another order": Way({"seeds": range(299, -1, -1)}, 0, 0),
+    "fewer seeds": Way({"seeds": 290}, 0, 0),
+    "a policy": Way({"policies": THREE}, 300, 44 + 5 * 256),
+    "a policy with an axis of its own": Way(_some_policies(eps=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), 2 * 300, 2 * 44 + 6 * 256),
+    "policies in another order": Way({"policies": dict(reversed(TWO.items()))}, 0, 0),
+    "fewer policies": Way({"policies": {"thompson": TWO["thompson"]}}, 0, 0),
+    "values at the end of an axis": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 3.0, 4.0])), 2 * 300, 2 * 300 + 256),
+    "values in between": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.25, 0.5, 0.75, 1.0, 2.0])), 2 * 300, 2 * 300 + 256),
+    "a new axis": Way({"policies": TWO}, 3 * 300, 3 * 300 + 256, {"policies": ONES}),
+    "values of the environment": Way({"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.1, 0.2), (0.6, 0.5)])}, 2 * 300, 2 * 300,
+        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": ONES}),
+    "instances of a sampler": Way({"instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "instances": 4, "policies": ONES}),
+    "a metric that one policy has": Way({"record": ["reward", "waiting"]}, 300, 300 + 256,
+        {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]}),
+    "another record": Way({"record": ["reward"]}, 4 * 300, 4 * 300),
+    "another key": Way({"key": 3}, 4 * 300, 4 * 300),
+    "everything": Way({"policies": THREE, "seeds": 600}, 4 * 300 + 600, 5 * 600 - 4 * 44),
+}  # fmt: skip
 
 
 @pytest.fixture
-def stopped(monkeypatch):
-    """A context in which the block of this number is interrupted."""
+def simulated(monkeypatch):
+    """The runs that are simulated: name, setting and seed of each."""
+    found, run = [], programs.Block.play
 
-    @contextlib.contextmanager
-    def at(number):
-        run, played = programs.Block.play, []
+    def noted(self, tile, seeds, *begun):
+        places = itertools.product(*tile.values())
+        found.extend((self.name, *tile, *map(int, place), int(seed)) for place in places for seed in dict.fromkeys(seeds))
+        return run(self, tile, seeds, *begun)
 
-        def interrupted(self, *args):
-            played.append(args)
-            if len(played) == number:
-                raise KeyboardInterrupt
-            return run(self, *args)
+    monkeypatch.setattr(programs.Block, "play", noted)
+    return found
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(programs.Block, "play", interrupted)
-            yield
 
-    return at
+@contextlib.contextmanager
+def stopped(number):
+    """A context that is interrupted in the block of this number."""
+    run, played = programs.Block.play, []
+
+    def interrupted(self, *args):
+        played.append(args)
+        if len(played) >= number:
+            raise KeyboardInterrupt
+        return run(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(programs.Block, "play", interrupted)
+        yield
 
 
 @functools.cache
-def at_once(name, keep="runs"):
-    way = WAYS[name]
-    return play(**{k: v for k, v in {**way.fewer, **way.more}.items() if k != "keep_states"}, keep=keep)
+def at_once(name=None, keep="runs", seeds=300, **options):
+    """The result of one simulation, without a store."""
+    way = WAYS[name] if name else Way({}, 0, 0)
+    return play(**{**way.fewer, **way.more, "seeds": seeds, "keep": keep} | options)
 
 
-def check(path, found, name, keep="runs"):
-    """The result, what is loaded, and nothing beside the store."""
-    for data in (found, jr.load(path)):
-        xr.testing.assert_identical(data.drop_attrs(deep=False), at_once(name, keep).drop_attrs(deep=False))
-    assert [p.name for p in path.iterdir()] == ["result.zarr"]
-    assert not list((path / "result.zarr" / states.FOLDER).glob(f"*.{states.BEGUN}"))
-    assert inspection.inspect(path / "result.zarr", verify=True).damage == []
+def assert_equal(found, expected):
+    xr.testing.assert_identical(found.drop_attrs(deep=False), expected.drop_attrs(deep=False))
 
 
+def check(path, found, name=None, seeds=300, keep="runs", **options):
+    """The result, what is loaded (with the seeds of calls before), and that all is sound."""
+    loaded = jr.load(path)
+    every = cells.described_seeds(decoded(loaded.attrs)["settings"]["seeds"])
+    for data, expected in ((found, seeds), (loaded, tuple(every.tolist()))):
+        assert_equal(data, at_once(name, keep, expected, **options))
+    about = results.inspect(path, verify=True)
+    assert (about.damage, about.missing, about.conflicts) == ("", "", 0)
+
+
+def rounds(data):
+    """Rounds of all runs that the last call simulated."""
+    return decoded(data.attrs)["last_call"]["decisions"]
+
+
+def contents(path):
+    return {str(p.relative_to(path)): p.read_bytes() for p in Path(path).rglob("*") if p.is_file()}
+
+
+# Growth.
+
+
+@pytest.mark.parametrize("keep", BOTH)
 @pytest.mark.parametrize("name", WAYS)
-def test_a_store_that_grows_has_the_bits_of_a_run_at_once(name, tmp_path, count_blocks):
+def test_a_store_that_grows_has_the_bits_of_a_run_at_once(name, keep, tmp_path, simulated):
     way = WAYS[name]
-    play(tmp_path, **way.fewer)
-    count_blocks.clear()
+    smaller, larger = {**way.fewer, "keep": keep}, {**way.fewer, **way.more, "keep": keep}
+    play(tmp_path, **smaller)
+    simulated.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        found = play(tmp_path, **{**way.fewer, **way.more})
-    assert len(count_blocks) == way.blocks
-    check(tmp_path, found, name)
-    (part,) = found.attrs["grown"]
-    assert part["more"] and part["decisions"] == play(**{**way.fewer, "keep_states": False}).attrs["decisions"]
-    count_blocks.clear()
-    again = play(tmp_path, **{**way.fewer, **way.more})
-    assert not count_blocks and again.attrs["grown"] == [part]
+        found = play(tmp_path, **larger)
+    assert len(set(simulated)) == len(simulated) == getattr(way, keep)
+    assert rounds(found) == 40 * len(simulated)
+    check(tmp_path, found, name, larger.get("seeds", 300), keep)
+    simulated.clear()
+    for options in (larger, smaller, larger):
+        play(tmp_path, **options)
+    assert not simulated
 
 
-@pytest.mark.parametrize("name", OF_MOMENTS)
-def test_a_store_of_statistics_grows(name, tmp_path, count_blocks):
-    way = WAYS[name]
-    play(tmp_path, **way.fewer, keep="moments")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        check(tmp_path, play(tmp_path, **{**way.fewer, **way.more}, keep="moments"), name, "moments")
+@pytest.mark.parametrize(("before", "after", "number"), [("runs", "moments", 0), ("moments", "runs", 4 * 256)])
+def test_runs_and_statistics_of_them_may_be_in_one_store(before, after, number, tmp_path, simulated):
+    play(tmp_path, keep=before)
+    simulated.clear()
+    found = play(tmp_path, keep=after)
+    assert len(simulated) == number
+    check(tmp_path, found, keep=after)
 
 
-QUICK = (("runs", "seeds"), ("runs", "rounds"), ("moments", "seeds"))
+@pytest.mark.parametrize("keep", BOTH)
+def test_a_smaller_error_goes_on_and_a_larger_one_stops_where_it_would_have(keep, tmp_path, simulated):
+    options = {"seeds": 4000, "policies": ONES, "keep": keep}
+    played = []
+    for goal in (0.2, 0.1, 0.2):
+        whole = play(**options, until_stderr={"regret": goal})
+        simulated.clear()
+        found = play(tmp_path, **options, until_stderr={"regret": goal})
+        for data in (found, jr.load(tmp_path)):
+            assert_equal(data, whole)
+            assert all(data.attrs[n] == whole.attrs[n] for n in ("seeds_played", "until_stderr"))
+        assert len(simulated) == 2 * max(0, whole.attrs["seeds_played"] - max(played, default=0))
+        played.append(whole.attrs["seeds_played"])
+        files = contents(tmp_path)
+        play(tmp_path, **options, until_stderr={"regret": goal})
+        assert contents(tmp_path) == files
+    assert played[0] == played[2] < played[1] < 4000
+    simulated.clear()
+    found = play(tmp_path, **options | {"seeds": 2000})
+    assert len(simulated) == 2 * (2000 - played[1])
+    assert_equal(found, play(**options | {"seeds": 2000}))
 
 
-@pytest.mark.parametrize(
-    ("keep", "name"),
-    [
-        pytest.param(keep, name, marks=() if (keep, name) in QUICK else pytest.mark.slow)
-        for keep, names in (("runs", WAYS), ("moments", OF_MOMENTS))
-        for name in names
-    ],
-)
-def test_a_run_that_is_stopped_while_it_grows_goes_on(name, keep, tmp_path, stopped):
-    way = WAYS[name]
-    play(tmp_path, **way.fewer, keep=keep)
-    if way.blocks > 2:
-        with stopped(3):
-            play(tmp_path, **{**way.fewer, **way.more}, keep=keep)
-        with pytest.raises(ValueError, match="unfinished"):
+@pytest.mark.parametrize("keep", BOTH)
+@pytest.mark.parametrize("name", ["seeds across granules", "a policy"])
+def test_a_call_that_is_stopped_goes_on(name, keep, tmp_path, simulated):
+    larger = WAYS[name].more | {"keep": keep}
+    seeds = larger.get("seeds", 300)
+    for fewer in ({}, larger):  # While the store is made, and while it grows.
+        with stopped(4):
+            play(tmp_path, **fewer)
+        with pytest.raises(ValueError, match="is not complete: .*missing.* the same call, or command, simulates just that"):
             jr.load(tmp_path)
-        assert inspection.inspect(tmp_path / "result.zarr").missing
-    check(tmp_path, play(tmp_path, **{**way.fewer, **way.more}, keep=keep), name, keep)
+        jr.load(tmp_path, partial=True)
+        assert results.inspect(tmp_path).missing
+    found = play(tmp_path, **larger)
+    per_seed = 5 if name == "a policy" else 4
+    assert len(set(simulated)) == per_seed * seeds
+    assert len(simulated) <= per_seed * seeds + 3 * 64 * 3  # What had been simulated of whole granules, for statistics.
+    assert keep == "moments" or len(simulated) == len(set(simulated))
+    check(tmp_path, found, name, seeds, keep)
 
 
-class Killed(BaseException):
-    """A process that ends at once."""
+@pytest.mark.parametrize("keep", BOTH)
+def test_no_seed_is_simulated_twice_when_a_partial_granule_grows(keep, tmp_path, simulated):
+    for seeds in (range(10), [7, 200, 3], range(100), range(50, 256), 700):
+        found = play(tmp_path, seeds=seeds, keep=keep)
+    assert len(set(simulated)) == len(simulated) == 4 * 700
+    check(tmp_path, found, seeds=700, keep=keep)
 
 
-@pytest.mark.parametrize(
-    "moment", ["while it is copied", "before it moves", "between the moves", "before the old one is removed"]
-)
-def test_a_process_that_dies_while_one_store_takes_the_place_of_another(moment, tmp_path, monkeypatch):
-    whole = play(tmp_path)
-    rename, renamed = Path.rename, []
-
-    def dying(*_, **__):
-        raise Killed
-
-    def dying_rename(self, target):
-        renamed.append(target)
-        if len(renamed) == 2:
-            raise Killed
-        return rename(self, target)
-
-    with monkeypatch.context() as patch:
-        if moment == "while it is copied":
-            patch.setattr(places.Folder, "replace", dying)
-        elif moment == "before it moves":
-            patch.setattr(Path, "rename", dying)
-        elif moment == "between the moves":
-            patch.setattr(Path, "rename", dying_rename)
-        else:
-            patch.setattr(places.shutil, "rmtree", lambda place, **_: place.exists() and dying())
-        with pytest.raises(Killed):
-            play(tmp_path, seeds=100)
-    if moment == "between the moves":
-        with pytest.raises(ValueError, match="has not ended; run it again to complete it"):
-            jr.load(tmp_path)
-    elif moment == "before the old one is removed":
-        with pytest.raises(ValueError, match="unfinished"):
-            jr.load(tmp_path)
-    else:
-        xr.testing.assert_identical(jr.load(tmp_path).drop_attrs(deep=False), whole.drop_attrs(deep=False))
-    check(tmp_path, play(tmp_path, seeds=100), "seeds")
-
-
-@pytest.mark.parametrize("keep", ["runs", "moments"])
-def test_a_smaller_error_goes_on(keep, tmp_path, count_blocks):
-    """The looks at which the larger goal was missed cannot have met the smaller one."""
-    options = {"seeds": 4000, "block": 64, "policies": {"ucb": stochastic.UCB1(), "eps": stochastic.EpsilonGreedy()}}
-    for goal in (0.14, 0.07):
-        at_once = play(**options, keep=keep, until_stderr={"regret": goal})
-        grown = play(tmp_path, **options, keep=keep, until_stderr={"regret": goal})
-        xr.testing.assert_identical(at_once.drop_attrs(deep=False), grown.drop_attrs(deep=False))
-        assert grown.attrs["seeds_played"] == at_once.attrs["seeds_played"]
-        assert grown.attrs["until_stderr"] == at_once.attrs["until_stderr"]
-    assert grown.attrs["grown"][0]["more"] == ["smaller standard errors"]
-    with pytest.raises(jr.StoreMismatchError, match=r"until_stderr.regret is 0.07 there and 0.2 here"):
-        play(tmp_path, **options, keep=keep, until_stderr={"regret": 0.2})
-    count_blocks.clear()
-    everything = play(tmp_path, **options, keep=keep)
-    assert everything.attrs["grown"][1]["more"] == ["all seeds"]
-    assert len(count_blocks) == 2 * (4000 // 64 + 1) - 2 * -(-grown.attrs["seeds_played"] // 64)
+# Longer horizons.
 
 
 @struct.dataclass
@@ -253,159 +247,45 @@ class Impatient:
         return state
 
 
-def test_a_policy_that_knows_the_horizon_is_played_from_its_first_round(tmp_path, count_blocks):
-    policies = {"impatient": Impatient(), "eps": stochastic.EpsilonGreedy()}
-    play(tmp_path, policies=policies, keep_states=True)
-    count_blocks.clear()
-    longer = play(tmp_path, policies=policies, keep_states=True, horizon=80)
-    assert differences(play(policies=policies, horizon=80), longer) == []
-    runs = 70 * (40 + 80)  # The other one goes on.
-    assert longer.attrs["decisions"] - longer.attrs["grown"][0]["decisions"] == runs
-
-
-def test_states_that_are_lost_are_played_again(tmp_path):
+def test_a_longer_horizon_goes_on_from_the_states_that_were_kept(tmp_path):
     play(tmp_path, keep_states=True)
-    folder = tmp_path / "result.zarr" / states.FOLDER
-    files = sorted(folder.iterdir())
-    files[0].unlink()
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    files[2].write_bytes(files[3].read_bytes())
-    longer = play(tmp_path, keep_states=True, horizon=90)
-    check(tmp_path, longer, "rounds")
-    before = longer.attrs["grown"][0]["decisions"]
-    settings = {"0": 3, "1": 1}
-    again = sum(16 * settings[file.name[0]] * 40 for file in files[:3])
-    assert longer.attrs["decisions"] - before == 4 * 70 * 50 + again
+    for horizon, seeds, number in (
+        (75, 300, 300 * 35),  # No multiple of what is recorded.
+        (90, 320, 300 * 50 + 20 * 90),
+        (120, 330, 320 * 30 + 10 * 120),
+        (40, 330, 30 * 40),
+    ):
+        found = play(tmp_path, keep_states=True, horizon=horizon, seeds=seeds)
+        assert rounds(found) == 4 * number
+        check(tmp_path, found, horizon=horizon, seeds=seeds)
+
+
+def test_runs_are_simulated_from_the_first_round_where_they_cannot_go_on(tmp_path):
+    """Without states, with a policy that knows the horizon, or with damaged states."""
+    policies = {"impatient": Impatient(), "eps": stochastic.EpsilonGreedy()}
+    play(tmp_path / "none", policies=policies)
+    longer = play(tmp_path / "none", policies=policies, horizon=80)
+    assert rounds(longer) == 2 * 300 * 80
+    play(tmp_path / "states", policies=policies, keep_states=True)
+    for file in (tmp_path / "states" / "store").iterdir():
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 1
+        file.write_bytes(content)
+    again = play(tmp_path / "states", policies=policies, keep_states=True, horizon=80)
+    assert 300 * (40 + 80) <= rounds(again) <= 2 * 300 * 80
+    assert differences(longer, again) == [] == differences(play(policies=policies, horizon=80), longer)
 
 
 def test_the_size_of_states_is_said_first(tmp_path, capsys):
-    play(tmp_path, keep_states=True, progress=True)
-    said = capsys.readouterr().err
-    size = sum(n * jr.run_bytes(ENV, p) for n, p in ((3, stochastic.UCB1()), (1, stochastic.GaussianThompson())))
-    assert "the states at the end, which are kept, take up to" in said
-    assert size > 0
+    play(tmp_path, keep_states=True, progress=True, seeds=10)
+    assert "the states at the end, which are kept, take up to" in capsys.readouterr().err
+    assert rounds(play(tmp_path, keep_states=True, seeds=10, record_every=None, horizon=50)) == 4 * 10 * 10
 
 
-def test_what_was_recorded_is_the_default(tmp_path):
-    play(tmp_path, keep_states=True)
-    longer = play(tmp_path, keep_states=True, horizon=90, record_every=None)
-    check(tmp_path, longer, "rounds")
-
-
-REFUSED = {
-    "fewer seeds": ({"seeds": 60}, "seeds 60 to 69 are only in the store"),
-    "other seeds": ({"seeds": range(1, 71)}, "seeds 0 is only in the store"),
-    "fewer policies": ({"policies": {"ucb": WIDTHS}}, "policies.thompson is only in the store"),
-    "fewer values": (_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0])), "policies.ucb.width 2.0 is only in the store"),
-    "no grid any more": (_some_policies(ucb=stochastic.UCB1(width=0.5)), "policies.ucb"),
-    "another axis": (_some_policies(ucb=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), "policies.ucb"),
-    "a value twice": (_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 2.0])), "where a value stands twice"),
-    "another setting at a value": (
-        _some_policies(ucb=jr.grid(lambda width: stochastic.UCB1(width=width + 1), width=[0.5, 1.0, 2.0, 3.0])),
-        "policies.ucb at width=0.5 is something else there than here",
-    ),
-    "a metric of all policies": ({"record": ["regret", "pulls", "reward"]}, "'reward' of policy 'ucb', .*all of it would have to be played again"),
-    "fewer metrics": ({"record": ["regret"]}, "record.ucb.flows"),
-    "rounds without states": ({"horizon": 80}, r"horizon is 40 there and 80 here, and the states at the end were not kept \(keep_states=True\)"),
-    "fewer rounds": ({"horizon": 20}, "horizon is 40 there and 20 here"),
-    "states of what has been played": ({"keep_states": True}, "keep_states is False there and True here"),
-    "a goal": ({"until_stderr": {"regret": 1.0}}, "until_stderr"),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    path = tmp_path_factory.mktemp("finished")
-    play(path)
-    return path
-
-
-@pytest.mark.filterwarnings("ignore:grid. width has 2.0 more than once")
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_growth_is_refused_with_a_reason(name, finished):
-    options, reason = REFUSED[name]
-    before = {p: p.read_bytes() for p in finished.rglob("*") if p.is_file()}
-    with pytest.raises(
-        jr.StoreMismatchError, match=f"holds the result of other settings: .*{reason}.*; choose another folder"
-    ):
-        play(finished, **options)
-    assert {p: p.read_bytes() for p in finished.rglob("*") if p.is_file()} == before
-
-
-STATISTICS = {
-    "a policy": ({"policies": THREE}, "policy 'eps': statistics of differences need all policies to be played together"),
-    "the order of policies": ({"policies": dict(reversed(TWO.items()))}, "policies are ucb, thompson there and thompson, ucb here"),
-    "the order of seeds": ({"seeds": range(100, -1, -1)}, "seeds do not begin with those of the store, and statistics are merged in their order"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", STATISTICS)
-def test_what_statistics_cannot_grow_by(name, tmp_path):
-    options, reason = STATISTICS[name]
-    play(tmp_path, keep="moments")
-    with pytest.raises(jr.StoreMismatchError, match=f"{reason}; choose another folder"):
-        play(tmp_path, keep="moments", **options)
-
-
-@pytest.mark.parametrize("options", [{"keep": "moments"}, {"backend": "reference"}, {"out": None}])
+@pytest.mark.parametrize("options", [{"keep": "moments"}, {"execution": jr.Execution("reference")}, {"out": None}])
 def test_states_can_be_kept_of_single_runs_in_a_store(options, tmp_path):
     with pytest.raises(ValueError, match="keep_states needs"):
         play(**{"out": tmp_path, "keep_states": True} | options)
-
-
-def test_rounds_after_a_short_interval_are_refused(tmp_path):
-    play(tmp_path, keep_states=True, horizon=45)
-    with pytest.raises(jr.StoreMismatchError, match="the last record interval there is not a whole one of 10 rounds"):
-        play(tmp_path, keep_states=True, horizon=90)
-
-
-def test_damaged_blocks_of_a_smaller_store_are_played_again(tmp_path, count_blocks):
-    play(tmp_path)
-    chunk = next(
-        p for p in sorted((tmp_path / "result.zarr" / "regret").rglob("*")) if p.is_file() and p.name != "zarr.json"
-    )
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-    count_blocks.clear()
-    grown = play(tmp_path, seeds=100)
-    assert len(count_blocks) == 7
-    check(tmp_path, grown, "seeds")
-
-
-def test_a_store_that_does_not_say_what_it_holds_is_mended_before_it_grows(tmp_path):
-    play(tmp_path)
-    file = tmp_path / "result.zarr" / "seed" / "c" / "0"
-    file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(ValueError, match="damaged .*; run it again .* with the settings that it has, before it grows"):
-        play(tmp_path, seeds=100)
-    play(tmp_path)
-    check(tmp_path, play(tmp_path, seeds=100), "seeds")
-
-
-def test_an_unfinished_store_grows(tmp_path, stopped, count_blocks):
-    with stopped(4):
-        play(tmp_path)
-    count_blocks.clear()
-    grown = play(tmp_path, seeds=100)
-    assert len(count_blocks) == 14 - 3
-    check(tmp_path, grown, "seeds")
-
-
-def test_code_of_a_new_policy_is_no_change_but_that_of_an_old_one_is(tmp_path, monkeypatch):
-    play(tmp_path)
-    assert "accepted_code" not in play(tmp_path, policies=THREE).attrs
-    known = retell(tmp_path)["code"]
-    assert any("EpsilonGreedy" in name for name in known["digests"])
-    changed = dict(known["digests"]) | {name: "0" for name in known["digests"] if name.endswith("UCB1.act")}
-    retell(tmp_path, code={**known, "digests": changed})
-    with pytest.raises(jr.StoreMismatchError, match="UCB1.act changed"):
-        play(tmp_path, policies=THREE, seeds=100)
-    with pytest.warns(UserWarning, match="UCB1.act changed"):
-        data = play(tmp_path, policies=THREE, seeds=100, accept_changed_code=True)
-    assert len(data.attrs["accepted_code"]) == 1 and len(data.attrs["grown"]) == 2
-    assert code.changes(retell(tmp_path)["code"]["digests"], known["digests"]) == []
-
-
-# Every problem.
 
 
 @pytest.mark.slow
@@ -423,152 +303,130 @@ def test_a_longer_horizon_of_every_policy(name, tmp_path):
 
 # Stores put together.
 
-
-def test_stores_of_other_seeds_are_put_together(tmp_path, count_blocks):
-    parts = [range(40), range(40, 100), range(90, 120)]
-    for number, seeds in enumerate(parts):
-        play(tmp_path / str(number), seeds=seeds)
-    merging.merge([tmp_path / str(number) for number in range(3)], tmp_path / "all")
-    count_blocks.clear()
-    found = jr.load(tmp_path / "all")
-    assert differences(play(seeds=120), found) == []
-    assert found.attrs["decisions"] == 4 * 40 * (40 + 60 + 30)
-    assert [part["decisions"] for part in found.attrs["merged"]] == [4 * 40 * n for n in (40, 60, 30)]
-    count_blocks.clear()
-    assert differences(play(seeds=130), play(tmp_path / "all", seeds=130)) == []
-    assert len(count_blocks) == 2 * -(-130 // 16) + 2 * 2
-    assert differences(play(seeds=range(90, 120)), jr.load(tmp_path / "2")) == []
+PARTS = {
+    "halves": [range(150), range(150, 300)],
+    "overlapping": [range(200), range(100, 300)],
+    "interleaved": [range(0, 300, 2), range(1, 300, 2)],
+    "granules": [range(256, 300), range(256)],
+    "three": [range(100, 200), range(100), range(200, 300)],
+}
 
 
-def test_blocks_of_several_machines_say_so(tmp_path, monkeypatch):
-    play(tmp_path / "a", seeds=range(40))
+@pytest.mark.parametrize("keep", BOTH)
+@pytest.mark.parametrize("name", PARTS)
+def test_stores_that_are_put_together_are_one(name, keep, tmp_path, simulated):
+    parts = [tmp_path / str(number) for number in range(len(PARTS[name]))]
+    for part, seeds in zip(parts, PARTS[name], strict=True):
+        play(part, seeds=seeds, keep=keep)
+    before = [contents(part) for part in parts]
+    results.merge(parts, tmp_path / "all")
+    assert [contents(part) for part in parts] == before
+    simulated.clear()
+    assert_equal(jr.load(tmp_path / "all"), at_once(keep=keep))
+    check(tmp_path / "all", play(tmp_path / "all", keep=keep), keep=keep)
+    simulated.clear()
+    found = play(tmp_path / "all", seeds=400, keep=keep)
+    assert len(simulated) == 4 * 100
+    check(tmp_path / "all", found, seeds=400, keep=keep)
+    results.merge([parts[0]], tmp_path / "all")  # What is there already.
+    check(tmp_path / "all", found, seeds=400, keep=keep)
+
+
+@pytest.mark.parametrize("keep", BOTH)
+def test_unfinished_stores_are_put_together(keep, tmp_path, simulated):
+    for number, seeds in enumerate([range(150), range(150, 300)]):
+        with stopped(4):
+            play(tmp_path / str(number), seeds=seeds, keep=keep)
+    results.merge([tmp_path / "0", tmp_path / "1"], tmp_path / "all")
+    with pytest.raises(ValueError, match="is not complete"):
+        jr.load(tmp_path / "all")
+    found = play(tmp_path / "all", keep=keep)
+    assert len(set(simulated)) == len(simulated) == 4 * 300
+    check(tmp_path / "all", found, keep=keep)
+
+
+def test_a_merged_result_says_what_made_it(tmp_path, monkeypatch):
+    play(tmp_path / "0", seeds=range(150))
     with monkeypatch.context() as patch:
         patch.setattr("jaxroute.store.provenance.processor", lambda: "another one")
-        play(tmp_path / "b", seeds=range(40, 80))
-    merging.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "all")
-    found = jr.load(tmp_path / "all")
-    assert differences(play(seeds=80), found) == []
-    assert [one["blocks"] for one in found.attrs["made_with"]] == [4, 4, 2]
-    assert found.attrs["made_with"][2]["processor"].endswith(" and another one")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert differences(play(seeds=80), play(tmp_path / "all", seeds=80)) == []
+        play(tmp_path / "1", seeds=range(150, 300))
+    results.merge([tmp_path / "0", tmp_path / "1"], tmp_path / "all")
+    about = decoded(jr.load(tmp_path / "all").attrs)
+    assert about["decisions"] == 4 * 300 * 40
+    assert [call["decisions"] for call in about["calls"]] == [4 * 150 * 40, 4 * 150 * 40, 0]
+    assert {one["processor"] == "another one": one["cells"] for one in about["made_with"]} == {False: 12, True: 16}
 
 
-NOT_TOGETHER = {
-    "one": ([{}], ValueError, "at least two stores, got 1"),
-    "statistics": ([{}, {"keep": "moments"}], ValueError, "only single runs .*, got .* with statistics over the seeds"),
-    "a goal": ([{"until_stderr": {"regret": 9.0}}, {}], ValueError, "with until_stderr"),
-    "other settings": ([{}, {"key": 1}], jr.StoreMismatchError, "different settings: key is 0 there and 1 here"),
-    "other policies": ([{}, {"policies": THREE}], jr.StoreMismatchError, "different settings: policy 'eps'"),
+DIFFERENT = {
+    "key": ({"key": 1}, "key is 0 there and 1 here"),
+    "policies": ({"policies": THREE}, "policies.eps is only in this run"),
+    "setting": (_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 3.0])), r"ucb.*width.* 2\.0.* there and .*3\.0"),
+    "horizon": ({"horizon": 50}, "horizon is 40 there and 50 here"),
+    "statistics": ({"keep": "moments"}, "keep is only in this run"),
+    "record": ({"record": ["regret"]}, "record.ucb.flows"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NOT_TOGETHER)
-def test_what_cannot_be_put_together(name, tmp_path):
-    runs, kind, reason = NOT_TOGETHER[name]
-    for number, options in enumerate(runs):
-        play(tmp_path / str(number), **options)
-    with pytest.raises(kind, match=reason):
-        merging.merge([tmp_path / str(number) for number in range(len(runs))], tmp_path / "all")
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_stores_of_other_settings_are_not_put_together_and_the_difference_is_named(name, tmp_path):
+    options, reason = DIFFERENT[name]
+    play(tmp_path / "0", seeds=5)
+    play(tmp_path / "1", **{"seeds": range(5, 10)} | options)
+    with pytest.raises(ValueError, match=f"0' and .*1' hold the results of different settings: .*{reason}"):
+        results.merge([tmp_path / "0", tmp_path / "1"], tmp_path / "all")
     assert not (tmp_path / "all").exists()
-    with pytest.raises(ValueError, match="out must be a new folder"):
-        merging.merge([tmp_path / "0", tmp_path / "0"], tmp_path / "0")
 
 
-def test_a_folder_without_a_result_cannot_be_put_together(tmp_path):
-    play(tmp_path / "0")
-    with pytest.raises(ValueError, match="paths must be folders with a stored result, got .*nothing"):
-        merging.merge([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
+def test_folders_without_results_or_with_others_are_not_put_together(tmp_path):
+    play(tmp_path / "0" / "a", seeds=5)
+    play(tmp_path / "1" / "a", seeds=range(5, 10))
+    play(tmp_path / "2" / "b", seeds=5)
+    with pytest.raises(ValueError, match="path must be a folder with a stored result, got .*nothing"):
+        results.merge([tmp_path / "0" / "a", tmp_path / "nothing"], tmp_path / "all")
+    with pytest.raises(ValueError, match="folder must hold a stored result, got .*nothing"):
+        results.merge_folders([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
+    with pytest.raises(ValueError, match="folders must hold the same stores, got a in .* and b in"):
+        results.merge_folders([tmp_path / "0", tmp_path / "2"], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+    assert results.merge_folders([tmp_path / "0", tmp_path / "1"], tmp_path / "all") == [tmp_path / "all" / "a"]
+    assert differences(play(seeds=10), jr.load(tmp_path / "all" / "a")) == []
 
 
-# The command.
+@pytest.mark.parametrize("number", range(3))
+def test_whatever_was_asked_for_before_every_result_is_the_one_at_once(number, tmp_path, monkeypatch):
+    """Calls at random: other seeds, policies, settings, goals, statistics or runs, some interrupted."""
+    rng, run, played = np.random.default_rng(number), programs.Block.play, []
+    stop = [0]
 
+    def maybe(self, *args):
+        played.append(args)
+        if len(played) == stop[0]:
+            raise KeyboardInterrupt
+        return run(self, *args)
 
-def command(*arguments, capsys):
-    status = cli.main(["store", *map(str, arguments)])
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
-def test_the_command_shows_verifies_and_merges(tmp_path, capsys):
-    play(tmp_path / "a" / "case", seeds=range(40))
-    play(tmp_path / "b" / "case", seeds=range(40, 70))
-    play(tmp_path / "b" / "case", seeds=range(40, 80))
-    status, out, _ = command(tmp_path / "all", "--merge", tmp_path / "a", tmp_path / "b", "--verify", capsys=capsys)
-    assert status == 0
-    assert "every run: 2 policies x 3 width x 80 seeds x 40 rounds of stochastic, recorded every 10, key 0" in out
-    assert "to play   nothing" in out and "sound     all 10 blocks are what was written" in out
-    status, out, _ = command(tmp_path / "b", capsys=capsys)
-    assert status == 0 and "it had fewer: 10 seeds" in out and "not looked at (--verify)" in out
-    chunk = next(p for p in sorted((tmp_path / "a").rglob("regret/c/**/*")) if p.is_file())
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-    assert command(tmp_path / "a", capsys=capsys)[0] == 0
-    status, out, _ = command(tmp_path / "a", "--verify", capsys=capsys)
-    assert status == 1 and "DAMAGED   policy " in out
-    status, _, err = command(tmp_path / "none", capsys=capsys)
-    assert status == 2 and "folder must hold a stored result" in err
-
-
-def test_the_command_tells_what_is_missing(tmp_path, stopped, capsys):
-    for keep, words in (
-        ("runs", "7 of 10 blocks: 2 of ucb, 5 of thompson"),
-        ("moments", "4 blocks are missing, the first that of"),
-    ):
-        with stopped(4):
-            play(tmp_path / keep, keep=keep)
-        status, out, _ = command(tmp_path / keep, capsys=capsys)
-        assert status == 0 and words in out, out
-
-
-def test_an_experiment_grows_by_the_command(tmp_path, capsys):
-    arguments = ["run", "stochastic/regret", "--out", str(tmp_path), "--no-figures", "--horizon", "200"]
-    assert cli.main([*arguments, "--seeds", "16"]) == 0
-    assert cli.main([*arguments, "--seeds", "24"]) == 0
-    assert json.loads((tmp_path / "summary.json").read_text())["seeds"] == 24
-    capsys.readouterr()
-
-
-# Words for what is different.
-
-
-def test_seeds_are_described_and_read_back():
-    rng = np.random.default_rng(0)
-    for seeds in (range(5), range(100), [*range(40), *range(60, 100)], rng.permutation(500)):
-        array = np.asarray(list(seeds), np.uint32)
-        np.testing.assert_array_equal(
-            difference.described_seeds(json.loads(json.dumps(difference.describe_seeds(array)))), array
-        )
-    assert difference.described_seeds(difference.describe_seeds(rng.permutation(5000).astype(np.uint32))) is None
-
-
-@pytest.mark.parametrize(
-    ("stored", "added", "size"),
-    [(4, [3, 4], 1), (4, [4, 5], 2), (4, [4, 5, 6, 7], 4), (4, [0, 2, 5], 1), (2, [1], 1), (1, [0], 1)],
-)
-def test_known_settings_are_played_again_only_where_that_costs_nothing(stored, added, size):
-    assert difference.size_beside(stored, added) == size
-
-
-@pytest.mark.parametrize(
-    ("stored", "added", "size"),
-    [
-        (2048, range(2048, 2560), 512),
-        (2048, range(2000, 2100), 128),
-        (2048, [], 2048),
-        (16, [17], 16),
-        (256, range(256, 266), 128),
-    ],
-)
-def test_blocks_are_cut_finer_for_few_seeds(stored, added, size):
-    assert difference.layout_beside({"block": stored, "tile": {"a": 4}}, {"seed": added}) == {
-        "block": size,
-        "tile": {"a": 4},
-    }
-
-
-def test_blocks_that_are_cut_finer_have_the_same_bits(tmp_path):
-    play(tmp_path, seeds=500, block=512)
-    grown = play(tmp_path, seeds=600)
-    assert grown.attrs["layout"]["block"] == 128
-    assert differences(play(seeds=600, block=512), grown) == [] == differences(grown, jr.load(tmp_path))
+    monkeypatch.setattr(programs.Block, "play", maybe)
+    for _ in range(10):
+        first, size = int(rng.integers(0, 1000)), int(rng.integers(1, 1500))
+        seeds = np.arange(first, first + size)[:: int(rng.choice([1, 1, -1, 3]))]
+        widths = sorted(rng.choice([0.5, 1.0, 2.0], int(rng.integers(1, 4)), replace=False))
+        some = THREE | {"ucb": jr.grid(stochastic.UCB1, width=widths)}
+        names = rng.permutation(list(some))[: int(rng.integers(1, 4))]
+        options = {
+            "seeds": rng.permutation(seeds) if rng.random() < 0.2 else seeds,
+            "policies": {name: some[name] for name in names},
+            "keep": str(rng.choice(BOTH)),
+            "horizon": int(rng.choice([10, 20])),
+            "execution": jr.Execution(block=int(rng.choice([64, 512]))),
+        }
+        if rng.random() < 0.4:
+            options["until_stderr"] = {"regret": float(rng.choice([0.03, 0.05, 0.1]))}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # That a goal was not reached.
+            stop[0] = len(played) + int(rng.integers(1, 20))
+            with contextlib.suppress(KeyboardInterrupt):
+                play(tmp_path, **options)
+            stop[0] = 0
+            found, whole = play(tmp_path, **options), play(**options | {"execution": jr.Execution(block=128)})
+        assert_equal(found, whole)
+    about = results.inspect(tmp_path, verify=True)
+    assert (about.damage, about.missing, about.conflicts) == ("", "", 0)

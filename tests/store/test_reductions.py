@@ -56,26 +56,28 @@ def stays(monkeypatch):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_device_and_the_host_agree(name, stays):
+def test_the_device_and_the_host_agree(name, stays, tmp_path):
     """Counts, extremes and histograms to the bit; means and variances to the order of their sums.
 
     A compiler may multiply by an inverse where an average divides by the number of rounds, so that a number at the edge of a bin falls into the
     next one.
     """
     env, policies = CASES[name]()
-    options = {"horizon": 60, "record_every": 20, "seeds": 100, "block": 32, "progress": False, "keep": "moments"}
-    ours, blocks = stays(env, policies, **options)
+    options = {"horizon": 60, "record_every": 20, "seeds": 600, "progress": False, "keep": "moments"}
+    options |= {"execution": jr.Execution(block=256)}
+    ours, blocks = stays(env, policies, out=tmp_path, **options)
     theirs = jr.simulate(env, policies, **options)
-    assert blocks >= 4
+    assert blocks >= 2 and (ours["runs"] == 600).all()
+    assert jr.load(tmp_path).drop_attrs(deep=False).identical(ours.drop_attrs(deep=False))
     assert set(ours.data_vars) == set(theirs.data_vars)
     for metric in theirs.data_vars:
         mine, values = ours[metric].values, theirs[metric].values
         assert (mine.shape, mine.dtype) == (values.shape, values.dtype), metric
-        mean = theirs.get(f"{metric.rpartition('.')[0].removesuffix('.difference')}.mean")
+        mean = theirs.get(f"{metric.rpartition('_')[0].removesuffix('_difference')}_mean")
         average = mean is not None and mean.attrs["kind"] == "average"
         if average and metric.endswith("histogram"):
             np.testing.assert_array_equal(mine.sum(axis=-1), values.sum(axis=-1), err_msg=metric)
-        elif average or metric.endswith((".mean", ".variance")):
+        elif average or metric.endswith(("_mean", "_variance")):
             np.testing.assert_allclose(mine, values, rtol=1e-11, atol=1e-13, err_msg=metric)
         else:
             np.testing.assert_array_equal(mine, values, err_msg=metric)

@@ -141,9 +141,9 @@ def _numbers(
     return increments, 0.0
 
 
-def _one_tile(asked: Any, processes: Any, stored: Any) -> dict[str, Any]:
+def _one_tile(asked: Any, devices: Any) -> dict[str, Any]:
     """In place of the layout that memory allows: everything in one call."""
-    del processes, stored
+    del devices
     return {"block": len(asked.seeds), "tile": {axis: len(values) for axis, values in asked.axes.items()}}
 
 
@@ -241,6 +241,6 @@ def dry_results(name: str, seeds: int = 8) -> dict[str, xr.Dataset]:
                 record=case.record,
                 probes=case.probes,
                 progress=False,
-                description={"experiment": name, "coordinates": dict(case.coordinates)},
+                description={"experiment": name, "case_coordinates": dict(case.coordinates)},
             )
     return results

@@ -8,11 +8,11 @@ import warnings
 import jax
 import numpy as np
 import toys
-import zarr
 
 import jaxroute as jr
 from jaxroute.engine import programs
 from jaxroute.problems import staged, stochastic
+from jaxroute.store.attributes import decoded
 
 BANDIT = stochastic.bernoulli([0.1, 0.7, 0.5, 0.65, 0.3])
 PLAYERS = {
@@ -46,21 +46,21 @@ def main():
     before = jr.trace_count()
     eight = {problem: play(problem) for problem in PLAYERS}
     report["traces"] = jr.trace_count() - before
-    report["block"] = eight["bandit"].attrs["layout"]["block"]
+    report["block"] = decoded(eight["bandit"].attrs)["layout"]["block"]
     report["one seed"] = [
-        differences(eight["bandit"], play("bandit", seeds=[7], devices=devices)),
+        differences(eight["bandit"], play("bandit", seeds=[7], execution=jr.Execution(devices=devices))),
         jr.trace_count() - before,
     ]
     ucb = {"UCB1": stochastic.UCB1()}
-    play("bandit", ucb, devices=devices[5:6], seeds=[1, 2, 3])
+    play("bandit", ucb, execution=jr.Execution(devices=devices[5:6]), seeds=[1, 2, 3])
     used = [jax.tree.leaves(one.output_shardings)[0].device_set for one in programs.PROGRAMS.compiled()]
     report["on device 5"] = {devices[5]} in used
-    with tempfile.TemporaryDirectory() as out:
-        whole = play("bandit", ucb, devices=devices[:1], block=16, out=out)
-        for number in (8, 3):  # A store whose blocks do not fit the devices of the run that continues it.
-            zarr.open_group(f"{out}/result.zarr", mode="a")["_done"][:, 1:] = False
+    for number in (8, 3):  # A store whose blocks do not fit the devices of the run that continues it.
+        with tempfile.TemporaryDirectory() as out:
+            some = jr.Execution(devices=devices[:number])
+            play("bandit", ucb, execution=jr.Execution(devices=devices[:1], block=16), seeds=24, out=out)
             try:
-                report[f"resumed on {number}"] = differences(whole, play("bandit", ucb, devices=devices[:number], out=out))
+                report[f"resumed on {number}"] = differences(eight["bandit"], play("bandit", ucb, execution=some, out=out))
             except Exception as error:
                 report[f"resumed on {number}"] = f"{type(error).__name__}: {str(error)[:200]}"
     np.savez(sys.argv[1], **{f"{p}/{n}": v.values for p, data in eight.items() for n, v in data.items()})

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from jaxroute.store.attributes import decoded
+
 # How far the runs of a metric lie apart, in units of its value.
 _NOISE = 0.003
 
@@ -37,7 +39,7 @@ class Put:
         """The values of one policy of a case, at the places of `part`."""
         values = self.level(data) if callable(self.level) else self.level
         for axis, change in self.along:
-            points = part[axis] if axis in part.dims else xr.DataArray(float(data.attrs["coordinates"][axis]))
+            points = part[axis] if axis in part.dims else xr.DataArray(float(decoded(data.attrs)["case_coordinates"][axis]))
             if isinstance(change, tuple):
                 values = values * points.copy(data=np.resize(np.asarray(change, float), points.shape))
             else:
@@ -97,7 +99,7 @@ def made_up(results: dict[str, xr.Dataset], puts: Iterable[Put] = ()) -> dict[st
       puts: each must match something.
     """
     puts, matched = tuple(puts), set()
-    coordinates = [pair for data in results.values() for pair in data.attrs["coordinates"].items()]
+    coordinates = [pair for data in results.values() for pair in decoded(data.attrs)["case_coordinates"].items()]
     ends = {axis: max(v for a, v in coordinates if a == axis) for axis, _ in coordinates}
     made = {}
     for case, data in results.items():

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zarr
 from flax import struct
 
-from jaxroute.store import description
+from jaxroute.store.attributes import decoded
 
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "tests" / "support"
@@ -59,7 +58,7 @@ def x64(enabled=True):
 
 def backends(result):
     """Names of what simulated the policies of a result."""
-    return set(result.attrs["backend"].values())
+    return set(decoded(result.attrs)["backend"].values())
 
 
 def shared_data(name):
@@ -98,14 +97,3 @@ def in_double(player):
         value = getattr(player, field.name)
         values[field.name] = doubles(value) if field.metadata.get("pytree_node", True) else value
     return _double_class(type(player))(**values)
-
-
-def retell(folder, seal=True, **changes):
-    """Changes both copies of the description of a store, with digests that fit unless told otherwise; None takes an entry out."""
-    store = description.store_path(folder)
-    group = zarr.open_group(store, mode="a")
-    said = {name: value for name, value in {**group.attrs.asdict(), **changes}.items() if value is not None}
-    said = description.sealed(said) if seal else {name: value for name, value in said.items() if name != "digest"}
-    group.attrs.put(said)
-    group[description.DONE].attrs.put({"copy": said})
-    return said

@@ -20,6 +20,7 @@ from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
 from jaxroute.experiments.stochastic import best_arm, shelf
 from jaxroute.problems import queueing, service, stochastic
+from jaxroute.store.attributes import decoded
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
 # Everything is 1, and no curve grows.
@@ -151,7 +152,7 @@ def _joules(megajoules: dict[str, float]):
     """Cost per request on a benchmark, from that of a pass over it."""
 
     def level(data: xr.Dataset) -> float:
-        benchmark = data.attrs["coordinates"]["benchmark"]
+        benchmark = decoded(data.attrs)["case_coordinates"]["benchmark"]
         return 1e6 * megajoules[benchmark] / MESSPLUS_BENCHMARKS[benchmark].num_requests
 
     return level
@@ -164,7 +165,7 @@ def _as_in_the_paper(method: str, policy: str) -> tuple[tuple[Put, ...], tuple[P
     cost = _joules(printed)
 
     def satisfaction(data: xr.Dataset) -> float:
-        return table[data.attrs["coordinates"]["benchmark"]].satisfaction / 100
+        return table[decoded(data.attrs)["case_coordinates"]["benchmark"]].satisfaction / 100
 
     return (put("cost", cost, policy=policy), put("satisfaction", satisfaction, policy=policy)), EVEN
 
@@ -174,7 +175,8 @@ def _shares(method: str, policy: str) -> tuple[tuple[Put, ...], tuple[Put, ...]]
 
     def level(data: xr.Dataset) -> xr.DataArray:
         return xr.DataArray(
-            np.array(MESSPLUS_TABLE_2[method][data.attrs["coordinates"]["benchmark"]].ratio) / 100, dims="model"
+            np.array(MESSPLUS_TABLE_2[method][decoded(data.attrs)["case_coordinates"]["benchmark"]].ratio) / 100,
+            dims="model",
         )
 
     return (put("served_share", level, policy=policy),), EVEN

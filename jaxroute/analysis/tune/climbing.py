@@ -16,6 +16,7 @@ from jaxroute.analysis.tune.ranking import MetricFunction, moments
 from jaxroute.analysis.tune.slopes import Sides, checked_step, ways_of
 from jaxroute.analysis.tune.space import Linear
 from jaxroute.core import checks
+from jaxroute.engine.execution import Execution
 
 # The rate of Adam at the start, in units of the box a step; it falls to zero along half a cosine.
 _RATE = 0.1
@@ -38,8 +39,7 @@ def climb(
     fresh: int = 256,
     record: Sequence[str] | None = None,
     key: int = 0,
-    backend: str = "auto",
-    devices: Sequence[Any] | None = None,
+    execution: Execution | None = None,
 ) -> Tuned:
     """Improves the mean of a metric at the horizon by steps along its slope; every step plays new seeds.
 
@@ -50,7 +50,7 @@ def climb(
     nor choices: those are for `search`.
 
     Args:
-      env, policy, leaves, metric, horizon, step, pairs, record, key, backend, devices: as for `slope`.
+      env, policy, leaves, metric, horizon, step, pairs, record, key, execution: as for `slope`.
       maximise: whether more is better (default: by the name of the metric).
       start: values of the leaves (default: the middle of the box).
       seeds: of a step, common to both sides.
@@ -75,7 +75,7 @@ def climb(
         metric,
         maximise,
         record,
-        {"horizon": horizon, "key": key, "backend": backend, "devices": devices},
+        {"horizon": horizon, "key": key, "execution": execution},
     )
     step = checked_step(step, sides.number)
     sign = 1.0 if sides.goal.maximise else -1.0

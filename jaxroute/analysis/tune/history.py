@@ -5,7 +5,6 @@ seeds. So what was played is the only state: a search that goes on asks again fr
 One with more rounds asks for the same generations first, and then for others: what it finds is what it would have found in an empty folder.
 """
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,12 @@ from jaxroute.analysis.tune.playing import Played
 from jaxroute.analysis.tune.ranking import Goal, moments
 from jaxroute.analysis.tune.space import Choice, Integer, Log, Space
 from jaxroute.core.checks import show
+from jaxroute.store.attributes import encoded
 from jaxroute.store.code import changes
-from jaxroute.store.description import StoreMismatchError, is_sound, is_url, now, sealed
 from jaxroute.store.difference import first_difference
-from jaxroute.store.places import Folder
+from jaxroute.store.packs import digest_of, plain
+from jaxroute.store.places import Folder, is_url
+from jaxroute.store.provenance import StoreMismatchError, now
 
 PHASES: tuple[str, ...] = ("search", "choice", "judgement")
 _ABOUT, _HISTORY, _BATCH = "search.json", "history.json", "batch-"
@@ -72,9 +73,9 @@ class History:
     def __init__(self, folder: Folder | None = None):
         self.folder = folder
         self.played: list[tuple[Batch, Played]] = []
-        files = [] if folder is None else [folder / name for name in folder.names(_BATCH) if name.endswith(".json")]
+        files = [] if folder is None else sorted(folder.path.glob(f"{_BATCH}*.json"))
         self._kept = dict(map(_read, files))
-        self._next = 1 + max((int(file.path.stem.removeprefix(_BATCH)) for file in files), default=-1)
+        self._next = 1 + max((int(file.stem.removeprefix(_BATCH)) for file in files), default=-1)
 
     def stored(self, batch: Batch) -> Played | None:
         """What came out of a batch, if it was played before; it is then part of the history."""
@@ -87,8 +88,8 @@ class History:
         """Keeps what came out of a batch."""
         values, valid = played
         if self.folder is not None:
-            plain = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
-            (self.folder / f"{_BATCH}{self._next:05d}.json").write(json.dumps(sealed(plain)).encode())
+            said = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
+            self.folder.write(f"{_BATCH}{self._next:05d}.json", [json.dumps(_sealed(said)).encode()])
             self._next += 1
         self.played.append((batch, played))
 
@@ -106,21 +107,32 @@ def _asked(batch: Mapping[str, Any]) -> str:
     return json.dumps([batch[name] for name in ("phase", "structure", "points", "first_seed", "seeds")])
 
 
-def _read(file: Folder) -> tuple[str, Played]:
+def _sealed(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, with a digest of it."""
+    found = json.loads(json.dumps({name: value for name, value in said.items() if name != "digest"}))
+    return {**found, "digest": digest_of(plain(found)).hex()}
+
+
+def _is_sound(said: Mapping[str, Any]) -> bool:
+    return said.get("digest") == _sealed(said)["digest"]
+
+
+def _read(file: Path) -> tuple[str, Played]:
     """A batch by what was asked, and what came out."""
     try:
-        found = json.loads(file.read() or b"")
+        found = json.loads(file.read_bytes())
     except ValueError:
         found = {}
-    if not is_sound(found):
+    if not _is_sound(found):
         raise StoreMismatchError(f"{str(file)!r} is damaged: delete it to have it played again")
     values = {name: np.asarray(runs, np.float64) for name, runs in found["values"].items()}
     return _asked(found["batch"]), (values, np.asarray(found["valid"], bool))
 
 
-@contextlib.contextmanager
-def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool):
-    """The history in a folder, which this process alone writes to; an empty one in memory without. With more rounds its search goes on.
+def opened(
+    out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool
+) -> History:
+    """Returns the history in a folder; an empty one in memory without. With more rounds its search goes on.
 
     Args:
       out: the folder, or None.
@@ -131,45 +143,41 @@ def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code
     Raises:
       ValueError: `out` is no folder on disk.
       StoreMismatchError: the folder holds another search, or other code made it.
-      StoreInUseError: another process writes to it.
     """
     if out is None:
-        yield History()
-        return
+        return History()
     if not isinstance(out, (str, os.PathLike)) or is_url(out) or not os.fspath(out):
         raise ValueError(f"out must be a folder on disk, got {show(out)}")
     folder = Folder(Path(out))
-    with folder.lock():
-        settings, code = (json.loads(json.dumps(one)) for one in (settings, code))
-        found = _described(folder)
-        if found is None:
-            folder.path.mkdir(parents=True, exist_ok=True)
-            _describe(folder, {"created": now(), "settings": settings, "code": code})
-        else:
-            _check(folder, found, settings, code, accept)
-            if found["settings"]["plan"] != settings["plan"]:
-                (folder / _HISTORY).delete()  # That of fewer rounds.
-                _describe(folder, {**found, "settings": settings})
-        yield History(folder)
+    settings, code = (json.loads(json.dumps(one)) for one in (settings, code))
+    found = _described(folder)
+    if found is None:
+        _describe(folder, {"created": now(), "settings": settings, "code": code})
+    else:
+        _check(folder, found, settings, code, accept)
+        if found["settings"]["plan"] != settings["plan"]:
+            folder.delete(_HISTORY)  # That of fewer rounds.
+            _describe(folder, {**found, "settings": settings})
+    return History(folder)
 
 
 def _describe(folder: Folder, about: Mapping[str, Any]) -> None:
     """Says what the search in a folder is."""
-    (folder / _ABOUT).write(json.dumps(sealed({"format": _FORMAT, **about}), indent=1).encode())
+    folder.write(_ABOUT, [json.dumps(_sealed({"format": _FORMAT, **about}), indent=1).encode()])
 
 
 def _described(folder: Folder) -> dict[str, Any] | None:
     """What the search in a folder is; None for an empty one."""
-    content = (folder / _ABOUT).read()
-    if content is None:
-        if folder.names():
+    file = folder.path / _ABOUT
+    if not file.is_file():
+        if folder.names(""):
             raise StoreMismatchError(f"{str(folder)!r} holds something else than a search: choose another folder")
         return None
     try:
-        found = json.loads(content)
+        found = json.loads(file.read_bytes())
     except ValueError:
         found = {}
-    if not is_sound(found):
+    if not _is_sound(found):
         raise StoreMismatchError(f"the description of the search in {str(folder)!r} is damaged: choose another folder")
     return found
 
@@ -236,13 +244,13 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
             rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     data = xr.Dataset({name: ("evaluation", np.array([row.get(name, np.nan) for row in rows])) for name in names})
-    data["score"].attrs = {"label": goal.name, "better": "max" if goal.maximise else "min"}
+    data["score"].attrs = {"long_name": goal.name, "better": "max" if goal.maximise else "min"}
     for name, scale in space.leaves.items():
         data[f"leaf.{name}"].attrs = _scale(scale)
     bounds = {f"at_most.{n}": v for n, v in goal.at_most.items()} | {f"at_least.{n}": v for n, v in goal.at_least.items()}
     data.attrs = {"horizon": horizon, "chosen": chosen, "margin": goal.margin, **bounds, **attributes}
     if history.folder is not None:
-        (history.folder / _HISTORY).write(json.dumps(data.to_dict()).encode())
+        history.folder.write(_HISTORY, [json.dumps(data.to_dict()).encode()])
     return data
 
 
@@ -252,14 +260,14 @@ def load(out: str | os.PathLike[str]) -> xr.Dataset:
     Raises:
       ValueError: there is none.
     """
-    content = (Folder(Path(out)) / _HISTORY).read()
-    if content is None:
+    file = Path(out) / _HISTORY
+    if not file.is_file():
         raise ValueError(f"out must be the folder of a finished search, got {show(str(out))}")
-    return xr.Dataset.from_dict(json.loads(content))
+    return xr.Dataset.from_dict(json.loads(file.read_bytes()))
 
 
 def _scale(scale: Any) -> dict[str, Any]:
     if isinstance(scale, Choice):
-        return {"scale": "choice", "values": scale.names}
+        return encoded({"scale": "choice", "values": scale.names})
     log = isinstance(scale, Log) or (isinstance(scale, Integer) and scale.log)
     return {"scale": "log" if log else "linear", "low": scale.low, "high": scale.high}

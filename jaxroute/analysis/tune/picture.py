@@ -7,6 +7,7 @@ import xarray as xr
 
 from jaxroute.analysis import plot, style
 from jaxroute.core.checks import show
+from jaxroute.store.attributes import decoded
 
 # Colour and marker by phase: candidates of the search, finalists, and the one that was chosen.
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -41,7 +42,7 @@ def picture(history: xr.Dataset, *, title: str | None = None):
     figure, axes = plot.panels(1 + len(leaves), columns=2 if len(leaves) in (1, 3) else 3)
     for ax, name in zip(axes, ["rounds", *leaves], strict=True):
         _panel(ax, history, name)
-        ax.set_ylabel(style.wrapped(str(history["score"].attrs.get("label", "score")), 30))
+        ax.set_ylabel(style.wrapped(str(history["score"].attrs.get("long_name", "score")), 30))
     plot.share_legend(figure)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
@@ -50,7 +51,7 @@ def picture(history: xr.Dataset, *, title: str | None = None):
 
 def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
     """Scores against the rounds, or a leaf."""
-    attributes, values = history[name].attrs, history[name].values
+    attributes, values = decoded(history[name].attrs), history[name].values
     names = list(attributes.get("values", ()))
     places = np.array([names.index(v) for v in values], float) if names else values.astype(float)
     scores, errors = history["score"].values, 2 * history["stderr"].values

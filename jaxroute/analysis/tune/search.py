@@ -31,10 +31,10 @@ from jaxroute.analysis.tune.space import Scale, Space
 from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
 from jaxroute.analysis.tune.surrogate import Knowledge
 from jaxroute.core import checks
+from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.simulate import tqdm
 from jaxroute.store.code import code_of, python
-from jaxroute.store.description import fingerprint
-from jaxroute.store.provenance import describe
+from jaxroute.store.provenance import describe, fingerprint
 
 # Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
 _FINALISTS, _FEWEST_SEEDS = 8, 4
@@ -96,8 +96,7 @@ def search(
     record: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     key: int = 0,
-    backend: str = "auto",
-    devices: Sequence[Any] | None = None,
+    execution: Execution | None = None,
     progress: bool = True,
     accept_changed_code: bool = False,
 ) -> Found:
@@ -123,7 +122,7 @@ def search(
       out: folder of the search, which a killed one goes on from, to the same bits; with more rounds a finished one, too, which then finds what
         it would have found with so many from the start, and plays the generations that both have once.
       key: root of all randomness, of runs and candidates.
-      backend, devices: as for `simulate`.
+      execution: as for `simulate`; the search chooses the blocks where it does not say them.
       progress: shows a progress bar.
       accept_changed_code: goes on with a folder where the code has changed.
 
@@ -131,6 +130,7 @@ def search(
       ValueError: an argument is out of range, a name is unknown, the rounds are too few, or the folder holds another search.
       ImportError: CMA-ES is asked for, and `cmaes` is not installed.
     """
+    execution = read_execution(execution)
     space = Space.of(leaves)
     strategy = CMAES() if strategy is None else strategy
     checks.part("strategy", strategy, "begin", "CMAES()")
@@ -148,7 +148,7 @@ def search(
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
     usual = [m.name for m in known.values() if m.default] if callable(metric) else []
     wanted = list(dict.fromkeys([*goal.metrics, *(usual if record is None else record)]))
-    options: dict[str, Any] = {"horizon": horizon, "key": int(key), "backend": backend, "devices": devices, "record": wanted}
+    options: dict[str, Any] = {"horizon": horizon, "key": int(key), "execution": execution, "record": wanted}
     settings = fingerprint(
         {
             "environment": describe(env),
@@ -161,17 +161,15 @@ def search(
             "record": wanted,
             "horizon": horizon,
             "key": int(key),
-            "backend": backend,
+            "backend": execution.backend,
         }
     )
     code = {
         "python": python(),
         **code_of([env, policy, strategy, *makers.make(examples[0]), *([metric] if callable(metric) else [])]),
     }
-    with (
-        histories.opened(out, settings, code, accept_changed_code) as history,
-        tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar,
-    ):
+    history = histories.opened(out, settings, code, accept_changed_code)
+    with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
         found = _Search(space, goal, plan, strategy, players, history, options, begin, int(key), bar).run()
     if not found.kept:
         warnings.warn("no finalist keeps all bounds with the margin: the one that lacks least was chosen", stacklevel=2)
@@ -313,8 +311,13 @@ class _Search:
         candidates = [self.space.values(batch.structure, point) for point in batch.points]
         player = self.players[batch.structure]
         if batch.phase == "search":
-            return player.together(candidates, batch.span, block=self.plan.seeds, **self.options)
-        return player.one_by_one(candidates, batch.span, block=_block(self.plan), **self.options)
+            return player.together(candidates, batch.span, **self._options(self.plan.seeds))
+        return player.one_by_one(candidates, batch.span, **self._options(_block(self.plan)))
+
+    def _options(self, block: int) -> dict[str, Any]:
+        """Those of `simulate`, with so many seeds a block where the execution does not say it."""
+        execution = self.options["execution"]
+        return self.options | {"execution": replace(execution, block=execution.block or block)}
 
     def candidate(self, structure: int, point: np.ndarray) -> _Candidate:
         """A new candidate."""

@@ -18,6 +18,7 @@ from jaxroute.analysis.tune.playing import Makers, Players
 from jaxroute.analysis.tune.ranking import Goal, MetricFunction, moments
 from jaxroute.analysis.tune.space import Linear, Log, Space
 from jaxroute.core import checks
+from jaxroute.engine.execution import Execution
 
 
 class Slope(NamedTuple):
@@ -155,8 +156,7 @@ def slope(
     record: Sequence[str] | None = None,
     first_seed: int = 0,
     key: int = 0,
-    backend: str = "auto",
-    devices: Sequence[Any] | None = None,
+    execution: Execution | None = None,
 ) -> Slope:
     """The derivative of the mean of a metric at the horizon with respect to leaves, with its standard error.
 
@@ -176,7 +176,7 @@ def slope(
       record: metrics that a function needs (default: those that environment and policy mark as default).
       first_seed: the first of consecutive seeds.
       key: root of all randomness.
-      backend, devices: as for `simulate`.
+      execution: as for `simulate`.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or a leaf is no continuum.
@@ -184,7 +184,7 @@ def slope(
     """
     horizon, seeds = checks.count("horizon", horizon, maximum=2**31 - 1), checks.count("seeds", seeds, 2)
     first_seed = checks.count("first_seed", first_seed, 0)
-    options = {"horizon": horizon, "key": key, "backend": backend, "devices": devices}
+    options = {"horizon": horizon, "key": key, "execution": execution}
     sides = Sides(env, policy, leaves, metric, True, record, options)
     step = checked_step(step, sides.number)
     pairs = None if pairs is None else checks.count("pairs", pairs)

@@ -191,7 +191,7 @@ def _plane(results: Results):
         # Nearly all scores are within a hundredth of the highest, and a few far below: distances from it, and even ones within a thousandth.
         best = max(score[0] for places in plane.values() for _, score in places)
         below = {p: [(cost, (score[0] - best, score[1])) for cost, score in places] for p, places in plane.items()}
-        label = f"mean cost ({data['cost'].attrs['unit']})\n{seeds}"
+        label = f"mean cost ({data['cost'].attrs['units']})\n{seeds}"
         plot.points(below, x=label, y=f"mean score deployed minus the highest, {best:.4f}", ax=row[0], title=_TITLES[kind])
         plot.log_axis(row[0], "y", linear=1e-3)
         ahead = {p: [(w, tuple(_ahead(d, p, zero))) for w, d in by_weight.items()] for p in names if p != zero}

@@ -323,7 +323,7 @@ def _off(policy: str, case: str = "estimators") -> Quantity:
 
 
 def _off_exact(data: xr.Dataset) -> xr.Dataset:
-    about = data["regret"].attrs | {"label": "|regret minus that of the exact estimator|"}
+    about = data["regret"].attrs | {"long_name": "|regret minus that of the exact estimator|"}
     off = np.abs(data["regret"] - data["regret"].sel(policy="exact", drop=True)).assign_attrs(about)
     return data.assign(regret=off).sel(policy=[p for p in data["policy"].values if p != "exact"])
 

@@ -24,6 +24,7 @@ from jaxroute.experiments.measure import (
 from jaxroute.experiments.pictures import Panel, Picture, panel, panels_of
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import BUDGETS
+from jaxroute.store.attributes import decoded
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
@@ -105,7 +106,7 @@ def more(
 
     def measure(results: Results) -> Finding:
         cases, found = with_coordinates(results, **fixed), []
-        for task in dict.fromkeys(data.attrs["coordinates"]["task"] for data in cases.values()):
+        for task in dict.fromkeys(decoded(data.attrs)["case_coordinates"]["task"] for data in cases.values()):
             own = [with_ratio(data) for data in with_coordinates(cases, task=task).values()]
             home = {str(policy): data for data in own for policy in data["policy"].values}
             for a, b in ((a, b) for a in firsts for b in seconds if a != b):
@@ -224,7 +225,7 @@ _ratios = panels_of(rows=(panel(RATIO, log="y"),), columns="case", titles={law: 
 
 
 def _budget_of(data: xr.Dataset) -> dict[str, float]:
-    return {"budget": BUDGETS[data.attrs["coordinates"]["task"]]}
+    return {"budget": BUDGETS[decoded(data.attrs)["case_coordinates"]["task"]]}
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
@@ -263,7 +264,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 
 def _title(data: xr.Dataset) -> str:
     """Task, and law of costs if there are several."""
-    where = data.attrs["coordinates"]
+    where = decoded(data.attrs)["case_coordinates"]
     return ", ".join([TASKS[where["task"]], *([f"{where['costs']} costs"] if "costs" in where else [])])
 
 

@@ -174,7 +174,7 @@ _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
     """Gives the distances of outcomes or costs the label of their axis."""
     name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
-    return lambda data: data.assign({name: data[name].assign_attrs(label=label)})
+    return lambda data: data.assign({name: data[name].assign_attrs(long_name=label)})
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:

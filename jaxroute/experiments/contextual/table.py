@@ -64,7 +64,7 @@ def _picture(results: Results) -> Any:
     figure, axes = plot.panels(3)
     names = [str(p) for p in data["policy"].values]
     where = {p: [tuple(end(data, metric, p) for metric in ("cost", "score"))] for p in names}
-    unit = f"{data['cost'].attrs['unit']}\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
+    unit = f"{data['cost'].attrs['units']}\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
     plot.points(where, x=unit, y="mean score", ax=axes[0], join=False)
     plot.log_axis(axes[0], "x")
     clairvoyant = end(data, "reward", _RULE).mean + end(data, "regret", _RULE).mean / float(data["time"][-1])

@@ -234,7 +234,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
     if runs.min() >= 0:
         ax.set_ylim(bottom=0.0)
     ax.set_xlabel(f"round\nmean ± 2 s.e. of {runs.sizes['seed']} seeds and {runs.sizes.get('head', 1)} heads")
-    ax.set_ylabel(f"{style.wrapped(about.get('label', metric), 34)}{paired} ({about.get('unit', '')})")
+    ax.set_ylabel(f"{style.wrapped(about.get('long_name', metric), 34)}{paired} ({about.get('units', '')})")
     style.legend(ax, title, own=False)
 
 

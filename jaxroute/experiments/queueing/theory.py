@@ -258,7 +258,7 @@ def _draw_effects(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> 
 
 _COVERAGE: dict[str, Any] = {
     "change": lambda data: data.assign(
-        {"estimate.distance": data["estimate.distance"].assign_attrs(label="distance to the truth")}
+        {"estimate.distance": data["estimate.distance"].assign_attrs(long_name="distance to the truth")}
     ),
     "band": "quantile",
     "reference": {"the radius": 1.0},

@@ -22,6 +22,7 @@ from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.measure import Measured, mean_of, runs_of
 from jaxroute.experiments.verdicts import Stated
 from jaxroute.problems import service as sv
+from jaxroute.store.attributes import decoded
 
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
 STAND_IN = (
@@ -130,7 +131,7 @@ def at_its_target(benchmark: str) -> sv.ServiceEnv:
 
 def benchmark_of(data: xr.Dataset) -> str:
     """The benchmark of a case."""
-    return data.attrs["coordinates"]["benchmark"]
+    return decoded(data.attrs)["case_coordinates"]["benchmark"]
 
 
 def benchmarks_of(results: Results) -> list[str]:

@@ -29,7 +29,7 @@ def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
     parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
     together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
     mean = together[list(names)].mean("benchmark", keep_attrs=True)
-    time = mean["time"].assign_attrs(label="request")
+    time = mean["time"].assign_attrs(long_name="request")
     return mean.assign(valid=together["valid"].all("benchmark")).assign_coords(time=time)
 
 
@@ -37,7 +37,7 @@ def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
     """With the loss that the paper's figures show, the sum of the losses over `t c`: it falls even if nothing is learned."""
     loss = data["training_loss"] * data["explored"] / data["c"]
     return data.assign(
-        paper_loss=loss.assign_attrs(kind="gauge", label="sum of losses / (t c), as in the paper", unit="nats")
+        paper_loss=loss.assign_attrs(kind="gauge", long_name="sum of losses / (t c), as in the paper", units="nats")
     )
 
 

@@ -21,6 +21,7 @@ from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short
 from jaxroute.experiments.service.exploration import C, base_rate_loss
 from jaxroute.problems import service as sv
+from jaxroute.store.attributes import decoded
 
 # Table 2 taken apart: the debt of V, learning and exploration, with as much exploration as the paper states and ten times as much.
 
@@ -244,7 +245,7 @@ def _frontier(results: Results) -> Any:
                 series[name] = list(zip(*(values.values() for values in at), strict=True))
         for m, name in enumerate(MESSPLUS_MODELS):
             series[f"always {name}"] = [(data.accuracy[m], data.energy_mean[m])]
-        title = f"Winogrande, signal {one.attrs['coordinates']['signal']:g}"
+        title = f"Winogrande, signal {decoded(one.attrs)['case_coordinates']['signal']:g}"
         label = f"satisfaction\nmean ± 2 s.e. of {one.sizes['seed']:,} runs, targets {_TARGETS[0]:g} to {_TARGETS[-1]:g}"
         plot.points(series, x=label, y="J per request", ax=ax, title=title)
         plot.log_axis(ax, "y")
@@ -324,12 +325,12 @@ def _table_picture(results: Results) -> Any:
     data = whole.isel(training=0)
     router = common.over_trainings(whole.sel(policy=["RouterDC"]))
     figure, axes = plot.panels(3)
-    unit, alpha = data["cost"].attrs["unit"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
+    unit, alpha = data["cost"].attrs["units"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
     where = {}
     for policy in map(str, data["policy"].values):
         one = router if policy == "RouterDC" else data
         where[policy] = [tuple(end(one, metric, policy) for metric in ("cost", "satisfaction"))]
-    data = data.assign_coords(time=data["time"].assign_attrs(label="request"))
+    data = data.assign_coords(time=data["time"].assign_attrs(long_name="request"))
     runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, {whole.sizes['training']} RouterDCs"
     plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
     single = [where[policy][0] for policy in where if policy.startswith("always ")]

@@ -147,16 +147,16 @@ def _roots(results: Results) -> Results:
 
 def _count(results: Results) -> xr.DataArray:
     share = _in_time("exploring", "explored", 2, c=0.1)(results)
-    return (share * share["time"]).round().clip(min=1.0).assign_attrs(label="explored requests")
+    return (share * share["time"]).round().clip(min=1.0).assign_attrs(long_name="explored requests")
 
 
 def _inverse_count(results: Results) -> xr.DataArray:
-    return (1.0 / _count(results)).assign_attrs(label="one over the explored requests")
+    return (1.0 / _count(results)).assign_attrs(long_name="one over the explored requests")
 
 
 def _excess_loss(results: Results) -> xr.DataArray:
     loss = results["learning"]["exact_loss"].sel(policy="MESS+").transpose("time", "seed") - _least_loss()
-    return loss.assign_attrs(label="loss above its minimum")
+    return loss.assign_attrs(long_name="loss above its minimum")
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def _figure(results: Results) -> Any:
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
         plot.power_laws({name: series.rename(time="requests") if "time" in series.dims else series}, ax=ax, title=title)
-    data = results["law"].assign_coords(time=results["law"]["time"].assign_attrs(label="request"))
+    data = results["law"].assign_coords(time=results["law"]["time"].assign_attrs(long_name="request"))
     levels = {f"V x price at V = {V:g}": float(V) * float(_DEMO.best.price) for V in data["V"].values[[0, -1]]}
     plot.curves(data, "virtual_queue", reference=levels, ax=axes[-1], title="virtual queue, and V x price")
     return figure

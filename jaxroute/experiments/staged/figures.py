@@ -181,7 +181,7 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
     means = {name: metrics.window_mean(data, name, window) for name in ("mean_reward", "best")}
-    data = data.assign({name: mean.assign_attrs(label="expected reward") for name, mean in means.items()})
+    data = data.assign({name: mean.assign_attrs(long_name="expected reward") for name, mean in means.items()})
     return data.sel(time=data["mean_reward"]["time"])
 
 

@@ -28,6 +28,7 @@ from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.quantities import growth, known, mean
 from jaxroute.experiments.staged.figures import INTERVAL, PAPER, alike, arena, longer_is_worse, symlog
 from jaxroute.problems import staged
+from jaxroute.store.attributes import decoded
 
 _INTERVALS = (250, 500, 1000)
 _MODES = {
@@ -81,13 +82,13 @@ def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
 
 def _played(results: Results) -> list[int]:
     """The horizons of the cases."""
-    return sorted({data.attrs["coordinates"]["horizon"] for data in results.values()})
+    return sorted({decoded(data.attrs)["case_coordinates"]["horizon"] for data in results.values()})
 
 
 def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
     """StageRoute's regret by the number of stages, at a horizon."""
     cases = with_coordinates(results, horizon=horizon).values()
-    return {_STAGES[d.attrs["coordinates"]["stages"]](horizon): end(d, "regret", "StageRoute") for d in cases}
+    return {_STAGES[decoded(d.attrs)["case_coordinates"]["stages"]](horizon): end(d, "regret", "StageRoute") for d in cases}
 
 
 @all_hold(before="less with more stages; ")
@@ -102,7 +103,7 @@ def _above_bound(results: Results) -> Finding:
     """The least regret, in units of the bound."""
     ratios = {}
     for data in results.values():
-        slots, horizon = (data.attrs["coordinates"][name] for name in ("slots", "horizon"))
+        slots, horizon = (decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon"))
         for gamma, regret in ends_along(data, "regret", "StageRoute", "gamma").items():
             ratios[f"M = {slots}, T = {horizon:,}, gamma = {gamma:g}"] = regret.times(1 / staged.lower_bound(slots, horizon))
     least = lowest(ratios)
@@ -151,7 +152,10 @@ def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) ->
 def _others_above_bound(results: Results) -> Finding:
     """Regret of other policies in units of the bound; the oracle, which knows the instance, has less."""
     parts, stated = [], []
-    sizes = [(data, *(data.attrs["coordinates"][name] for name in ("slots", "horizon"))) for data in results.values()]
+    sizes = [
+        (data, *(decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon")))
+        for data in results.values()
+    ]
     for policy in ("Greedy", "RandomDeploy", "Oracle"):
         ratios = [end(data, "regret", policy).times(1 / staged.lower_bound(m, T)) for data, m, T in sizes]
         parts.append(f"{policy} {show(min(ratios))} to {show(max(ratios))}")

@@ -80,10 +80,10 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
     dims = tuple(d for d in data["mean_reward"].dims if d != "time")
     coords = {d: data[d] for d in dims}
     made = {
-        name: xr.DataArray(v.sum(axis=-1), coords, dims, attrs={"label": label, "unit": "reward", "kind": "total"})
+        name: xr.DataArray(v.sum(axis=-1), coords, dims, attrs={"long_name": label, "units": "reward", "kind": "total"})
         for name, (label, v) in parts.items()
     }
-    made["infeasible_stages"].attrs["unit"] = "stages"
+    made["infeasible_stages"].attrs["units"] = "stages"
     return xr.Dataset(made)
 
 
@@ -92,4 +92,4 @@ def violation(data: xr.Dataset) -> xr.DataArray:
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]
-    return above.assign_attrs(label="spend above the budget", unit="cost per query", kind="average")
+    return above.assign_attrs(long_name="spend above the budget", units="cost per query", kind="average")

@@ -76,7 +76,14 @@ def test_a_function_of_the_environment_is_looked_at_too():
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
 def test_the_grid_equals_the_plain_runs_bit_for_bit(head):
     env, policy = grids(predictor=service.Learned(head))
-    options = {"horizon": 300, "seeds": 32, "record_every": 100, "record": RECORD, "progress": False, "backend": "scan"}
+    options = {
+        "horizon": 300,
+        "seeds": 32,
+        "record_every": 100,
+        "record": RECORD,
+        "progress": False,
+        "execution": jr.Execution("scan"),
+    }
     before = jr.trace_count()
     whole = jr.simulate(env, {"MESS+": policy}, **options)
     assert jr.trace_count() == before + 1
@@ -108,9 +115,9 @@ def test_a_seed_is_the_same_run_in_any_block(head):
     env = service.benchmark_service("winogrande", signal=0.3)
     policy = service.MessPlus(c=0.3, predictor=service.Learned(head))
     options = {"horizon": 200, "record": RECORD, "progress": False}
-    whole = jr.simulate(env, policy, seeds=96, block=96, **options)
+    whole = jr.simulate(env, policy, seeds=96, execution=jr.Execution(block=96), **options)
     alone = jr.simulate(env, policy, seeds=[7], **options)
-    blocks = jr.simulate(env, policy, seeds=96, block=32, **options)
+    blocks = jr.simulate(env, policy, seeds=96, execution=jr.Execution(block=32), **options)
     for name in RECORD:
         np.testing.assert_array_equal(alone[name].values, whole[name].sel(seed=[7]).values, err_msg=name)
         np.testing.assert_array_equal(blocks[name].values, whole[name].values, err_msg=name)

@@ -18,6 +18,7 @@ from jaxroute import draws
 from jaxroute.engine.kernels import host
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.problems import problems, stochastic
+from jaxroute.store.attributes import decoded
 
 pytestmark = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 
@@ -25,13 +26,14 @@ RESULTS = """
 import hashlib, sys, warnings
 sys.path.insert(0, "scripts")
 import kernels, jaxroute as jr
+from jaxroute.store.attributes import decoded
 warnings.simplefilter("ignore")
 backend, only = sys.argv[1], sys.argv[2:]
 for problem, name, env, policy in kernels.pairs():
     if {problem, f"{problem}/{name}"} & set(only):
-        result = jr.simulate(env, {name: policy}, horizon=250, seeds=20, backend=backend, progress=False)
+        result = jr.simulate(env, {name: policy}, horizon=250, seeds=20, execution=jr.Execution(backend), progress=False)
         bits = hashlib.sha256(b"".join(result[one].values.tobytes() for one in sorted(result.data_vars)))
-        print(problem, name, sorted(result.data_vars), bits.hexdigest(), result.attrs["fell_back"])
+        print(problem, name, sorted(result.data_vars), bits.hexdigest(), decoded(result.attrs)["fell_back"])
 """
 SOME = ["stochastic/Exp3", "stochastic/BetaThompson", "contextual/LinUCB", "service/MessPlus", "queueing/QThS"]
 
@@ -213,4 +215,4 @@ class Betas(stochastic.UCB1):
 
 def test_fell_back_names_the_function_that_the_user_called():
     data = jr.simulate(stochastic.bernoulli([0.9, 0.5]), {"own": Betas()}, horizon=5, seeds=5, progress=False)
-    assert data.attrs["fell_back"] == {"own": "jax.random.beta; draws.beta has a kernel"}
+    assert decoded(data.attrs)["fell_back"] == {"own": "jax.random.beta; draws.beta has a kernel"}

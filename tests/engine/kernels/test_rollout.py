@@ -22,6 +22,7 @@ from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.kernels import compiling, cuda, host, source
 from jaxroute.problems import queueing, service, stochastic
+from jaxroute.store.attributes import decoded
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 
@@ -44,8 +45,8 @@ def everything(env, policy):
 def both_backends(env, policy, **options):
     """The same runs by the kernel, which must have played them, and by the scan."""
     options = {"horizon": 47, "record_every": 10, "seeds": 21, "progress": False} | options
-    ours, theirs = (jr.simulate(env, policy, backend=b, **options) for b in ("kernel", "scan"))
-    assert backends(ours) == {"kernel"} and not ours.attrs["fell_back"]
+    ours, theirs = (jr.simulate(env, policy, execution=jr.Execution(b), **options) for b in ("kernel", "scan"))
+    assert backends(ours) == {"kernel"} and not decoded(ours.attrs)["fell_back"]
     return ours, theirs
 
 
@@ -139,12 +140,12 @@ def test_long_tables_stay_in_memory():
 
 
 def test_a_longer_horizon_goes_on_from_kept_states(tmp_path):
-    options = {"seeds": 12, "record_every": 10, "progress": False, "backend": "kernel"}
+    options = {"seeds": 12, "record_every": 10, "progress": False, "execution": jr.Execution("kernel")}
     env, policy = CASES["stochastic/UCB1"].env(), CASES["stochastic/UCB1"].policy
     jr.simulate(env, policy, horizon=40, out=tmp_path, keep_states=True, **options)
     grown = jr.simulate(env, policy, horizon=60, out=tmp_path, keep_states=True, **options)
     at_once = jr.simulate(env, policy, horizon=60, **options)
-    assert grown.attrs["grown"]
+    assert decoded(grown.attrs)["last_call"]["decisions"] == 12 * 20
     for name in at_once.data_vars:
         np.testing.assert_array_equal(grown[name].values, at_once[name].values)
 
@@ -166,13 +167,15 @@ def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
         UserWarning,
         match=r"policy 'odd' on BanditEnv is run by the scan, which is slower than a kernel: .*jax.numpy.convolve",
     ):
-        ours = jr.simulate(env, policies, backend="kernel", **options)
+        ours = jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
     theirs = jr.simulate(env, policies, **options)
-    assert list(ours.attrs["fell_back"]) == ["odd"] and "jax.numpy.convolve" in ours.attrs["fell_back"]["odd"]
+    assert (
+        list(decoded(ours.attrs)["fell_back"]) == ["odd"] and "jax.numpy.convolve" in decoded(ours.attrs)["fell_back"]["odd"]
+    )
     for name in theirs.data_vars:
         np.testing.assert_array_equal(ours[name].values, theirs[name].values)
     with pytest.warns(UserWarning, match="jax.numpy.convolve"):  # Also when it is known already.
-        jr.simulate(env, policies, backend="kernel", **options)
+        jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
 
 
 @struct.dataclass
@@ -294,7 +297,7 @@ def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_p
     options = {"horizon": 30 + len(reason), "seeds": 5, "progress": False}
     for _ in range(2):
         with pytest.warns(UserWarning, match=reason):
-            ours = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), backend="kernel", **options)
+            ours = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), execution=jr.Execution("kernel"), **options)
     theirs = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), **options)
     np.testing.assert_array_equal(ours["regret"].values, theirs["regret"].values)
 
@@ -340,21 +343,23 @@ class Planned(Growing):
 def test_a_state_that_changes_its_shape_is_refused(policy, backend):
     """A kernel would write over its neighbours."""
     with pytest.raises(CannotPlayError, match="must have equal"):
-        jr.simulate(stochastic.bernoulli([0.9, 0.5]), policy, horizon=20, seeds=8, backend=backend, progress=False)
+        jr.simulate(
+            stochastic.bernoulli([0.9, 0.5]), policy, horizon=20, seeds=8, execution=jr.Execution(backend), progress=False
+        )
 
 
 def test_an_unknown_backend_is_refused():
     with pytest.raises(
         ValueError, match="backend must be one of 'auto', 'scan', 'brief', 'kernel', 'reference', got 'cuda'"
     ):
-        jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, backend="cuda")
+        jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, execution=jr.Execution("cuda"))
 
 
-def test_a_store_belongs_to_its_backend(tmp_path):
+def test_what_another_backend_has_simulated_is_simulated_beside_it(tmp_path):
     options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
-    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="scan", **options)
-    with pytest.raises(ValueError, match="backend is 'scan' there and 'kernel' here"):
-        jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="kernel", **options)
+    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), execution=jr.Execution("scan"), **options)
+    found = jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), execution=jr.Execution("kernel"), **options)
+    assert backends(found) == {"kernel"} and found.attrs["decisions"] == 20 * 3
 
 
 @pytest.mark.parametrize("first, then", [("kernel", "kernel"), ("scan", "scan"), ("auto", "kernel")])
@@ -362,7 +367,7 @@ def test_nobody_needs_to_know_the_backend(first, then, tmp_path):
     """It is that of the store, and without one the kernel."""
     options = {"horizon": 20, "seeds": 3, "progress": False}
     env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
-    assert backends(jr.simulate(env, policy, backend=first, out=tmp_path, **options)) == {then}
+    assert backends(jr.simulate(env, policy, execution=jr.Execution(first), out=tmp_path, **options)) == {then}
     grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
     assert backends(grown) == {then} and grown.sizes["seed"] == 5
 
@@ -373,19 +378,19 @@ def test_where_no_kernel_can_be_used_the_scan_runs_with_one_warning(backend, mon
     options = {"horizon": 20, "seeds": 3, "progress": False}
     if backend == "the store's":
         options |= {"out": tmp_path / "store"}
-        jr.simulate(env, policies, backend="kernel", **options)
+        jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
         options |= {"seeds": 5}
     monkeypatch.setattr(host, "trial", lambda: "there is no C++ compiler")
     with pytest.warns(UserWarning, match="no kernel can be used here.*there is no C.. compiler") as told:
-        data = jr.simulate(env, policies, backend="kernel" if backend == "kernel" else "auto", **options)
+        data = jr.simulate(env, policies, execution=jr.Execution("kernel" if backend == "kernel" else "auto"), **options)
     assert len(told) == 1 and backends(data) == {"scan"}
-    assert data.attrs["fell_back"] == dict.fromkeys(policies, "there is no C++ compiler")
+    assert decoded(data.attrs)["fell_back"] == dict.fromkeys(policies, "there is no C++ compiler")
 
 
 def test_what_has_no_c_is_played_by_the_scan_in_silence_if_nobody_asked_for_a_kernel(recwarn):
     env = stochastic.bernoulli([0.9, 0.5, 0.2])
     data = jr.simulate(env, {"odd": Blurred()}, horizon=31, seeds=5, progress=False)
-    assert "jax.numpy.convolve" in data.attrs["fell_back"]["odd"] and not recwarn.list
+    assert "jax.numpy.convolve" in decoded(data.attrs)["fell_back"]["odd"] and not recwarn.list
 
 
 def test_a_queue_of_large_prompts_is_played_by_the_scan():
@@ -440,7 +445,7 @@ class Slow(queueing.Random):
 def test_a_run_is_the_same_beside_any_number_of_others(seeds):
     """Runs are played in groups of as many as a vector has numbers, of which the last may be short."""
     env, policy = CASES["combinatorial/C2MABV"].env(), CASES["combinatorial/C2MABV"].policy
-    options = {"horizon": 60, "progress": False, "backend": "kernel", "block": 64}
+    options = {"horizon": 60, "progress": False, "execution": jr.Execution("kernel", block=64)}
     some, more = (jr.simulate(env, policy, seeds=n, **options) for n in (seeds, 64))
     for name in some.data_vars:
         np.testing.assert_array_equal(some[name].values, more[name].isel(seed=slice(seeds)).values, err_msg=name)

@@ -8,7 +8,7 @@ from helpers import in_double, x64
 from reference import stochastic as plain
 from stochastic_cases import MEANS, bandit, luck, tie_order
 
-from jaxroute import simulate
+from jaxroute import Execution, simulate
 from jaxroute.estimators import families
 from jaxroute.problems import stochastic
 from jaxroute.problems.stochastic.parts.allocation import optimal_shares
@@ -72,7 +72,9 @@ def played(env, policy, **options):
     """Chosen models `[seed, T]`, and the result, computed in double precision."""
     options = {"record": ["pulls", "regret"], "horizon": HORIZON, "seeds": SEEDS, "record_every": 1} | options
     with x64():
-        data = simulate(in_double(env), in_double(policy), progress=False, backend="brief", **options).isel(policy=0)
+        data = simulate(in_double(env), in_double(policy), progress=False, execution=Execution("brief"), **options).isel(
+            policy=0
+        )
     return np.diff(data["pulls"].values, axis=1, prepend=0).argmax(-1), data
 
 

@@ -22,6 +22,7 @@ from jaxroute.engine.kernels.rollout import rounds_p
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.rounds import STATE
 from jaxroute.problems import staged, stochastic
+from jaxroute.store.attributes import decoded
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()
 MARKET = toys.small_market(), staged.StageRoute()
@@ -123,7 +124,7 @@ def threads():
 
 def simulate(options="{}"):
     """What a user sees who simulates UCB1. Its numbers mean nothing: XLA's own kernels do nothing here."""
-    settings = {"horizon": 200, "block": 64, "seeds": 256, "progress": False} | json.loads(options)
+    settings = {"horizon": 200, "execution": jr.Execution(block=64), "seeds": 256, "progress": False} | json.loads(options)
     cuda.MOST_STACK = settings.pop("most_stack", cuda.MOST_STACK)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -131,8 +132,8 @@ def simulate(options="{}"):
     shown = [str(one.message) for one in caught if "are invalid" not in str(one.message)]
     return {
         "warnings": shown,
-        "backend": result.attrs["backend"]["UCB1"],
-        "fell_back": result.attrs["fell_back"].get("UCB1"),
+        "backend": decoded(result.attrs)["backend"]["UCB1"],
+        "fell_back": decoded(result.attrs)["fell_back"].get("UCB1"),
     }
 
 

@@ -51,4 +51,4 @@ def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.
 
     found = xr.apply_ufunc(percentiles, counts, input_core_dims=[["wait"]], output_core_dims=[["percent"]])
     found = found.assign_coords(percent=wanted)
-    return found.rename("waiting time").assign_attrs(label="waiting time", unit="rounds")
+    return found.rename("waiting time").assign_attrs(long_name="waiting time", units="rounds")

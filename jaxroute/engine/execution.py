@@ -1,0 +1,153 @@
+"""Choices of how a simulation is computed: back end, devices, blocks, share."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from jaxroute.core import checks
+from jaxroute.engine import BACKENDS
+
+
+class PartWarning(UserWarning):
+    """Warning: a process has simulated its share, and the others not yet."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Choices of how a simulation is computed, which change its speed, and its numbers by rounding at most.
+
+    Attributes:
+      backend: who plays the rounds.
+
+        - "scan": a compiled scan over rounds, with the runs on the last axis.
+        - "kernel": one function of C made from the same functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as
+          many runs at once as a vector has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes
+          with jax (`JAXROUTE_NVRTC` is the path of another one).
+        - "brief": for a first look on a CPU. It is compiled with few optimisations, in a third of the time, but takes five to ten times as
+          long to run. It is the kernel, one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang` or `CC`).
+          Policies whose rounds are long by themselves are compiled as for "scan".
+        - "reference": the textbook's `vmap` of a scan, slower, to compare with.
+        - "auto": that of an existing store, otherwise the kernel. It is the scan where no kernel can be used (a trial says why, in one
+          warning), in double precision, and if the rounds of a policy are long for products of large matrices.
+
+        The random bits are the same for all. What is computed from them is equal except for the rounding of logarithms, exponentials and
+        sums. Where the kernel is chosen, the scan still plays a policy with an operation that has no C, a kernel that a compiler or driver
+        refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan
+        is faster (COSMOS, ACQB, hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was
+        not the kernel. A warning says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and
+        the policy has none.
+      devices: seeds are sharded over these (default: all local devices).
+      block: seeds of a compiled call (default: by device and memory).
+      share: part of the work that this process does, where several make the same call with the same `out` (default: all).
+
+        - "I/N" or `(I, N)`: part I of N, from 0. All parts together are the whole, on whatever machines.
+        - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": I alone.
+        - "join": this process simulates what no other has simulated or simulates, in random order, until everything is there. Processes may
+          come and go; what a dead one has left is taken over after a minute. No two processes wait for each other, but at the end.
+
+    Raises:
+      ValueError: a backend is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
+    """
+
+    backend: str = "auto"
+    devices: Sequence[Any] | None = None
+    block: int | None = None
+    share: str | tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of("backend", self.backend, BACKENDS)
+        if self.devices is not None and not _are_devices(self.devices):
+            raise ValueError(
+                f"devices must be a non-empty list of jax devices, got {checks.show(self.devices)}; jax.devices('cpu') is one"
+            )
+        if self.block is not None:
+            object.__setattr__(self, "block", checks.count("block", self.block))
+        object.__setattr__(self, "share", _read_share(self.share))
+
+    def device_list(self) -> list[Any]:
+        """The devices that play."""
+        return list(jax.local_devices() if self.devices is None else self.devices)
+
+
+def read_execution(given: Any) -> Execution:
+    """The execution that a function was given; the default one for None.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    if given is None:
+        return Execution()
+    if not isinstance(given, Execution):
+        raise ValueError(f"execution must be a jaxroute.Execution, as Execution(backend='scan'), got {checks.show(given)}")
+    return given
+
+
+def _are_devices(devices: Any) -> bool:
+    return isinstance(devices, (list, tuple)) and bool(devices) and all(isinstance(d, jax.Device) for d in devices)
+
+
+# Variables of a process that say its number, how many there are, and the number of the first and the step; of several kinds of clusters.
+_VARIABLES = (
+    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ""),  # What `srun` starts; the second one is not set in a batch script.
+    ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "", ""),  # Kubernetes; the second one is the user's.
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "", ""),
+    ("SUBMITIT_LOCAL_GLOBAL_ID", "SUBMITIT_LOCAL_NTASKS", "", ""),
+    ("RANK", "WORLD_SIZE", "", ""),  # Ray Train, torchrun.
+    ("PBS_ARRAY_INDEX", "PBS_ARRAY_COUNT", "", ""),  # The second one is the user's.
+)
+
+
+def share_here(size: int | None = None) -> tuple[int, int]:
+    """Returns number and size of the share that the variables of a cluster give to this process.
+
+    Known are Slurm (arrays, and the tasks of `srun`), Open MPI, submitit, Ray Train and torchrun. Kubernetes' indexed jobs and PBS say the number
+    alone: `size` (or the variables `JOB_COMPLETIONS`, `PBS_ARRAY_COUNT`) says how many there are. Dask and Ray's plain tasks have no such
+    variable: there give "I/N".
+
+    Args:
+      size: number of processes, where no variable says it.
+
+    Raises:
+      ValueError: no variable says it, or they contradict each other.
+    """
+    for index, count, first, step in _VARIABLES:
+        if index not in os.environ or (size is None and count not in os.environ):
+            continue
+        number = int(os.environ[index]) - int(os.environ.get(first, 0))
+        rank, wrong = divmod(number, int(os.environ.get(step, 1)))
+        total = int(os.environ[count]) if size is None else size
+        last = int(os.environ.get("SLURM_ARRAY_TASK_MAX", -1)) if index == "SLURM_ARRAY_TASK_ID" and size is None else -1
+        gaps = last >= 0 and (last - int(os.environ.get(first, 0))) // int(os.environ.get(step, 1)) + 1 != total
+        if wrong or gaps or not 0 <= rank < total:
+            raise ValueError(
+                f"share 'auto' needs all tasks of an array, got {index}={os.environ[index]} of {total} tasks with gaps between them; give I/N, "
+                "which says whose part this is, or 'join', which simulates what is missing"
+            )
+        return rank, total
+    names = ", ".join(index for index, *_ in _VARIABLES)
+    raise ValueError(f"share 'auto' needs a variable that says which process this is (one of {names}), got none; give I/N")
+
+
+def _read_share(share: Any) -> str | tuple[int, int] | None:
+    """A share as a pair, "join" or None."""
+    if share is None or share == "join":
+        return share
+    if isinstance(share, str):
+        if auto := re.fullmatch(r"auto(?:/([1-9][0-9]*))?", share):
+            return share_here(int(auto[1]) if auto[1] else None)
+        if numbers := re.fullmatch(r"([0-9]+)/([0-9]+)", share):
+            share = int(numbers[1]), int(numbers[2])
+    rank: Any = 0
+    size: Any = 0
+    if isinstance(share, tuple) and len(share) == 2 and all(type(number) is int for number in share):
+        rank, size = share
+    if not 0 <= rank < size:
+        raise ValueError(
+            f"share must be None, 'join', 'auto', a text 'I/N' or a pair (I, N), with whole numbers 0 <= I < N, got {checks.show(share)}"
+        )
+    return rank, size

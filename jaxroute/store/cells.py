@@ -1,0 +1,276 @@
+"""Addresses of the cells of a result, and the request that names them.
+
+An address is 64 bytes: a family (24), the first granule of seeds (8) and the extent (32). A family is a digest of all that the numbers depend
+on besides the seeds (16), and one of the code (8). A granule is 256 consecutive seeds, whatever block is simulated at once. The extent says
+which of them a cell holds: of curves and states one bit each, of statistics the number of granules.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.core.types import Metric
+from jaxroute.store.packs import Store, digest_of, plain
+
+GRANULE = 256
+ALL = (1 << GRANULE) - 1
+# Kinds of cells.
+CURVES, STATES, STATISTICS = "curves", "states", "statistics"
+
+
+def address(family: bytes, granule: int, extent: int) -> bytes:
+    """Returns the address of a cell."""
+    return family + granule.to_bytes(8, "big") + extent.to_bytes(32, "little")
+
+
+def group(family: bytes, granule: int) -> bytes:
+    """Returns the first bytes of the addresses of all cells of a family that begin with a granule."""
+    return family + granule.to_bytes(8, "big")
+
+
+def extent_of(address: bytes) -> int:
+    """Returns the extent of a cell."""
+    return int.from_bytes(address[32:], "little")
+
+
+def range_of(address: bytes) -> tuple[int, int]:
+    """Returns the first granule and the number of granules of a cell of statistics."""
+    return int.from_bytes(address[24:32], "big"), extent_of(address)
+
+
+def bits(mask: int) -> np.ndarray:
+    """Returns the seeds of a mask, counted from the first of the granule, in order."""
+    return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
+
+
+def mask_of(places: np.ndarray) -> int:
+    """Returns the mask of some seeds, counted from the first of the granule."""
+    if len(places) == GRANULE:
+        return ALL
+    flags = np.zeros(GRANULE, bool)
+    flags[places] = True
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
+
+class Seeds:
+    """Seeds of a result, cut into granules.
+
+    Args:
+      values: `[R]`, all different.
+
+    Attributes:
+      values: int64.
+      granules: by number, positions in `values` in the order of the seeds.
+      masks: by number.
+    """
+
+    def __init__(self, values: np.ndarray):
+        self.values = np.asarray(values, np.int64)
+        order = np.argsort(self.values, kind="stable")
+        numbers = self.values[order] // GRANULE
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        parts = np.split(order, cuts) if len(order) else []
+        self.granules = {int(self.values[part[0]] // GRANULE): part for part in parts}
+        self.masks = {number: mask_of(self.values[part] % GRANULE) for number, part in self.granules.items()}
+
+    @property
+    def full(self) -> list[int]:
+        """Granules all of whose seeds are there."""
+        return [number for number, mask in self.masks.items() if mask == ALL]
+
+    def of(self, masks: Mapping[int, int]) -> np.ndarray:
+        """Returns the positions of the seeds of some masks, in the order of `values`."""
+        found = []
+        for number, mask in masks.items():
+            part = self.granules[number]
+            if mask == self.masks[number]:
+                found.append(part)
+            else:
+                found.append(part[np.isin(self.values[part] % GRANULE, bits(mask))])
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yields granule, mask and places in `positions` of the seeds at some positions, granule by granule."""
+        values = self.values[positions]
+        order = np.argsort(values, kind="stable")
+        numbers = values[order] // GRANULE
+        for part in np.split(order, np.flatnonzero(np.diff(numbers)) + 1) if len(order) else []:
+            yield int(values[part[0]] // GRANULE), mask_of(values[part] % GRANULE), part
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Request of a call of `simulate`: all that decides the numbers of its result.
+
+    Attributes:
+      policies: names.
+      axes: coordinates of the settings by axis.
+      policy_axes: the axes along which the runs of each policy differ, in the order of `axes`.
+      seeds: `[R]` uint32.
+      times: `[records]` counted rounds.
+      variables: metric and shape of each recorded quantity, by name.
+      recorded: names of the quantities that are recorded of each policy.
+      model_names: names of the models, or none.
+      zero_flows: names of the flows that must be zero.
+      keep: "runs" or "moments".
+      settings: all that decides the numbers, as plain JSON, for readers.
+      identities: digest of environment, policy, record and everything else but the horizon, the seeds and the code; of each policy, for each of
+        its settings, the last axis fastest.
+      code: what the code of each policy and its environment does (`code.code_of`), and the Python that it was asked of.
+    """
+
+    policies: list[str]
+    axes: dict[str, np.ndarray]
+    policy_axes: dict[str, list[str]]
+    seeds: np.ndarray
+    times: np.ndarray
+    variables: dict[str, tuple[Metric, tuple[int, ...]]]
+    recorded: dict[str, list[str]]
+    model_names: list[str]
+    zero_flows: list[str]
+    keep: str
+    settings: dict[str, Any]
+    identities: dict[str, list[str]]
+    code: dict[str, dict[str, Any]]
+
+    @property
+    def horizon(self) -> int:
+        return int(self.times[-1])
+
+    @property
+    def numbers(self) -> int:
+        """Number of what is recorded of a seed, over all policies, settings and times."""
+        settings = len(self.policies) * math.prod(len(v) for v in self.axes.values())
+        return sum(math.prod(shape) for _, shape in self.variables.values()) * len(self.times) * settings
+
+    @functools.cached_property
+    def _families(self) -> dict[Any, list[bytes]]:
+        return {}
+
+    @functools.cached_property
+    def cut(self) -> Seeds:
+        """The seeds by granules."""
+        return Seeds(self.seeds)
+
+    def shape(self, policy: str) -> tuple[int, ...]:
+        """Number of settings along each axis of a policy."""
+        return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
+
+    def code_digest(self, policy: str) -> bytes:
+        """Digest of the code of a policy, 8 bytes."""
+        return digest_of(plain(self.code[policy]))[:8]
+
+    def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
+        """Returns the families of the cells of a policy, for each of its settings."""
+        what = kind, policy, self.horizon if horizon is None else horizon
+        if what not in self._families:
+            end, code = plain([kind, what[2]]), self.code_digest(policy)
+            self._families[what] = [digest_of(bytes.fromhex(one), end) + code for one in self.identities[policy]]
+        return self._families[what]
+
+    def with_seeds(self, seeds: np.ndarray) -> "Request":
+        """Returns the same request for other seeds."""
+        settings = {**self.settings, "seeds": describe_seeds(seeds)}
+        return dataclasses.replace(self, seeds=seeds.astype(np.uint32), settings=settings)
+
+    def plain(self) -> dict[str, Any]:
+        """Returns the request as plain JSON."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields["axes"] = {name: {"dtype": v.dtype.str, "values": v.tolist()} for name, v in self.axes.items()}
+        fields["variables"] = {
+            name: {**dataclasses.asdict(metric), "shape": list(shape)} for name, (metric, shape) in self.variables.items()
+        }
+        fields |= {"times": self.times.tolist(), "seeds": describe_seeds(self.seeds)}
+        return json.loads(json.dumps({"note": "request", **fields}))
+
+    @staticmethod
+    def made_of(said: Mapping[str, Any]) -> "Request":
+        """Returns the request that `plain` wrote."""
+        fields = {name: value for name, value in said.items() if name != "note"}
+        fields["axes"] = {name: np.asarray(v["values"], v["dtype"]) for name, v in said["axes"].items()}
+        fields["variables"] = {name: _variable(**about) for name, about in said["variables"].items()}
+        fields |= {"times": np.asarray(said["times"], np.int64), "seeds": described_seeds(said["seeds"]).astype(np.uint32)}
+        return Request(**fields)
+
+
+def _variable(shape: Sequence[int], dims: Sequence[str], **about: Any) -> tuple[Metric, tuple[int, ...]]:
+    return Metric(dims=tuple(dims), **about), tuple(shape)
+
+
+def describe_seeds(seeds: np.ndarray) -> Any:
+    """Returns seeds as plain JSON: the list, or spans of consecutive ones `[first, number]`."""
+    if len(seeds) <= 32:
+        return [int(seed) for seed in seeds]
+    breaks = np.flatnonzero(np.diff(seeds.astype(np.int64)) != 1) + 1
+    firsts = np.concatenate([[0], breaks])
+    lengths = np.diff(np.append(firsts, len(seeds)))
+    return {"spans": np.stack([seeds[firsts].astype(np.int64), lengths], axis=1).tolist()}
+
+
+def described_seeds(said: Any) -> np.ndarray:
+    """Returns the seeds that `describe_seeds` wrote."""
+    if isinstance(said, list):
+        return np.asarray(said, np.int64)
+    return np.concatenate([first + np.arange(number, dtype=np.int64) for first, number in said["spans"]])
+
+
+def held(store: Store, family: bytes, granule: int) -> int:
+    """Returns a mask of the seeds of a granule that are there."""
+    mask = 0
+    for one in store.groups.get(group(family, granule), ()):
+        mask |= extent_of(one)
+    return mask
+
+
+def chosen(store: Store, family: bytes, granule: int, mask: int) -> list[bytes]:
+    """Returns few cells that hold some seeds of a granule, as far as they are there."""
+    found = []
+    there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
+    for one in there:
+        if extent_of(one) & mask:
+            found.append(one)
+            mask &= ~extent_of(one)
+    return found
+
+
+# Statistics: a binary counter. Two neighbours of 2**k granules merge to one of 2**(k + 1), so that the bits depend on the seeds alone.
+# The first granules do not merge with what follows, so that the statistics of the first 2**k granules stay known.
+
+
+def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the ranges `(first, size)` of the counter that make up some granules, in order; size is a power of two that divides first."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(granules):
+        found.append((number, 1))
+        while len(found) > 1:
+            (first, size), (second, other) = found[-2:]
+            if not first or size != other or first + size != second or first % (2 * size):
+                break
+            found[-2:] = [(first, 2 * size)]
+    return found
+
+
+def cover(there: Any, family: bytes, first: int, size: int) -> tuple[list[bytes], list[int]]:
+    """Returns the addresses in `there` from which a range of the counter is made, and the granules that are missing."""
+    one = address(family, first, size)
+    if one in there:
+        return [one], []
+    if size == 1:
+        return [], [first]
+    left, right = cover(there, family, first, size // 2), cover(there, family, first + size // 2, size // 2)
+    return left[0] + right[0], left[1] + right[1]
+
+
+def changed_code(store: Store, wanted: Sequence[bytes]) -> set[bytes]:
+    """Returns the digests of code with which cells of some families are there, where there is none with the wanted code."""
+    found: set[bytes] = set()
+    for family in wanted:
+        there = store.families.get(family[:16])
+        if there and family[16:] not in there:
+            found |= there
+    return found

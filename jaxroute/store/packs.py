@@ -1,0 +1,624 @@
+"""Packs: immutable files that hold addressed cells, and the store that is their union.
+
+A cell is a few arrays at an address: a digest of all that its numbers depend on, and the seeds that it is of (`jaxroute.store.cells`).
+A pack holds the cells that were finished since the last one. Its name is a digest of its index, which has a digest of each cell: a file
+under that name never has other content. No file is changed and nothing is locked, so that any number of processes may write. Whatever is
+read is verified; what is missing or damaged is simulated again.
+
+Layout of a pack: frames of cells; the forms of cells (names, types, shapes); notes; the index; the places of frames; a footer. Cells of one
+form that follow each other are stored as differences (exclusive or) and compressed together: settings that share their random numbers
+differ little.
+"""
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import json
+import math
+import threading
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxroute.store.places import FileState, Place
+
+ENDING = ".pack"
+# Bytes of an address: family, first granule, extent (see `cells`); and of its part that cells of the same granule share.
+ADDRESS, GROUP = 64, 32
+_MAGIC = b"jaxroute pack 1\n"
+OTHER_VERSION = "it was written by another version of jaxroute"
+# Bytes that are read from the end of a pack at first; bytes of cells that are compressed together.
+_TAIL, _FRAME = 1 << 16, 1 << 18
+_FOOTER = np.dtype(
+    [
+        ("cells", "<u8"),
+        ("frames", "<u8"),
+        ("forms", "<u8"),
+        ("notes", "<u8"),
+        ("rows", "<u8"),
+        ("digest", "V16"),
+        ("magic", "S16"),
+    ]
+)
+_ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4"), ("start", "<u8")])
+_FRAMES = np.dtype(
+    [("start", "<u8"), ("size", "<u8"), ("raw", "<u8"), ("first", "<u8"), ("cells", "<u4"), ("packed", "<u4")]
+)
+
+Cell = Mapping[str, np.ndarray]
+Note = Mapping[str, Any]
+
+
+class DamagedError(ValueError):
+    """Bytes that are not those that were written under this name."""
+
+
+class Index(NamedTuple):
+    """Verified index of a pack.
+
+    Attributes:
+      file: size and time of the file.
+      rows: of `_ROW`, one per cell, frame by frame.
+      frames: of `_FRAMES`.
+      forms: names, types and shapes of the arrays of a cell, as JSON.
+      sessions: with what the cells were made.
+      notes: what else the pack says, by digest.
+    """
+
+    file: FileState
+    rows: np.ndarray
+    frames: np.ndarray
+    forms: list[str]
+    sessions: list[dict[str, Any]]
+    notes: dict[str, dict[str, Any]]
+
+
+def digest_of(*parts: Any) -> bytes:
+    """Returns a digest of 16 bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def plain(value: Any) -> bytes:
+    """Returns a JSON value as bytes that are the same for equal values."""
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def encode(
+    cells: Mapping[bytes, tuple[Cell, int]], sessions: Sequence[Mapping[str, Any]], notes: Iterable[Note]
+) -> tuple[str, list[bytes]]:
+    """Returns name and content of a pack.
+
+    Args:
+      cells: arrays and number of the session, by address; neighbours that differ little are compressed best.
+      sessions: with what cells were made.
+      notes: plain JSON.
+    """
+    rows, frames, forms = [], [], {}
+    group: list[tuple[bytes, int, bytes]] = []
+    content: list[bytes] = []
+    offset = 0
+
+    def close() -> None:
+        nonlocal offset
+        raw = _differences(group, forward=True)
+        small = zlib.compress(raw, 1)
+        content.append(small if len(small) < 0.9 * len(raw) else raw)
+        frames.append((offset, len(content[-1]), len(raw), len(rows) - len(group), len(group), content[-1] is small))
+        offset += len(content[-1])
+        group.clear()
+
+    size = 0
+    for address, (cell, session) in cells.items():
+        arrays = {name: np.asarray(value, order="C") for name, value in sorted(cell.items())}
+        form = json.dumps([[name, a.dtype.str, a.shape] for name, a in arrays.items()])
+        number, body = forms.setdefault(form, len(forms)), b"".join(a.tobytes() for a in arrays.values())
+        if group and size + len(body) > _FRAME:
+            close()
+            size = 0
+        rows.append((address, digest_of(address, form.encode(), body), number, session, size))
+        group.append((address, number, body))
+        size += len(body)
+    if group:
+        close()
+    said = {"sessions": list(sessions), "notes": list(notes)}
+    end = [
+        *(zlib.compress(json.dumps(one).encode(), 1) for one in (list(forms), said)),
+        zlib.compress(np.array(rows, _ROW).tobytes(), 1),
+        np.array(frames, _FRAMES).tobytes(),
+    ]
+    sizes = [len(one) for one in end[:3]]
+    footer = np.array([(len(rows), len(frames), *sizes, digest_of(*end), _MAGIC)], _FOOTER)
+    return f"{digest_of(*end).hex()}{ENDING}", [*content, *end, footer.tobytes()]
+
+
+def _differences(group: Sequence[tuple[bytes, int, bytes]], forward: bool) -> bytes:
+    """Cells of a frame, each of which is (or was) a difference to the one before if both have the same form."""
+    if len({form for _, form, _ in group}) == 1 and len(group) > 1:
+        block = np.frombuffer(b"".join(body for *_, body in group), np.uint8).reshape(len(group), -1)
+        found = np.concatenate([block[:1], block[1:] ^ block[:-1]]) if forward else np.bitwise_xor.accumulate(block, axis=0)
+        return found.tobytes()
+    parts: list[np.ndarray] = []
+    before, known = None, -1
+    for _, form, body in group:
+        now = np.frombuffer(body, np.uint8)
+        parts.append(now ^ before if before is not None and form == known else now)
+        before, known = now if forward else parts[-1], form
+    return b"".join(part.tobytes() for part in parts)
+
+
+def read_index(place: Place, name: str, file: FileState) -> Index:
+    """Reads the index of a pack.
+
+    Raises:
+      DamagedError: it is not what was written, or that of a pack of another name.
+      FileNotFoundError: there is no such pack.
+    """
+    size = file.size
+    tail = place.read(name, max(0, size - _TAIL), size)
+    footer = np.frombuffer(tail[-_FOOTER.itemsize :], _FOOTER)[0] if len(tail) >= _FOOTER.itemsize else None
+    if footer is not None and footer["magic"] != _MAGIC and footer["magic"].startswith(_MAGIC[:14]):
+        raise DamagedError(OTHER_VERSION)
+    if footer is None or footer["magic"] != _MAGIC:
+        raise DamagedError("it is cut, or was never a pack")
+    lengths = [int(footer[one]) for one in ("forms", "notes", "rows")]
+    lengths.append(int(footer["frames"]) * _FRAMES.itemsize)
+    start, cuts = size - _FOOTER.itemsize - sum(lengths), [0, *itertools.accumulate(lengths)]
+    if start < 0:
+        raise DamagedError("its index is damaged")
+    tail = tail[start - size :] if size - start <= len(tail) else place.read(name, start, size)
+    if digest_of(tail[: cuts[4]]) != footer["digest"].tobytes():
+        raise DamagedError("its index is damaged")
+    if name != f"{footer['digest'].tobytes().hex()}{ENDING}":
+        raise DamagedError("its content is that of another pack")
+    forms, said = (json.loads(zlib.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
+    rows = np.frombuffer(zlib.decompress(tail[cuts[2] : cuts[3]]), _ROW)
+    frames = np.frombuffer(tail[cuts[3] : cuts[4]], _FRAMES)
+    if len(frames) and int(frames["start"][-1] + frames["size"][-1]) != start:
+        raise DamagedError("it is cut, or longer than it was")
+    notes = {digest_of(plain(one)).hex(): one for one in said["notes"]}
+    return Index(file, rows, frames, forms, said["sessions"], notes)
+
+
+def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndarray] | None]:
+    """Returns the cells of a frame in order; None for one that is not what was written at its address."""
+    about = index.frames[frame]
+    rows = index.rows[int(about["first"]) : int(about["first"]) + int(about["cells"])]
+    try:
+        raw = zlib.decompress(content) if about["packed"] else content
+    except zlib.error:
+        return [None] * len(rows)
+    if len(raw) != about["raw"]:
+        return [None] * len(rows)
+    starts = [*rows["start"].tolist(), len(raw)]
+    forms = rows["form"].tolist()
+    raw = _differences(
+        [(b"", form, raw[a:b]) for form, (a, b) in zip(forms, itertools.pairwise(starts), strict=True)], False
+    )
+    found: list[dict[str, np.ndarray] | None] = []
+    shapes = {form: json.loads(index.forms[form]) for form in set(forms)}
+    for row, form, start, stop in zip(rows, forms, starts, starts[1:], strict=False):
+        body = raw[start:stop]
+        if digest_of(row["address"].tobytes(), index.forms[form].encode(), body) != row["digest"].tobytes():
+            found.append(None)
+            continue
+        arrays, place = {}, 0
+        for name, dtype, shape in shapes[form]:
+            arrays[name] = np.frombuffer(body, dtype, math.prod(shape), place).reshape(shape)
+            place += arrays[name].nbytes
+        found.append(arrays)
+    return found
+
+
+class Store:
+    """Union of the packs of a place, as of the last `refresh`; and a writer of new ones.
+
+    Cells are written in the background: when `size` bytes have gathered, or `seconds` after the first of them. What goes wrong there is
+    raised by the next `put` or `flush`. One thread uses a store.
+
+    Args:
+      place: where the packs lie.
+      session: with what the cells of this writer are made, plain JSON.
+      size: bytes of a pack, before compression.
+      seconds: that cells wait at most.
+      threads: that write and read.
+
+    Attributes:
+      packs: index by name.
+      damaged: why a pack cannot be read, by name.
+      bad: addresses of cells that were not what was written, when they were read.
+      where: pack and row of each cell, by address.
+      groups: addresses by their first bytes.
+      families: digests of code by the other part of a family.
+      notes: what the packs say, by digest.
+      conflicts: number of cells that were written twice with other numbers; all readers take the same one.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        session: Mapping[str, Any] | None = None,
+        *,
+        size: int = 64 << 20,
+        seconds: float = 5.0,
+        threads: int = 4,
+    ):
+        self.place, self.session = place, dict(session or {})
+        self.size, self.seconds, self.threads = size, seconds, threads
+        self.packs: dict[str, Index] = {}
+        self.damaged: dict[str, str] = {}
+        self.bad: set[bytes] = set()
+        self.where: dict[bytes, tuple[str, int]] = {}
+        self.groups: dict[bytes, list[bytes]] = {}
+        self.families: dict[bytes, set[bytes]] = {}
+        self.notes: dict[str, dict[str, Any]] = {}
+        self.conflicts = 0
+        self._states: dict[str, FileState] = {}  # Of damaged packs.
+        self._bad: set[tuple[str, int]] = set()
+        self._pool = ThreadPoolExecutor(threads)
+        self._lock = threading.RLock()
+        self._waiting: dict[bytes, Cell] = {}
+        self._said: list[Note] = []  # Once, in the next pack; and in all.
+        self._standing: list[Note] = []
+        self._gathered = 0
+        self._pending: list[Future[Any]] = []
+        self._timer: threading.Timer | None = None
+        self.refresh()
+
+    # Reading.
+
+    def refresh(self, again: int = 5) -> None:
+        """Looks for packs that were added, replaced or removed.
+
+        Raises:
+          OSError: packs are listed, but cannot be found, `again` times.
+        """
+        found = self._listed()
+        gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
+        self.packs = {name: index for name, index in self.packs.items() if name not in gone}
+        self.damaged = {name: why for name, why in self.damaged.items() if found.get(name) == self._states[name]}
+        new = [name for name in sorted(found) if name not in self.packs and name not in self.damaged]
+        vanished = False
+        for name, index in zip(new, self._pool.map(lambda name: self._index(name, found[name]), new), strict=True):
+            if isinstance(index, Index):
+                self.packs[name] = index
+            elif index is None:
+                vanished = True
+            else:
+                self.damaged[name], self._states[name] = index, found[name]
+        if gone:
+            self._bad = {one for one in self._bad if one[0] not in gone}
+            self._find_all()
+        else:
+            self._find([name for name in new if name in self.packs])
+        if vanished and not again:
+            raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
+        if vanished:
+            self.refresh(again - 1)
+
+    def _listed(self) -> dict[str, FileState]:
+        """The packs that there are.
+
+        A list is not of one moment: it may have neither a pack that was removed meanwhile nor the one that holds its cells now. Where that may
+        matter, it is made until it is the same twice.
+        """
+        found = self.place.names(ENDING)
+        if not self.packs or self.packs.keys() - found.keys():
+            for _ in range(20):
+                before, found = found, self.place.names(ENDING)
+                if before.keys() == found.keys():
+                    break
+        return found
+
+    def _index(self, name: str, file: FileState) -> Index | str | None:
+        """An index, why it cannot be read, or None if the pack was removed meanwhile."""
+        try:
+            return read_index(self.place, name, file)
+        except FileNotFoundError:
+            return None
+        except (ValueError, zlib.error) as error:
+            return str(error)
+
+    def _find_all(self) -> None:
+        self.where, self.groups, self.families, self.notes, self.conflicts = {}, {}, {}, {}, 0
+        self._find(self.packs)
+
+    def _find(self, names: Iterable[str]) -> None:
+        """Says where each cell is. Where two differ at one address, all readers take the one of the smaller digest."""
+        for name in names:
+            index = self.packs[name]
+            self.notes |= index.notes
+            content = index.rows["address"].tobytes()
+            for row in range(len(index.rows)):
+                if self._bad and (name, row) in self._bad:
+                    continue
+                address = content[row * ADDRESS : (row + 1) * ADDRESS]
+                if address not in self.where:
+                    self.where[address] = name, row
+                    self.groups.setdefault(address[:GROUP], []).append(address)
+                    self.families.setdefault(address[:16], set()).add(address[16:24])
+                    continue
+                other, place = self.where[address]
+                own, known = self._digest(name, row), self._digest(other, place)
+                self.conflicts += own != known
+                if own < known:
+                    self.where[address] = name, row
+
+    def session_of(self, address: bytes) -> dict[str, Any]:
+        """Returns with what a cell was made."""
+        name, row = self.where[address]
+        return self.packs[name].sessions[int(self.packs[name].rows["session"][row])]
+
+    def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
+        """Yields verified cells, pack by pack. What is missing or damaged is left out, and is missing from then on."""
+        left = dict.fromkeys(wanted)
+        for _ in range(10):
+            if not (left := {one: None for one in left if one in self.where}):
+                return
+            by_pack: dict[str, list[int]] = {}
+            for one in left:
+                name, row = self.where[one]
+                by_pack.setdefault(name, []).append(row)
+            for name, rows in by_pack.items():
+                for address, arrays, row in self._cells(name, rows):
+                    if arrays is None:
+                        self._bad.add((name, row))
+                        self.bad.add(address)
+                    else:
+                        del left[address]
+                        yield address, arrays
+            if left:  # There may be another copy, or the cells were moved to another pack.
+                self.refresh()
+                self._find_all()
+        if left:
+            raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
+
+    def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
+        """Returns verified cells by address; what is missing or damaged is left out, and is missing from then on."""
+        return dict(self.read(wanted))
+
+    def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
+        """Cells of a pack, None where one is damaged. Where most of the frames are wanted, all are read at once."""
+        index = self.packs[name]
+        firsts = index.frames["first"].astype(np.int64)
+        by_frame: dict[int, list[int]] = {}
+        for row, frame in zip(rows, (np.searchsorted(firsts, rows, "right") - 1).tolist(), strict=True):
+            by_frame.setdefault(frame, []).append(row)
+        wanted = int(index.frames["size"][list(by_frame)].sum())
+        size = int(index.frames["size"].sum())
+        try:
+            content = self.place.read(name, 0, size) if 2 * wanted > size else None
+
+            def decoded(frame: int) -> list[dict[str, np.ndarray] | None]:
+                start = int(index.frames["start"][frame])
+                stop = start + int(index.frames["size"][frame])
+                part = self.place.read(name, start, stop) if content is None else content[start:stop]
+                return _decoded(index, frame, part)
+
+            for frame, cells in zip(by_frame, self._pool.map(decoded, by_frame), strict=True):
+                first = int(firsts[frame])
+                for row in by_frame[frame]:
+                    yield index.rows["address"][row].tobytes(), cells[row - first], row
+        except FileNotFoundError:  # It was replaced meanwhile: the cells are in another pack.
+            return
+
+    # Writing.
+
+    def say(self, note: Note, always: bool = False) -> None:
+        """Adds a note to the next pack; `always`: to all that this store will write."""
+        with self._lock:
+            (self._standing if always else self._said).append(note)
+
+    def put(self, address: bytes, cell: Cell) -> None:
+        """Adds a cell, which is written soon, in the background.
+
+        Raises:
+          OSError: what was put before could not be written.
+        """
+        with self._lock:
+            while self._pending and self._pending[0].done():
+                self._pending.pop(0).result()
+            self._waiting[address] = cell
+            self._gathered += sum(a.nbytes for a in cell.values())
+            if self._gathered >= self.size:
+                self._start()
+            elif self._timer is None:
+                self._timer = threading.Timer(self.seconds, self._tick)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def has(self, address: bytes) -> bool:
+        """Says whether a cell is there, or waits to be written."""
+        return address in self.where or address in self._waiting
+
+    def _tick(self) -> None:
+        with self._lock, contextlib.suppress(Exception):  # Raised by `put` or `flush`.
+            if self._waiting:
+                self._start()
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        while len(self._pending) >= self.threads:  # No more in memory than the disk keeps up with.
+            self._pending[0].result()  # What goes wrong stays there until it is raised outside of the timer.
+            del self._pending[0]
+        cells, self._waiting, self._gathered, self._timer = self._waiting, {}, 0, None
+        notes, self._said = [*self._standing, *self._said], []
+        self._pending.append(
+            self._pool.submit(self._write, {one: (cell, 0) for one, cell in cells.items()}, [self.session], notes)
+        )
+
+    def _write(
+        self, cells: Mapping[bytes, tuple[Cell, int]], sessions: Sequence[Mapping[str, Any]], notes: Sequence[Note]
+    ) -> str:
+        name, parts = encode(cells, sessions, notes)
+        try:
+            self.place.write(name, parts)
+        except OSError as error:
+            what = f"{str(self.place)!r} cannot be written to: {error.strerror or error}"
+            raise OSError(
+                error.errno, f"{what}; what was written is kept, and the same call, or command, goes on from there"
+            ) from error
+        return name
+
+    def check(self) -> None:
+        """Writes something and removes it, so that a place that takes nothing is refused before time is spent.
+
+        Raises:
+          OSError: nothing can be written.
+        """
+        name = f"{uuid.uuid4().hex}.claim"
+        try:
+            self.place.write(name, [b"."], False)
+        except OSError as error:
+            what = f"out must be a folder or URL that can be written to, got {str(self.place)!r}"
+            raise OSError(error.errno, f"{what}: {error.strerror or error}") from error
+        with contextlib.suppress(OSError):  # Whoever may not delete leaves it for others to tidy.
+            self.place.delete(name)
+
+    def flush(self) -> None:
+        """Waits until all cells and notes are written for good, and finds them.
+
+        Raises:
+          OSError: something could not be written.
+        """
+        with self._lock:
+            wrote = bool(self._pending)
+            while self._pending:
+                self._pending.pop(0).result()
+            if self._waiting or self._said:
+                self._start()
+            wrote = wrote or bool(self._pending)
+            while self._pending:
+                self._pending.pop(0).result()
+        if wrote:
+            self.refresh()
+
+    def close(self) -> None:
+        """Writes what waits, as far as that is possible, and ends the threads."""
+        try:
+            self.flush()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._pool.shutdown()
+
+    # Packs as wholes.
+
+    def add(self, other: "Store") -> None:
+        """Copies the packs of another store."""
+        for name in sorted(set(other.packs) - set(self.packs)):
+            self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])
+        self.refresh()
+
+    def compact(self, small: int = 8 << 20, large: int = 256 << 20, drop: Iterable[bytes] = ()) -> None:
+        """Joins small and damaged packs to large ones, and removes them then.
+
+        Readers list again, a process that is killed leaves cells twice, and several may do this at the same time: what is removed is in a
+        pack that was written before, of more cells or with a smaller name.
+
+        Args:
+          small: bytes of a pack that is joined with others.
+          large: bytes of a pack, before compression.
+          drop: addresses that are needed no more.
+        """
+        self.refresh()
+        drop, groups, total = set(drop), [[]], 0
+        changed = {self.where[one][0] for one in drop if one in self.where} | {name for name, _ in self._bad}
+        for name in sorted(name for name, index in self.packs.items() if index.file.size < small or name in changed):
+            raw = int(self.packs[name].frames["raw"].sum())
+            if groups[-1] and total + raw > large:
+                groups.append([])
+                total = 0
+            groups[-1].append(name)
+            total += raw
+        for group in groups:
+            if len(group) > 1 or changed.intersection(group):
+                self._join(group, drop)
+        self.refresh()
+
+    def _join(self, group: Sequence[str], drop: set[bytes]) -> None:
+        contents = {
+            n: dict.fromkeys(self._address(n, i) for i in range(len(self.packs[n].rows))) for n in group if n in self.packs
+        }
+        if len(contents) < len(group):  # Somebody else has joined these.
+            return
+        addresses = [one for name in group for one in contents[name] if one not in drop]
+        sessions, notes = [], {}
+        for name in group:
+            sessions += [one for one in self.packs[name].sessions if one not in sessions]
+            notes |= self.packs[name].notes
+        for whole in sorted(group):  # Perhaps one holds all that the others do, as readers see it.
+            all_of_it = contents[whole].keys(), self.packs[whole].notes.keys()
+            rows = range(len(self.packs[whole].rows))
+            if (
+                all_of_it == (dict.fromkeys(addresses).keys(), notes.keys())
+                and all(self._digest(whole, row) == self._digest(*self.where[self._address(whole, row)]) for row in rows)
+                and not self._bad_rows(whole, rows)
+            ):
+                for name in contents.keys() - {whole}:
+                    self.place.delete(name)
+                return
+        found = {}
+        for address, cell in self.read(addresses):
+            found[address] = cell, sessions.index(self.session_of(address)) if self.session_of(address) in sessions else -1
+        for address, (cell, number) in list(found.items()):
+            if number < 0:  # It was read from a pack of another group.
+                sessions.append(self.session_of(address))
+                found[address] = cell, len(sessions) - 1
+        cells = {one: found[one] for one in addresses if one in found}
+        if not cells and not notes:
+            return
+        new = self._write(cells, sessions, list(notes.values()))
+        own = cells.keys(), notes.keys()
+        for name, there in contents.items():
+            same = (there.keys(), self.packs[name].notes.keys() if name in self.packs else ()) == own
+            if name != new and (not same or new < name):
+                self.place.delete(name)
+
+    def tidy(self, most: int = 32) -> None:
+        """Joins packs if many are small, or one holds a damaged cell; removes what killed writers have left long ago.
+
+        What was damaged is read again first: a disk or server may have failed for a moment.
+        """
+        self._bad = {(name, row) for name, row in self._bad if name in self.packs and self._bad_rows(name, [row])}
+        self._find_all()
+        for name in list(self.damaged):
+            if isinstance(self._index(name, self._states[name]), Index):
+                del self.damaged[name]
+        small = sum(index.file.size < 8 << 20 for index in self.packs.values())
+        if small > most or self._bad:
+            self.compact()
+        if self.damaged or self.place.names(".partial"):
+            self.clean()
+
+    def _bad_rows(self, name: str, rows: Sequence[int]) -> set[int]:
+        """Those of some cells of a pack that cannot be read."""
+        return set(rows) - {row for _, arrays, row in self._cells(name, rows) if arrays is not None}
+
+    def _digest(self, name: str, row: int) -> bytes:
+        return self.packs[name].rows["digest"][row].tobytes()
+
+    def _address(self, name: str, row: int) -> bytes:
+        return self.packs[name].rows["address"][row].tobytes()
+
+    def clean(self, age: float = 3600.0) -> None:
+        """Removes what killed writers have left and packs that cannot be read, if nothing has changed them for `age` seconds."""
+        self.refresh()
+        left = {name: file for ending in (".partial", ".claim") for name, file in self.place.names(ending).items()}
+        left |= {name: self._states[name] for name, why in self.damaged.items() if why != OTHER_VERSION}
+        if not left:
+            return
+        clock = f"{uuid.uuid4().hex}.claim"
+        self.place.write(clock, [b"now"], False)
+        now = self.place.names(clock)[clock].changed
+        for name, file in [*left.items(), (clock, FileState(0, now - age - 1))]:
+            if now - file.changed > age:
+                self.place.delete(name)

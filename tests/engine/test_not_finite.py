@@ -1,0 +1,132 @@
+"""Values that are not finite: the run is marked, the first bad value is named, and the rest is kept."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from engine_child import differences
+from flax import struct
+from toys import Clock, Cycle, Planner
+
+import jaxroute as jr
+from jaxroute.core.types import Metric, Spec
+from jaxroute.store.attributes import decoded
+
+
+@struct.dataclass
+class Gift:
+    """An environment whose reward is what the policy gives, in one round or another; `luck` is seen by the policy."""
+
+    @property
+    def spec(self):
+        return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
+
+    def init(self, key):
+        del key
+        return ()
+
+    def observe(self, key, state, t):
+        del state, t
+        return jax.random.uniform(key)
+
+    def step(self, key, state, action, t):
+        del key, t
+        return state, action, {"reward": action}
+
+
+@struct.dataclass
+class Root:
+    """Gives the root of `luck - danger`: a number only as long as luck lasts."""
+
+    danger: jax.Array | float = 0.0
+
+    def init(self, key, spec):
+        del key, spec
+        return ()
+
+    def act(self, key, state, obs, t):
+        del key, state, t
+        return jnp.sqrt(obs - self.danger), {"gift": jnp.sqrt(obs - self.danger)}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, obs, action, feedback, t
+        return state
+
+
+def luck_of(seed, horizon):
+    run = jax.random.fold_in(jax.random.key(0), seed)
+    stream = jax.random.fold_in(run, 2)
+    return jax.vmap(lambda t: jax.random.uniform(jax.random.fold_in(stream, t)))(jnp.arange(horizon))
+
+
+@pytest.mark.parametrize("record", [["reward"], ["info.gift"]])
+def test_a_policy_that_computes_nan_is_named_with_setting_seed_and_round(tmp_path, record):
+    """The rest is kept, and equal to what it is without that policy."""
+    policies = {"safe": Root(), "root": jr.grid(Root, danger=[0.0, 0.0005])}
+    options = {"horizon": 200, "seeds": 40, "record_every": 50, "record": record, "progress": False}
+    fails = np.asarray([np.flatnonzero(luck_of(seed, 200) < 0.0005)[:1].sum() for seed in range(40)])
+    seed = int(np.flatnonzero(fails)[0])
+    values = ["feedback", "info.gift", *(["reward"] if record == ["reward"] else [])]
+    expected = (
+        f"first bad value of policy 'root', danger 0.0005, seed {seed}: {', '.join(values)} in round {fails[seed] + 1}"
+    )
+    with pytest.warns(UserWarning, match=f"{(fails > 0).sum()} of 160 runs are invalid.*{expected}") as said:
+        data = jr.simulate(Gift(), policies, out=tmp_path, **options)
+    assert len([w for w in said if w.category is UserWarning]) == 1
+    np.testing.assert_array_equal(data["valid"].sel(policy="root", danger=0.0005), fails == 0)
+    assert data["valid"].sel(policy="safe").all() and data["valid"].sel(danger=0.0).all()
+    assert decoded(data.attrs)["invalid"] == [
+        {"policy": "root", "setting": {"danger": 0.0005}, "seed": seed, "round": int(fails[seed]) + 1, "values": values}
+    ]
+    assert decoded(jr.load(tmp_path).attrs)["invalid"] == decoded(data.attrs)["invalid"]
+    alone = jr.simulate(Gift(), {"safe": Root()}, **options)
+    assert differences(data.isel(danger=0), alone) == []
+    kept = np.isfinite(data[record[0]].sel(policy="root", danger=0.0005).isel(time=-1))
+    np.testing.assert_array_equal(kept, fails == 0)
+
+
+PLAYERS = {
+    "a flow": (Clock(broken_at=17, broken=np.nan), Cycle(), "reward in round 18"),
+    "a flow that is infinite": (Clock(broken_at=17, broken=-np.inf), Cycle(), "reward in round 18"),
+    "in the last round": (Clock(broken_at=36, broken=np.nan), Cycle(), "reward in round 37"),
+    "after free rounds": (Clock(broken_at=17, broken=np.nan, free_rounds=7), Cycle(), "reward in round 11"),
+    "a policy with plans": (Clock(broken_at=17, broken=np.nan, stage_length=5), Planner(), "reward in round 18"),
+    "plans of its own": (Clock(broken_at=17, broken=np.nan), Planner(stage_length=4), "reward in round 18"),
+    "a function of the environment": (Clock(broken_at=17, broken=np.nan), lambda env: Cycle(first=1), "reward in round 18"),
+    "a sampler": (lambda key: Clock(broken_at=17, broken=np.nan), Cycle(), "reward in round 18"),
+    "a flow that must be zero": (Clock(bad_from=25), Cycle(), "bad in round 26"),
+    "both": (Clock(bad_from=25, broken_at=17, broken=np.nan), Cycle(), "reward in round 18"),
+    "a sum": (Clock(slope=1e38), Cycle(), "in no single round"),
+}
+
+
+OFTEN = ("a flow", "after free rounds", "a policy with plans", "a sampler", "a flow that must be zero", "a sum")
+
+
+@pytest.mark.parametrize("name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in PLAYERS])
+def test_the_first_bad_round_is_found(name):
+    env, policy, where = PLAYERS[name]
+    record = ["reward", "rounds"]
+    with pytest.warns(
+        UserWarning, match=f"first bad value of policy 'one', seed [0-9]+: .*{where}$".replace("seed [0-9]+: .*seed", "seed")
+    ):
+        data = jr.simulate(env, {"one": policy}, horizon=37, seeds=20, record_every=10, record=record, progress=False)
+    assert not data["valid"].all()
+    assert (data["rounds"].isel(time=-1) == 37).all()
+
+
+@struct.dataclass
+class Asks(Root):
+    """Asks outside what to give."""
+
+    def act(self, key, state, obs, t):
+        def answer(t):
+            raise RuntimeError("the service does not answer")
+
+        return jax.pure_callback(answer, jax.ShapeDtypeStruct((), jnp.float32), t), {}
+
+
+def test_a_callback_that_fails_is_placed():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="does not answer") as error:
+        jr.simulate(Gift(), {"asks": Asks()}, horizon=5, seeds=3, progress=False)
+    assert error.value.__notes__ == ["while policy 'asks', seeds 0 to 2 was played"]

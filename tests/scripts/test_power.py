@@ -1,0 +1,71 @@
+"""The disk as scripts see it: no change of a store is missed, and what a power cut may leave is what POSIX allows."""
+
+import errno
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+from jaxroute.store import places
+
+chaos, power = (importlib.import_module(name) for name in ("chaos", "power"))
+
+
+def after(changes, beginning=None):
+    disk = power.Disk(beginning or {})
+    for change in changes:
+        disk.do(change)
+    return disk
+
+
+def test_whatever_a_store_does_to_its_folder_is_seen_and_can_be_played_again(tmp_path):
+    folder = places.Folder(tmp_path / "out" / "store")
+    with chaos.Watch(tmp_path) as watch:
+        folder.write("one.pack", [b"12", b"3"])
+        folder.write("two.pack", [b"4"])
+        folder.write("a.claim", [b"."], False)
+        folder.delete("one.pack")
+        os.replace(tmp_path / "out" / "store" / "two.pack", tmp_path / "out" / "store" / "three.pack")
+    folder.write("later.pack", [b"after the watch"])
+    tree = {"out": None, "out/store": None, "out/store/three.pack": b"4", "out/store/a.claim": b"."}
+    assert after(watch.changes).tree() == tree
+    assert power.read_tree(tmp_path) == tree | {"out/store/later.pack": b"after the watch"}
+    assert [change.path for change in watch.changes if change.kind == "kept"] == ["out/store/one.pack", "out/store/two.pack"]
+    assert power.read_tree(power.write_tree(tmp_path / "again", tree)) == tree
+
+
+def test_a_change_can_fail_and_is_then_not_done(tmp_path):
+    def full(done, change):
+        if change.kind == "write" and "two" in change.path:
+            raise OSError(errno.ENOSPC, "full")
+
+    folder = places.Folder(tmp_path)
+    with chaos.Watch(tmp_path, full) as watch:
+        folder.write("one", [b"1234"])
+        with pytest.raises(OSError, match="full"):
+            folder.write("two", [b"1234"])
+    assert after(watch.changes).tree() == power.read_tree(tmp_path) == {"one": b"1234"}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_power_cut_leaves_the_file_before_or_the_new_one_if_it_was_flushed(tmp_path, durable):
+    before = {"file": b"before"}
+    with chaos.Watch(power.write_tree(tmp_path / "a", before)) as watch:
+        places.Folder(tmp_path / "a").write("file", [b"afterwards"], durable)
+    files, rng = after(watch.changes, before), np.random.default_rng(0)
+    assert files.tree() == {"file": b"afterwards"}
+    assert files.lost() == ({"file": b"afterwards"} if durable else before)
+    assert files.tree(lambda file: b"")["file"] == (b"afterwards" if durable else b"")
+    found = {files.some(rng).get("file") for _ in range(200)}
+    parts = {b"before", b"afterwards", b"", b"after", b"after" + bytes(5), bytes(10)}
+    assert found == ({b"afterwards"} if durable else parts)
+
+
+def test_what_was_flushed_without_its_folder_may_be_gone(tmp_path):
+    with chaos.Watch(tmp_path) as watch:
+        places.Folder(tmp_path / "folder").write("file", [b"content"])
+    places_of_names = [i for i, change in enumerate(watch.changes) if change.kind == "fsync" and change.path == "folder"]
+    assert after(watch.changes).lost() == {"folder": None, "folder/file": b"content"}
+    assert after(watch.changes[: places_of_names[-1]]).lost() == {"folder": None}
+    assert after(watch.changes[:1]).lost() == {}  # The folder itself had no place yet.
