@@ -126,6 +126,8 @@ def simulate(options="{}"):
     """What a user sees who simulates UCB1. Its numbers mean nothing: XLA's own kernels do nothing here."""
     settings = {"horizon": 200, "execution": jr.Execution(block=64), "seeds": 256, "progress": False} | json.loads(options)
     cuda.MOST_STACK = settings.pop("most_stack", cuda.MOST_STACK)
+    if settings["progress"]:
+        sys.stderr.isatty = lambda: True  # A bar is for terminals.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = jr.simulate(UCB1[0], {"UCB1": UCB1[1]}, **settings)
