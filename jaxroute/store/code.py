@@ -147,10 +147,10 @@ class _Followed:
             self._constant(place, value)
         else:
             self.value(value)
-            if isinstance(value, (functools.partial, np.ndarray, jax.Array)) or (
-                dataclasses.is_dataclass(value) and not isinstance(value, type)
-            ):
+            if isinstance(value, functools.partial) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
                 self.digests[place] = short_digest(describe(value))
+            elif inside := _constants_in(value):
+                self.digests[place] = short_digest(plain_constant(inside))
 
     def _constant(self, place: str, value: Any) -> None:
         if _is_constant(value):
@@ -211,7 +211,18 @@ def _is_constant(value: Any) -> bool:
         return all(map(_is_constant, value))
     if isinstance(value, Mapping):
         return all(map(_is_constant, value.values()))
-    return isinstance(value, (*_PLAIN, np.ndarray, np.generic))
+    return isinstance(value, (*_PLAIN, np.ndarray, np.generic, jax.Array))
+
+
+def _constants_in(value: Any) -> dict[str, Any]:
+    """Constants that a function was made with, or that a user's object holds. (Objects of jaxroute may count or remember.)"""
+    if inspect.isfunction(value):
+        found = dict(enumerate(_contents_of(value.__closure__ or ())))
+    elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":
+        found = {}
+    else:
+        found = vars(value) if hasattr(value, "__dict__") and not callable(value) else {}
+    return {str(name): one for name, one in sorted(found.items(), key=str) if _is_constant(one)}
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:

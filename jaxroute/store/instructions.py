@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 # Instructions that only place others.
@@ -15,7 +16,7 @@ _PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
 
 def plain_constant(value: Any) -> Any:
     """Returns a constant as something whose `repr` is the same in every process."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value)
         return (
             str(array.dtype),

@@ -220,3 +220,41 @@ def test_what_another_version_of_jax_or_other_luck_has_given_is_simulated_beside
     assert len(count_blocks) == 3
     jr.simulate(ENV, UCB, seeds=4, out=tmp_path, **OPTIONS)
     assert len(count_blocks) == 3
+
+
+VALUES = {
+    "a constant": "held = {0}",
+    "an array of jax": "held = jnp.asarray([{0}])",
+    "a bound argument": "held = functools.partial(max, {0})",
+    "a function that was made with it": "def make(c):\n    return lambda: c\nheld = make({0})",
+    "a dataclass": "held = Conf({0})",
+    "a plain object": "held = Plain({0})",
+    "a namespace": "held = types.SimpleNamespace(w={0})",
+    "an attribute of a class": "class Holder:\n    table = jnp.asarray([{0}])\nheld = Holder",
+}
+HOLDS = """import dataclasses, functools, types
+import jax.numpy as jnp
+
+@dataclasses.dataclass
+class Conf:
+    w: int
+
+class Plain:
+    def __init__(self, w):
+        self.w = w
+
+{0}
+
+def act():
+    return held
+"""
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_functions_name_count(name):
+    def digests(value):
+        space = {"__name__": "somebodys"}
+        exec(compile(HOLDS.format(VALUES[name].format(value)), "somebodys.py", "exec"), space)
+        return code.code_of([space["act"]])
+
+    assert digests(2) == digests(2) != digests(5)
