@@ -1,7 +1,7 @@
 """How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,12 +103,6 @@ class Layout:
     def blocks(self, num_seeds: int) -> int:
         """Number of blocks of this many seeds."""
         return -(-num_seeds // self.block)
-
-    def tiles(self, axes: Mapping[str, np.ndarray]) -> Iterator[dict[str, int]]:
-        """Start of each tile along each axis."""
-        starts = [[(a, s) for s in range(0, len(axes[a]), self.tile[a])] for a in axes]
-        for combination in np.ndindex(*(len(s) for s in starts)):
-            yield dict(s[i] for s, i in zip(starts, combination, strict=True))
 
 
 def _most_full(num_seeds: int) -> int:

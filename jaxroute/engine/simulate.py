@@ -88,7 +88,7 @@ def simulate(
       callback: a function that is called after each block with a `Progress`: what is done, seconds, and the result so
         far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
         `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
-        (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` of the execution calls it more often.
+        (TensorBoard, Weights & Biases) or your own rule; a smaller `block` of the execution calls it more often.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -102,7 +102,7 @@ def simulate(
         in one run of a thousand): there give a fixed number of seeds.
       keep_states: keeps the states of environment and policy after the last round in the store, from which a longer horizon is played
         later; how much they take is printed first (see also `run_bytes`).
-      accept_changed_code: simulates anew, beside what other code has made; versions of code never mix in a result.
+      accept_changed_code: simulates it again, beside what other code has made; versions of code never mix in a result.
       description: more attributes for the result.
 
     Returns:
@@ -429,7 +429,7 @@ def _play(
     progress: bool,
     follower: Follower,
 ) -> _Ending:
-    """Plays what is missing, up to the look at which the goals are reached."""
+    """Simulates what is missing, up to the look at which the goals are reached."""
     ending = _Ending()
 
     def block_of(task: Task) -> Block:
@@ -489,7 +489,7 @@ def _reached(
 
 
 def _left(asked: Inputs, blocks: Mapping[str, Block], result: Runs | Statistics, work: Work) -> list[Unit]:
-    """What is to be simulated, at most; nothing if what is there reaches the goals."""
+    """Units that are to be simulated, at most; nothing if what is there reaches the goals."""
     for seeds in _looks(asked, result):
         if work.units(seeds):
             return work.units(len(asked.seeds))

@@ -65,7 +65,7 @@ class Lines:
 
 
 def tell(text: str) -> None:
-    """Tells something on a line of its own, on standard error, beside bars."""
+    """Prints a line on standard error, beside bars."""
     tqdm.write(f"jaxroute: {text}", file=sys.stderr)
 
 

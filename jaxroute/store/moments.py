@@ -440,7 +440,7 @@ class Statistics:
     def totals(self, seeds: int, keys: Sequence[Key] | None = None, so_far: bool = False) -> dict[tuple[Key, int], Summary]:
         """Returns the statistics of the first seeds, by key and number of the setting; those that are not there are left out.
 
-        `so_far`: of a simulation that goes on, perhaps with a look at fewer seeds.
+        `so_far`: of a simulation that continues, perhaps with a look at fewer seeds.
         """
         cut = self._cut(seeds)
         if not so_far:

@@ -434,10 +434,6 @@ class Store:
                 self._timer.daemon = True
                 self._timer.start()
 
-    def has(self, address: bytes) -> bool:
-        """Says whether a cell is there, or waits to be written."""
-        return address in self.where or address in self._waiting
-
     def _tick(self) -> None:
         with self._lock, contextlib.suppress(Exception):  # Raised by `put` or `flush`.
             if self._waiting:
@@ -600,7 +596,7 @@ class Store:
             self.clean()
 
     def _bad_rows(self, name: str, rows: Sequence[int]) -> set[int]:
-        """Those of some cells of a pack that cannot be read."""
+        """Rows among some of a pack whose cells cannot be read."""
         return set(rows) - {row for _, arrays, row in self._cells(name, rows) if arrays is not None}
 
     def _digest(self, name: str, row: int) -> bytes:

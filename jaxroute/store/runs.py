@@ -268,7 +268,7 @@ def numbers_of(request: Request, policy: str, tile: Tile) -> Iterable[tuple[int,
 def write(
     store: Store, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
-    """Puts arrays `[tiled axes..., seeds, ...]` into cells, but for the seeds that are there."""
+    """Puts arrays `[tiled axes..., seeds, ...]` into cells, except the seeds that are there."""
     parts = list(request.cut.cut(seeds))
     for number, place in numbers_of(request, policy, tile):
         for granule, mask, part in parts:

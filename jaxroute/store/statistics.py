@@ -5,7 +5,6 @@ Golub and LeVeque (1979); a histogram counts in whole numbers, so that its merge
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -202,19 +201,6 @@ class Histogram:
             return Histogram(self.keys, counts)
         new = ~known
         return Histogram(np.insert(self.keys, place[new], other.keys[new]), np.insert(counts, place[new], other.counts[new]))
-
-    def moved(self, rows: int) -> "Histogram":
-        """The same rows, so many further down."""
-        return Histogram(self.keys + (rows << _KEY_BITS), self.counts)
-
-    @staticmethod
-    def joined(parts: "Sequence[Histogram]") -> "Histogram":
-        """Histograms of rows that follow each other."""
-        empty = Histogram.empty()
-        return Histogram(
-            np.concatenate([empty.keys, *(p.keys for p in parts)]),
-            np.concatenate([empty.counts, *(p.counts for p in parts)]),
-        )
 
     def rows(self, start: int, stop: int) -> "Histogram":
         """The rows from `start` on, without `stop`, counted from 0."""

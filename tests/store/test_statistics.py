@@ -186,5 +186,3 @@ def test_rows_of_a_histogram_are_the_histograms_of_the_rows():
     values = np.random.default_rng(4).normal(size=(6, 30))
     whole = Histogram.of(values)
     assert equal(whole.rows(2, 5), Histogram.of(values[2:5]))
-    parts = [Histogram.of(values[:2]), Histogram.of(values[2:]).moved(2)]
-    assert equal(Histogram.joined(parts), whole)
