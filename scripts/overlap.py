@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 import jaxroute as jr
+from jaxroute.core import reductions
 from jaxroute.engine import programs, recording, simulate
 from jaxroute.problems import stochastic
-from jaxroute.store import reductions
 
 
 class Device:

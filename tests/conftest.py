@@ -40,7 +40,7 @@ FAST = (
     "core/test_types.py",
     "data/",
     "engine/test_bad_input.py",
-    "store/test_statistics.py",
+    "core/test_statistics.py",
     "test_layers.py",
     "test_names.py",
     "testing/test_planted_faults.py",

@@ -19,8 +19,7 @@ import xarray as xr
 from scipy import special
 
 from jaxroute.analysis import tables
-from jaxroute.core import checks
-from jaxroute.store import statistics
+from jaxroute.core import checks, statistics
 from jaxroute.store.attributes import encoded
 
 if TYPE_CHECKING:

@@ -681,7 +681,7 @@ def _store(options) -> int:
             print(made)
     stores = [options.folder] if is_url(options.folder) else results.stores_in(options.folder)
     if options.export:
-        from jaxroute.store.export import export
+        from jaxroute.analysis.export import export
 
         if len(stores) > 1:
             names = ", ".join(map(str, stores))

@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
+from jaxroute.core.description import describe, digest_of_setting
 from jaxroute.core.trees import classes_of
-from jaxroute.store.provenance import describe, digest_of_setting
 
 _INSTANCE_ROOT = 0x1257A9CE
 

@@ -14,6 +14,8 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.core import checks, draws
+from jaxroute.core.code import code_of, python
+from jaxroute.core.description import describe, digest_of_setting
 from jaxroute.core.protocols import (
     ENVIRONMENT_METHODS,
     ENVIRONMENT_OPTIONS,
@@ -45,9 +47,8 @@ from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import provenance, runs
 from jaxroute.store.cells import Request, describe_seeds
-from jaxroute.store.code import code_of, python
 from jaxroute.store.packs import digest_of, plain
-from jaxroute.store.provenance import describe, digest_of_setting, fingerprint
+from jaxroute.store.provenance import fingerprint
 
 # What may be given as `env` and as a policy.
 EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler

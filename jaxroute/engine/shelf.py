@@ -23,8 +23,9 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
-from jaxroute.store.code import code_of
-from jaxroute.store.provenance import describe, made_with
+from jaxroute.core.code import code_of
+from jaxroute.core.description import describe
+from jaxroute.store.provenance import made_with
 
 # Settings of JAX that decide what is kept or logged, not what is computed.
 _UNRELATED = ("cache", "log", "traceback", "dump", "profil")

@@ -18,12 +18,13 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import cells, reductions
+from jaxroute.core import reductions
+from jaxroute.core.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
+from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, STATISTICS, Request
 from jaxroute.store.packs import Store, digest_of
 from jaxroute.store.provenance import memory_limit
 from jaxroute.store.runs import Runs, Tile
-from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 
 # Bytes of a number's statistics: its moments, and a histogram of some 150 bins, while they are merged.
 _BYTES_PER_NUMBER = 4 * (48 + 150 * 16)

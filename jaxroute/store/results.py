@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import code, lazy, runs
+from jaxroute.core import code
+from jaxroute.store import lazy, runs
 from jaxroute.store.attributes import encoded
 from jaxroute.store.cells import Request, changed_code
 from jaxroute.store.moments import Statistics
@@ -431,7 +432,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     Raises:
       ValueError: one of them has no result, or one that differs in more than the seeds; what differs is named.
     """
-    from jaxroute.store.difference import first_difference
+    from jaxroute.core.description import first_difference
 
     if not paths:
         raise ValueError("paths must name at least one stored result, got none")

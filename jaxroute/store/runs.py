@@ -15,11 +15,11 @@ import jax
 import numpy as np
 import xarray as xr
 
+from jaxroute.core.statistics import Moments
 from jaxroute.store import cells
 from jaxroute.store.cells import CURVES, STATES, Request
 from jaxroute.store.packs import Store
 from jaxroute.store.provenance import memory_limit
-from jaxroute.store.statistics import Moments
 
 Arrays = Mapping[str, np.ndarray]
 # Positions along each axis that a policy has.

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from jaxroute.analysis import metrics
-from jaxroute.store import statistics
+from jaxroute.core import statistics
 
 TIMES = (10, 20, 30, 40)
 

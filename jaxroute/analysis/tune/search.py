@@ -31,10 +31,11 @@ from jaxroute.analysis.tune.space import Scale, Space
 from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
 from jaxroute.analysis.tune.surrogate import Knowledge
 from jaxroute.core import checks
+from jaxroute.core.code import code_of, python
+from jaxroute.core.description import describe
 from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.simulate import tqdm
-from jaxroute.store.code import code_of, python
-from jaxroute.store.provenance import describe, fingerprint
+from jaxroute.store.provenance import fingerprint
 
 # Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
 _FINALISTS, _FEWEST_SEEDS = 8, 4

@@ -40,7 +40,7 @@ CASES = {
 def stays(monkeypatch):
     """Counts the blocks that are summed up where they were played."""
     seen = []
-    reduced = jr.store.reductions.reduced
+    reduced = jr.core.reductions.reduced
 
     def noted(*arguments):
         seen.append(arguments)
@@ -49,7 +49,7 @@ def stays(monkeypatch):
     def play(*arguments, **options):
         with monkeypatch.context() as patch:
             patch.setattr(engine, "stays_on_device", lambda keep, platform: keep == "moments")
-            patch.setattr(jr.store.reductions, "reduced", noted)
+            patch.setattr(jr.core.reductions, "reduced", noted)
             return jr.simulate(*arguments, **options), len(seen)
 
     return play

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxroute.store.instructions import digest_of_code, plain_constant, short_digest
-from jaxroute.store.provenance import describe
+from jaxroute.core.description import describe
+from jaxroute.core.instructions import digest_of_code, plain_constant, short_digest
 
 # Entries of a class that Python or a decorator makes, and methods that only refuse what is wrong.
 _GIVEN = frozenset(

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jaxroute.store import statistics
-from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments
+from jaxroute.core import statistics
+from jaxroute.core.statistics import RELATIVE_ACCURACY, Histogram, Moments
 
 SMALLEST = Fraction(float(np.finfo(float).smallest_subnormal))  # What no square can be told apart by.
 FLOATS = st.floats(-1e100, 1e100, allow_subnormal=True)

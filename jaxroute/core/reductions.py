@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.store.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, merge
+from jaxroute.core.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, merge
 
 Curves = Mapping[str, jax.Array]
 # Seeds whose moments are computed at once; those of neighbours are merged.

@@ -13,10 +13,10 @@ from toys import Clock, Cycle
 
 import jaxroute as jr
 from jaxroute import cli
-from jaxroute.analysis import metrics
+from jaxroute.analysis import export, metrics
 from jaxroute.core.types import Metric
 from jaxroute.problems import stochastic
-from jaxroute.store import export, moments, packs, runs
+from jaxroute.store import moments, packs, runs
 from jaxroute.store import results as stores
 from jaxroute.store.attributes import decoded, encoded
 

@@ -10,9 +10,10 @@ import pytest
 import xarray as xr
 
 import jaxroute as jr
+from jaxroute.core import code
 from jaxroute.engine import inputs
 from jaxroute.problems import stochastic
-from jaxroute.store import code, provenance, results
+from jaxroute.store import provenance, results
 from jaxroute.store.attributes import decoded
 
 MODULE = '''

@@ -1,0 +1,108 @@
+"""Descriptions of environments, policies and other settings as plain JSON, and the first difference of two of them."""
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxroute.core.checks import show
+from jaxroute.core.instructions import digest_of_code
+
+
+def digest_of_setting(said: Any) -> str:
+    """Returns the digest of the description of an environment or policy."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# Types of numbers that need not be said, as they become those of the device.
+_USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
+
+
+@functools.singledispatch
+def describe(value: Any) -> Any:
+    """What determines a run, as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if _is_said(f, value)}
+        return {"type": type(value).__qualname__, **fields}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in value._fields}}
+    if isinstance(value, Mapping):
+        return {str(k): describe(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(v) for v in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        array = np.asarray(value)
+        if array.size <= 32 and str(array.dtype) in _USUAL and all(array.shape):
+            return array.tolist()
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+        return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest}
+    if isinstance(value, range):
+        return repr(value)
+    if callable(value):
+        return _describe_function(value)
+    fields = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
+    fields |= getattr(value, "__dict__", {})
+    if fields:  # The text of such an object may leave them out, or be its place in memory.
+        return {"type": type(value).__qualname__, **{name: describe(one) for name, one in fields.items()}}
+    return repr(value)
+
+
+def _is_said(field: "dataclasses.Field[Any]", value: Any) -> bool:
+    return not field.metadata.get("unsaid_by_default") or getattr(value, field.name) != field.default
+
+
+def _describe_function(function: Any) -> Any:
+    """A function by its name and what it was made with (its code is told by `code`); any other object that can be called by its attributes."""
+    if isinstance(function, functools.partial):
+        parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
+        return {"partial": _describe_function(function.func), **parts}
+    if hasattr(function, "__wrapped__"):  # A compiled or decorated function.
+        return {"wrapped": _describe_function(function.__wrapped__)}
+    if inspect.ismethod(function):
+        return {"method": _describe_function(function.__func__), "of": describe(function.__self__)}
+    code = getattr(function, "__code__", None)
+    if code is None and hasattr(function, "__qualname__"):  # A class, or a function written in C.
+        return f"{function.__module__}.{function.__qualname__}"
+    if code is None:
+        return {
+            "type": type(function).__qualname__,
+            **{k: describe(v) for k, v in getattr(function, "__dict__", {}).items()},
+        }
+    name = f"{function.__module__}.{function.__qualname__}"
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    made_with = [name if thing is function else describe(thing) for thing in inside]
+    if code.co_name == "<lambda>":  # All in one place have the same name.
+        name = f"{name} {digest_of_code(code)}"
+    return {"function": name, **({"made_with": made_with} if made_with else {})}
+
+
+def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
+    """The first difference of two JSON values, in words; empty if there is none."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in [*stored, *(k for k in wanted if k not in stored)]:
+            place = f"{where}.{key}" if where else key
+            if key not in stored or key not in wanted:
+                return f"{place} is only in {'the store' if key in stored else 'this run'}"
+            found = first_difference(stored[key], wanted[key], place)
+            if found:
+                return found
+        return ""
+    if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
+        return next(
+            (
+                d
+                for i, (a, b) in enumerate(zip(stored, wanted, strict=True))
+                if (d := first_difference(a, b, f"{where}[{i}]"))
+            ),
+            "",
+        )
+    return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
