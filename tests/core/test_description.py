@@ -69,7 +69,7 @@ def test_functions_that_do_something_else_are_told_apart(case):
 
 def test_functions_are_described_alike_in_every_process():
     """Otherwise no other process could continue the store. Addresses in memory must not show."""
-    script = "import json, tests.store.test_runs as t; print(json.dumps(t.described()))"
+    script = "import json, tests.core.test_description as t; print(json.dumps(t.described()))"
     env = os.environ | {"PYTHONPATH": CHILDREN_PATH, "PYTHONHASHSEED": "7"}
     child = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300)
     assert child.returncode == 0, child.stderr[-2000:]
