@@ -20,7 +20,7 @@ from scipy import special
 
 from jaxroute.analysis import tables
 from jaxroute.core import checks, statistics
-from jaxroute.store.attributes import encoded
+from jaxroute.core.attributes import encoded
 
 if TYPE_CHECKING:
     import pandas

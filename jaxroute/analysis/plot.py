@@ -18,7 +18,7 @@ import xarray as xr
 from jaxroute.analysis import metrics, style
 from jaxroute.analysis.style import log_spaced
 from jaxroute.core import checks
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 
 __all__ = [
     "curves",

@@ -671,46 +671,20 @@ def _claims(claims: Sequence[dict[str, Any]], seeds: int) -> list[str]:
 
 
 def _store(options) -> int:
-    from jaxroute.store import results
-    from jaxroute.store.places import is_url
+    from jaxroute.cli import stores
 
-    if options.merge and any(map(is_url, [options.folder, *options.merge])):
-        results.merge(options.merge, options.folder)
-    elif options.merge:
-        for made in results.merge_folders(options.merge, options.folder):
-            print(made)
-    stores = [options.folder] if is_url(options.folder) else results.stores_in(options.folder)
-    if options.export:
-        from jaxroute.analysis.export import export
-
-        if len(stores) > 1:
-            names = ", ".join(map(str, stores))
-            raise ValueError(
-                f"--export takes the folder of one result, got {str(options.folder)!r} with {len(stores)}: {names}"
-            )
-        print("\n".join(map(str, export(stores[0], options.export))))
-        return 0
-    sound = True
-    for store in stores:
-        found = results.inspect(store, verify=options.verify)
-        print(
-            "\n".join(["", f"{store}:", *(f"  {line}" for line in found.lines())]).removeprefix(
-                "\n" if store == stores[0] else ""
-            )
-        )
-        sound = sound and found.sound
-    return 0 if sound else 1
+    return stores.main(options)
 
 
 def _plot(options) -> int:
     from jaxroute import experiments
-    from jaxroute.store import results
+    from jaxroute.cli import stores
 
     summary, known = options.folder / "summary.json", {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(summary.read_text())
     store = options.store or known.get("store")
-    name = known.get("experiment") or results.experiment_of(store or options.folder)
+    name = known.get("experiment") or stores.experiment_of(store or options.folder)
     if options.experiment is None and name not in experiments.EXPERIMENTS:
         raise ValueError(
             f"{name!r} is an experiment of your own: name its file too, `jaxroute plot {options.folder} FILE.py`"

@@ -1,10 +1,11 @@
-"""The statistics of a block where it was played: what `moments.summarise` computes on the host, on the device.
+"""Statistics of the curves of a block of runs: on the device where it was played, or on the host.
 
 A GPU plays a million runs in less time than the host needs to look at them. So their curves stay there, and what comes back is of fixed size: the
-same counts, minima, maxima and histograms, and means and sums of squares that differ by the order of sums.
+same counts, minima, maxima and histograms as on the host, and means and sums of squares that differ by the order of sums.
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, merge
+from jaxroute.core.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, Moments, merge
 
-Curves = Mapping[str, jax.Array]
+Curves = Mapping[str, Any]  # Arrays of jax on a device, or of NumPy.
 # Seeds whose moments are computed at once; those of neighbours are merged.
 GRANULE = 256
 
 
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
-) -> tuple[list[np.ndarray], list[Histogram]]:
-    """Returns moments `[6, settings, C]` and histograms of each span of runs, of one policy or of the difference of two.
+) -> list[tuple[np.ndarray, Histogram]]:
+    """Returns moments `[6, settings, C]` and histogram of each span of runs, of one policy or of the difference of two, computed on the device.
 
     Args:
       curves: of one policy or two, arrays with the runs along axis `place`, and `valid`; NaN takes the place of runs that are not valid.
@@ -34,7 +35,41 @@ def reduced(
     with jax.enable_x64(True):
         moments, bins = _moments_and_bins(curves, tuple(names), place, tuple(spans))
         histograms = [_histogram(one) for one in bins] or [Histogram.empty()] * len(spans)
-        return [np.asarray(one) for one in jax.device_get(moments)], histograms
+        return list(zip(map(np.asarray, jax.device_get(moments)), histograms, strict=True))
+
+
+def reduced_on_host(
+    curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
+) -> list[tuple[np.ndarray, Histogram]]:
+    """Returns what `reduced` returns, computed by NumPy."""
+    found = []
+    with np.errstate(invalid="ignore"):
+        values = _values(np, curves, names, place)
+    for start, stop in spans:
+        part = np.ascontiguousarray(values[:, :, start:stop])
+        moments = Moments.of(part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1)).packed()
+        while moments.shape[-1] > 1:
+            moments = np.stack(merge(np, moments[..., 0::2], moments[..., 1::2]))
+        histogram = Histogram.of(part.reshape(-1, stop - start)) if len(curves) == 1 else Histogram.empty()
+        found.append((moments[..., 0], histogram))
+    return found
+
+
+def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
+    """Quantities `[settings, C, R]` of one policy, or their differences; NaN where a run is not valid."""
+
+    def masked(one: Curves, name: str) -> Any:
+        values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
+        good = xp.moveaxis(xp.asarray(one["valid"]), place, -1)
+        good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
+        return values if xp is np and good.all() else xp.where(good, values, xp.nan)
+
+    parts = [masked(curves[0], name) for name in names]
+    if len(curves) == 2:
+        parts = [part - masked(curves[1], name) for part, name in zip(parts, names, strict=True)]
+    settings = math.prod(np.broadcast_shapes(*(one["valid"].shape[:place] for one in curves)))
+    runs = parts[0].shape[-1] if parts else 0
+    return xp.concatenate([xp.zeros((settings, 0, runs)), *(part.reshape(settings, -1, runs) for part in parts)], axis=1)
 
 
 def _histogram(bins: jax.Array) -> Histogram:
@@ -48,17 +83,7 @@ def _histogram(bins: jax.Array) -> Histogram:
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
 def _moments_and_bins(curves: Any, names: tuple[str, ...], place: int, spans: tuple[tuple[int, int], ...]) -> Any:
-    def masked(one: Any, name: str) -> jax.Array:
-        values, good = jnp.moveaxis(one[name].astype(jnp.float64), place, -1), jnp.moveaxis(one["valid"], place, -1)
-        good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
-        return jnp.where(good, values, jnp.nan)
-
-    parts = [masked(curves[0], name) for name in names]
-    if len(curves) == 2:
-        parts = [part - masked(curves[1], name) for part, name in zip(parts, names, strict=True)]
-    lead = np.broadcast_shapes(*(one["valid"].shape[:place] for one in curves))
-    settings = int(np.prod(lead))
-    values = jnp.concatenate([part.reshape(settings, -1, part.shape[-1]) for part in parts], axis=1)
+    values = _values(jnp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
         part = values[:, :, start:stop]

@@ -190,20 +190,19 @@ class Inputs:
             settings["keep_states"] = True
         return settings
 
-    def code(self, policy: str) -> dict[str, Any]:
+    def code(self, part: Part) -> dict[str, Any]:
         """What the code of a policy, its environment and the probes does, as plain JSON."""
-        made = [one for part in self.parts[policy] for grid in (part.env, part.settings) for one in grid.objects[:1]]
-        players = itertools.chain.from_iterable(part.example for part in self.parts[policy])
-        return {
-            "python": python(),
-            "digests": code_of([*made, *players, *(probe for _, probe in self.records[policy].probes)]),
-        }
+        made = [one for grid in (part.env, part.settings) for one in grid.objects[:1]]
+        probes = [probe for _, probe in self.records[part.policy].probes]
+        return {"python": python(), "digests": code_of([*made, *part.example, *probes])}
 
     def request(self, with_code: bool) -> Request:
         """What the result consists of, but for the shapes of what is recorded; `with_code`: as a store needs it."""
         settings = {**fingerprint(self.settings()), "jaxroute": provenance.versions()["jaxroute"]}
         settings = json.loads(json.dumps(settings))
         policies = list(self.policies)
+        own = {part.label: self.code(part) for part in self.every_part} if with_code else {}
+        digests = {label: digest_of(plain(code))[:8].hex() for label, code in own.items()}
         return Request(
             policies=policies,
             axes=self.axes,
@@ -216,15 +215,15 @@ class Inputs:
             zero_flows=list(self.spec.zero_flows),
             keep=self.keep,
             settings=settings,
-            identities={name: self._identities(name, settings, with_code) for name in policies},
-            code={name: self.code(name) if with_code else {} for name in policies},
+            identities={name: self._identities(name, settings, digests) for name in policies},
+            code={digests[label]: code for label, code in own.items()},
         )
 
-    def _identities(self, policy: str, settings: Mapping[str, Any], stored: bool) -> list[str]:
-        """Digest of all that decides the numbers of a policy but the horizon, the seeds and the code, for each of its settings."""
+    def _identities(self, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
+        """Digests of all that decides the numbers of a policy but the horizon and the seeds, for each of its settings; without codes empty."""
         apart = ("environment", "policies", "record", "seeds", "horizon", "keep", "keep_states", "until_stderr", "jaxroute")
         own, axes = self.policies[policy], self.axes_of(policy)
-        if not stored:
+        if not codes:
             return [""] * math.prod(len(self.axes[axis]) for axis in axes)
         common = {name: value for name, value in settings.items() if name not in apart}
         common |= {"record": settings["record"][policy], "axes": [list(self.env.axes), list(own.axes)]}
@@ -235,7 +234,8 @@ class Inputs:
             env, player = (
                 int(np.ravel_multi_index([at[a] for a in g.axes], g.shape)) if g.axes else 0 for g in (self.env, own)
             )
-            found.append(digest_of(plain([rest, envs[env], players[player]])).hex())
+            code = codes[self.part(policy, at).label]
+            found.append(digest_of(plain([rest, envs[env], players[player]])).hex() + code)
         return found
 
 
@@ -311,7 +311,7 @@ def read_inputs(
     if keep == "runs":  # Before anything that takes longer with more seeds.
         spec = next(iter(parts.values()))[0].example[0].spec
         most = max(recording.numbers_per_record(one, spec) - len(one.zero_flows) for one in records.values())
-        runs.check_size(most * len(times) * len(named) * math.prod(len(values) for values in axes.values()), number)
+        runs.check_runs(most * len(times) * len(named) * math.prod(len(values) for values in axes.values()), number)
     asked = Inputs(
         env=env_grid,
         policies=policy_grids,

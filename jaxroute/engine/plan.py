@@ -17,17 +17,18 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.waiting import tell
 from jaxroute.store import cells
-from jaxroute.store.cells import GRANULE, Request
+from jaxroute.store.cells import GRANULE, Request, Tile
 from jaxroute.store.claims import Claims
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import Store
 from jaxroute.store.runs import Kept, Runs
 
 # Seconds after which a process that shares the work and says nothing counts as dead.
-EXPIRES_S = 60.0
+EXPIRES_S = 30.0
 
-# Positions along each axis of settings.
-Tile = Mapping[str, np.ndarray]
+# Number of this process, and of all that share the work.
+Share = tuple[int, int]
+ALONE = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -93,30 +94,18 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
         return {n: (jnp if on_device else np).concatenate([part[n] for part in parts], axis=axis) for n in parts[0]}
 
 
-# Whether this process simulates a setting (number among all) and some seeds (number of a group among all).
-Owner = Callable[[int, int, int, int], bool]
-
-
-def everything(setting: int, settings: int, part: int, parts: int) -> bool:
-    """Says that one process simulates all."""
-    del setting, settings, part, parts
-    return True
-
-
-def share_of(rank: int, size: int) -> Owner:
-    """Returns whether process `rank` of `size` simulates a setting and a group of seeds: consecutive parts of equal size."""
-
-    def own(setting: int, settings: int, part: int, parts: int) -> bool:
-        return (part * settings + setting) * size // (parts * settings) == rank
-
-    return own
+def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
+    """Returns which of some parts of the seeds a process simulates of a setting: all parts of all settings, in order, are cut evenly."""
+    first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
+    begin, end = (-(-(number - setting) // settings) for number in (first, last))
+    return range(max(0, begin), min(parts, end))
 
 
 def units_of_runs(
     runs: Runs,
     layout: Layout,
     static: set[str],
-    own: Owner,
+    share: Share,
     limit: int,
     horizons: Callable[[str], Sequence[int]],
     steady: bool = False,
@@ -127,7 +116,7 @@ def units_of_runs(
       runs: the result.
       layout: seeds and settings of a call.
       static: axes along which programs differ.
-      own: what this process simulates.
+      share: number of this process, and of all.
       limit: number of seeds.
       horizons: rounds from which runs of a policy may be continued, the most first.
       steady: cuts the seeds in the same way whatever is there.
@@ -140,8 +129,8 @@ def units_of_runs(
     for policy in request.policies:
         shape, axes = request.shape(policy), request.policy_axes[policy]
         lacking = [{g: m & inside[g] for g, m in one.items() if m & inside[g]} for one in runs.lacking(policy)]
-        if own is not everything:
-            mine = _owned(request, len(lacking), own)
+        if share != ALONE:
+            mine = _owned(request, len(lacking), share)
             lacking = [
                 {g: m & have[g] for g, m in one.items() if m & have.get(g, 0)}
                 for one, have in zip(lacking, mine, strict=True)
@@ -153,12 +142,14 @@ def units_of_runs(
             left = np.zeros(len(lacking), bool)
             left[numbers] = bool(masks)
             for tile in _tiles(left.reshape(shape), axes, layout, static):
-                for rounds, some in _continued(runs, policy, _numbers(tile, axes, shape), dict(masks), horizons(policy)):
+                for rounds, some in _continued(
+                    runs, policy, request.numbers_in(policy, tile), dict(masks), horizons(policy)
+                ):
                     for block in _blocks(request.cut.of(some), layout.block, steady):
                         yield Unit(runs, tile, block, [Task(policy, tile, request.seeds[block], rounds)])
 
 
-def _owned(request: Request, settings: int, own: Owner) -> list[dict[int, int]]:
+def _owned(request: Request, settings: int, share: Share) -> list[dict[int, int]]:
     """The seeds that a process simulates, by granule, for each setting; as many at least as are computed together."""
     group = (1 << LANE_MULTIPLE) - 1
     parts = [
@@ -167,12 +158,12 @@ def _owned(request: Request, settings: int, own: Owner) -> list[dict[int, int]]:
         for i in range(0, GRANULE, LANE_MULTIPLE)
         if mask & (group << i)
     ]
-    found: list[dict[int, int]] = [{} for _ in range(settings)]
-    for place, (granule, mask) in enumerate(parts):
-        for setting, one in enumerate(found):
-            if own(setting, settings, place, len(parts)):
-                one[granule] = one.get(granule, 0) | mask
-    return found
+    spans = [parts_of(share, setting, settings, len(parts)) for setting in range(settings)]
+    found: dict[range, dict[int, int]] = {span: {} for span in spans}
+    for span, masks in found.items():
+        for granule, mask in parts[span.start : span.stop]:
+            masks[granule] = masks.get(granule, 0) | mask
+    return [found[span] for span in spans]
 
 
 def _tiles(left: np.ndarray, axes: Sequence[str], layout: Layout, static: set[str]) -> Iterator[dict[str, np.ndarray]]:
@@ -187,13 +178,6 @@ def _tiles(left: np.ndarray, axes: Sequence[str], layout: Layout, static: set[st
     for parts in itertools.product(*spans):
         if left[np.ix_(*parts)].any() if parts else left.any():
             yield dict(zip(axes, parts, strict=True))
-
-
-def _numbers(tile: Tile, axes: Sequence[str], shape: Sequence[int]) -> list[int]:
-    if not axes:
-        return [0]
-    grid = np.meshgrid(*(tile[axis] for axis in axes), indexing="ij")
-    return np.ravel_multi_index([one.ravel() for one in grid], shape).tolist()
 
 
 def _continued(
@@ -228,7 +212,7 @@ def _blocks(seeds: np.ndarray, block: int, steady: bool) -> Iterator[np.ndarray]
 
 
 def units_of_statistics(
-    found: Statistics, layout: Layout, static: set[str], own: Owner, limit: int, steady: bool = False
+    found: Statistics, layout: Layout, static: set[str], share: Share, limit: int, steady: bool = False
 ) -> Iterator[Unit]:
     """Yields what is missing of the statistics of full granules; arguments as for `units_of_runs`, `steady`: units do not need each other."""
     request = found.request
@@ -236,10 +220,9 @@ def units_of_statistics(
     granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
     size = 1 << (max(1, layout.block // GRANULE).bit_length() - 1)
     chunks = np.split(granules, np.flatnonzero(np.diff(granules // size)) + 1) if len(granules) else []
-    places = {int(granule): i for i, granule in enumerate(granules)}
     curves: dict[str, list[Any]] = {}
     for chunk in chunks:
-        for mine, some in _shared(chunk, shape, places, own):
+        for mine, some in _shared(chunk, shape, granules, share):
             seeds = np.concatenate([request.cut.granules[granule] for granule in some])
             there: dict[str, list[list[int]]] = {}  # The settings of each policy that were simulated last.
             for tile in _tiles(mine & found.left(some), axes, layout, static):
@@ -258,20 +241,17 @@ def units_of_statistics(
 
 
 def _shared(
-    chunk: np.ndarray, shape: tuple[int, ...], places: Mapping[int, int], own: Owner
+    chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray, share: Share
 ) -> Iterator[tuple[np.ndarray, list[int]]]:
     """Yields the settings that a process simulates, and of which granules of a chunk it does so."""
-    if own is everything:
-        yield np.ones(shape, bool), chunk.tolist()
-        return
-    found: dict[bytes, list[int]] = {}
-    settings = math.prod(shape)
-    for granule in chunk.tolist():
-        mine = np.asarray([own(number, settings, places[granule], len(places)) for number in range(settings)])
-        if mine.any():
-            found.setdefault(mine.tobytes(), []).append(granule)
-    for mine, granules in found.items():
-        yield np.frombuffer(mine, bool).reshape(shape), granules
+    settings, alike = math.prod(shape), dict[bytes, list[int]]()
+    spans = [parts_of(share, setting, settings, len(granules)) for setting in range(settings)]
+    begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
+    for place, granule in zip(np.searchsorted(granules, chunk).tolist(), chunk.tolist(), strict=True):
+        alike.setdefault(((begin <= place) & (place < end)).tobytes(), []).append(granule)
+    for key, some in alike.items():
+        if (mine := np.frombuffer(key, bool).reshape(shape)).any():
+            yield mine, some
 
 
 class Step(NamedTuple):
@@ -310,19 +290,19 @@ class Work:
     ):
         self.result, self.layout, self.static, self.store, self.horizons = result, layout, static, store, horizons
         self.joins = share == "join"
-        self._own = share_of(*share) if isinstance(share, tuple) else everything
+        self._share = share if isinstance(share, tuple) else ALONE
 
     def units(self, limit: int) -> list[Unit]:
         """Returns what is missing of the first seeds."""
-        found, own = self.result, self._own
+        found, share = self.result, self._share
         if isinstance(found, Runs):
-            return list(units_of_runs(found, self.layout, self.static, own, limit, self.horizons, self.joins))
+            return list(units_of_runs(found, self.layout, self.static, share, limit, self.horizons, self.joins))
         found.find(limit)
         units: list[Unit] = []
         if found.runs is not None:
             inside = int(np.searchsorted(found.rest, limit))
-            units += units_of_runs(found.runs, self.layout, self.static, own, inside, self.horizons, self.joins)
-        return [*units, *units_of_statistics(found, self.layout, self.static, own, limit, self.joins)]
+            units += units_of_runs(found.runs, self.layout, self.static, share, inside, self.horizons, self.joins)
+        return [*units, *units_of_statistics(found, self.layout, self.static, share, limit, self.joins)]
 
     def steps(self, limit: int, in_order: bool) -> Generator["Step | None", None, None]:
         """Yields the tasks that are missing of the first seeds; `in_order`: block by block of seeds, so that policies can be compared.
@@ -385,12 +365,12 @@ def _cells_of(unit: Unit) -> Iterator[tuple[bytes, int, int]]:
         return
     for policy, tile in {task.policy: task.tile for task in unit.tasks}.items():
         families = request.families(cells.CURVES, policy)
-        for number in _numbers(tile, request.policy_axes[policy], request.shape(policy)):
+        for number in request.numbers_in(policy, tile):
             yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(unit.seeds))
 
 
 def _are_there(store: Store, unit: Unit, made: Sequence[tuple[bytes, int, int]]) -> bool:
     """Says whether all cells of a unit are there."""
     if isinstance(unit.result, Statistics):
-        return not any(cells.cover(store.where, *one)[1] for one in made)
+        return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
     return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)

@@ -13,6 +13,7 @@ from typing import Any
 import xarray as xr
 
 from jaxroute.core import checks
+from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.protocols import Probe, has_long_rounds
 from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
@@ -27,7 +28,6 @@ from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import bar, tqdm
 from jaxroute.store import cells, provenance, results
-from jaxroute.store.attributes import decoded, encoded
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import Store
@@ -139,7 +139,8 @@ def simulate(
     devices = execution.device_list()
     store = None if out is None else Store(place_of(out), provenance.made_with(devices[0]))
     with contextlib.nullcontext() if store is None else contextlib.closing(store):
-        before = {} if store is None else results.last_settings(store)
+        notes = None if store is None else results.Notes(store)
+        before = {} if notes is None else notes.settings()
         if record_every is None and "record_every" in before:
             record_every = int(before["record_every"])
         if execution.backend == "auto" and before:
@@ -163,7 +164,7 @@ def simulate(
             accept_changed_code=accept_changed_code,
             description=description,
         )
-        return _simulate(asked, devices, store, execution, progress, follower)
+        return _simulate(asked, devices, store, notes, execution, progress, follower)
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
@@ -180,12 +181,18 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 
 
 def _simulate(
-    asked: Inputs, devices: Sequence[Any], store: Store | None, execution: Execution, progress: bool, follower: Follower
+    asked: Inputs,
+    devices: Sequence[Any],
+    store: Store | None,
+    notes: results.Notes | None,
+    execution: Execution,
+    progress: bool,
+    follower: Follower,
 ) -> xr.Dataset:
     """The story of a run."""
     effort = Effort()
     request = asked.request(store is not None)
-    new = store is None or not _prepared(asked, store, request)
+    new = store is None or notes is None or not _prepared(asked, store, notes, request)
     if store is not None and new:
         store.check()
     layout = Layout(**_cut(asked, devices))
@@ -201,7 +208,7 @@ def _simulate(
             recorded={name: recording.names_of(shapes[name]) for name in request.policies},
         )
         result = results.collect(request, store)
-        work = Work(result, layout, asked.static_axes, execution.share, store, _horizons(asked, store))
+        work = Work(result, layout, asked.static_axes, execution.share, store, _horizons(asked, notes))
         units = _left(asked, blocks, result, work)
         if store is not None and units and not new:
             store.check()
@@ -210,7 +217,7 @@ def _simulate(
             labels = dict.fromkeys(asked.part(t.policy, t.tile).label for unit in units for t in unit.tasks if not t.begun)
             compile_blocks({label: blocks[label] for label in labels}, pool, progress)
     call = ""
-    if store is not None and (units or not results.is_latest(store, request)):
+    if store is not None and notes is not None and (units or not notes.is_latest(request)):
         call = results.begin(store, request)
     try:
         ending = _play(asked, layout, blocks, result, work, effort, progress, follower)
@@ -239,7 +246,7 @@ def _simulate(
         results.end(store, request, call, report, whole)
         with contextlib.suppress(OSError):  # The result is stored; a later call tidies.
             store.tidy()
-    reports = [report] if store is None else results.reports(store, request)
+    reports = [report] if store is None else results.Notes(store).reports(request)
     made_with = {} if store is None else results.made_with(store, result.families)
     state = {"stopped": {"blocks": follower.done, "of": follower.total}} if follower.stopped else {}
     state |= {"missing": missing} if missing else {}
@@ -259,7 +266,7 @@ def _simulate(
     return data
 
 
-def _prepared(asked: Inputs, store: Store, request: Request) -> bool:
+def _prepared(asked: Inputs, store: Store, notes: results.Notes, request: Request) -> bool:
     """Checks a store before anything is computed; returns whether some of the cells may be there.
 
     Raises:
@@ -285,14 +292,14 @@ def _prepared(asked: Inputs, store: Store, request: Request) -> bool:
                 stacklevel=5,
             )
             break
-    return bool(other) or any(one.policies for one in results.requests(store).values())
+    return bool(other) or bool(notes.requests)
 
 
-def _horizons(asked: Inputs, store: Store | None) -> Callable[[str], list[int]]:
+def _horizons(asked: Inputs, notes: results.Notes | None) -> Callable[[str], list[int]]:
     """Rounds from which runs of a policy may be continued, the most first."""
-    if store is None:
+    if notes is None:
         return lambda policy: []
-    there = {one.horizon for one in results.requests(store).values()}
+    there = {one.horizon for one in notes.requests.values()}
     found = sorted((h for h in there if h < asked.horizon and h % asked.record_every == 0), reverse=True)
     knowing = {horizon: asked.knowing_horizon(horizon) for horizon in found}
     return lambda policy: [horizon for horizon in found if policy not in knowing[horizon]]

@@ -17,6 +17,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.core import checks
+from jaxroute.core.attributes import decoded
 from jaxroute.core.protocols import is_environment
 from jaxroute.engine.execution import Execution, PartWarning
 from jaxroute.engine.grid import Grid
@@ -24,7 +25,6 @@ from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
 from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.store import results
-from jaxroute.store.attributes import decoded
 from jaxroute.store.places import is_url
 
 Results = Mapping[str, xr.Dataset]

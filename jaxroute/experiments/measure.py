@@ -10,9 +10,9 @@ import pandas as pd
 import xarray as xr
 
 from jaxroute.analysis import metrics
+from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured
-from jaxroute.store.attributes import decoded
 
 Name = TypeVar("Name")
 # Points of a curve to which a slope is fitted.

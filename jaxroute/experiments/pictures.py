@@ -7,8 +7,8 @@ from typing import Any
 import xarray as xr
 
 from jaxroute.analysis import metrics, plot
+from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
-from jaxroute.store.attributes import decoded
 
 Picture = Callable[[Results], Any]
 

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,11 @@ GRANULE = 256
 ALL = (1 << GRANULE) - 1
 # Kinds of cells.
 CURVES, STATES, STATISTICS = "curves", "states", "statistics"
+
+# First granule and number of granules of a cell of statistics.
+Range = tuple[int, int]
+# Positions along axes of settings.
+Tile = Mapping[str, np.ndarray]
 
 
 def address(family: bytes, granule: int, extent: int) -> bytes:
@@ -38,9 +43,9 @@ def extent_of(address: bytes) -> int:
     return int.from_bytes(address[32:], "little")
 
 
-def range_of(address: bytes) -> tuple[int, int]:
-    """Returns the first granule and the number of granules of a cell of statistics."""
-    return int.from_bytes(address[24:32], "big"), extent_of(address)
+def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
+    """Returns the numbers of the settings at some positions along each axis, the last axis fastest."""
+    return np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*spans)]).tolist()
 
 
 def bits(mask: int) -> np.ndarray:
@@ -119,9 +124,9 @@ class Request:
       zero_flows: names of the flows that must be zero.
       keep: "runs" or "moments".
       settings: all that decides the numbers, as plain JSON, for readers.
-      identities: digest of environment, policy, record and everything else but the horizon, the seeds and the code; of each policy, for each of
-        its settings, the last axis fastest.
-      code: what the code of each policy and its environment does (`code.code_of`), and the Python that it was asked of.
+      identities: of each policy, for each of its settings, the last axis fastest: digests in hexadecimal digits of environment, policy, record
+        and everything else but the horizon, the seeds and the code (32), and of the code (16).
+      code: what the code does (`code.code_of`), and the Python that it was asked of, by its digest.
     """
 
     policies: list[str]
@@ -153,6 +158,11 @@ class Request:
         return {}
 
     @functools.cached_property
+    def digest(self) -> str:
+        """Digest by which calls name it."""
+        return digest_of(plain(self.plain())).hex()
+
+    @functools.cached_property
     def cut(self) -> Seeds:
         """The seeds by granules."""
         return Seeds(self.seeds)
@@ -161,17 +171,17 @@ class Request:
         """Number of settings along each axis of a policy."""
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
-    def code_digest(self, policy: str) -> bytes:
-        """Digest of the code of a policy, 8 bytes."""
-        return digest_of(plain(self.code[policy]))[:8]
-
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
         """Returns the families of the cells of a policy, for each of its settings."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
-            end, code = plain([kind, what[2]]), self.code_digest(policy)
-            self._families[what] = [digest_of(bytes.fromhex(one), end) + code for one in self.identities[policy]]
+            end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
+            self._families[what] = [digest_of(one[:16], end) + one[16:] for one in own]
         return self._families[what]
+
+    def numbers_in(self, policy: str, tile: Tile) -> list[int]:
+        """Returns the numbers of the settings of a tile among those of a policy."""
+        return numbers(self.shape(policy), [tile[axis] for axis in self.policy_axes[policy]])
 
     def with_seeds(self, seeds: np.ndarray) -> "Request":
         """Returns the same request for other seeds."""
@@ -255,14 +265,19 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def cover(there: Any, family: bytes, first: int, size: int) -> tuple[list[bytes], list[int]]:
-    """Returns the addresses in `there` from which a range of the counter is made, and the granules that are missing."""
-    one = address(family, first, size)
-    if one in there:
+def stored(store: Store, family: bytes) -> Callable[[Range], bool]:
+    """Returns whether a cell of statistics is in a store, as a function of its range."""
+    return lambda one: address(family, *one) in store.where
+
+
+def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
+    """Returns the ranges that are there of which a range of the counter is made, and the granules that are missing."""
+    first, size = one
+    if there(one):
         return [one], []
     if size == 1:
-        return [], [first]
-    left, right = cover(there, family, first, size // 2), cover(there, family, first + size // 2, size // 2)
+        return [], [one]
+    left, right = (cover(there, (start, size // 2)) for start in (first, first + size // 2))
     return left[0] + right[0], left[1] + right[1]
 
 

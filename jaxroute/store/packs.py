@@ -5,9 +5,9 @@ A pack holds the cells that were finished since the last one. Its name is a dige
 under that name never has other content. No file is changed and nothing is locked, so that any number of processes may write. Whatever is
 read is verified; what is missing or damaged is simulated again.
 
-Layout of a pack: frames of cells; the forms of cells (names, types, shapes); notes; the index; the places of frames; a footer. Cells of one
-form that follow each other are stored as differences (exclusive or) and compressed together: settings that share their random numbers
-differ little.
+Layout of a pack: frames of cells; the forms of cells (names, types, shapes); notes; the index; the places of frames; a footer. The cells of
+a frame have one form; they are stored as differences to the one before (exclusive or) and compressed together: settings that share their
+random numbers differ little.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _FOOTER = np.dtype(
         ("magic", "S16"),
     ]
 )
-_ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4"), ("start", "<u8")])
+_ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4")])
 _FRAMES = np.dtype(
     [("start", "<u8"), ("size", "<u8"), ("raw", "<u8"), ("first", "<u8"), ("cells", "<u4"), ("packed", "<u4")]
 )
@@ -56,6 +56,13 @@ Note = Mapping[str, Any]
 
 class DamagedError(ValueError):
     """Bytes that are not those that were written under this name."""
+
+
+class Damage(NamedTuple):
+    """A file that cannot be read, and why."""
+
+    file: FileState
+    why: str
 
 
 class Index(NamedTuple):
@@ -101,57 +108,33 @@ def encode(
       sessions: with what cells were made.
       notes: plain JSON.
     """
-    rows, frames, forms = [], [], {}
-    group: list[tuple[bytes, int, bytes]] = []
-    content: list[bytes] = []
-    offset = 0
-
-    def close() -> None:
-        nonlocal offset
-        raw = _differences(group, forward=True)
-        small = zlib.compress(raw, 1)
-        content.append(small if len(small) < 0.9 * len(raw) else raw)
-        frames.append((offset, len(content[-1]), len(raw), len(rows) - len(group), len(group), content[-1] is small))
-        offset += len(content[-1])
-        group.clear()
-
-    size = 0
+    rows, frames, content, offset = [], [], [], 0
+    by_form: dict[str, list[tuple[bytes, int, bytes]]] = {}
     for address, (cell, session) in cells.items():
         arrays = {name: np.asarray(value, order="C") for name, value in sorted(cell.items())}
         form = json.dumps([[name, a.dtype.str, a.shape] for name, a in arrays.items()])
-        number, body = forms.setdefault(form, len(forms)), b"".join(a.tobytes() for a in arrays.values())
-        if group and size + len(body) > _FRAME:
-            close()
-            size = 0
-        rows.append((address, digest_of(address, form.encode(), body), number, session, size))
-        group.append((address, number, body))
-        size += len(body)
-    if group:
-        close()
+        by_form.setdefault(form, []).append((address, session, b"".join(a.tobytes() for a in arrays.values())))
+    forms = list(by_form)
+    for number, (form, group) in enumerate(by_form.items()):
+        size = len(group[0][2])
+        step = max(1, _FRAME // max(1, size))
+        for some in (group[i : i + step] for i in range(0, len(group), step)):
+            raw = np.frombuffer(b"".join(body for *_, body in some), np.uint8).reshape(len(some), size)
+            raw = np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes()
+            small = zlib.compress(raw, 1)
+            content.append(small if len(small) < 0.9 * len(raw) else raw)
+            frames.append((offset, len(content[-1]), len(raw), len(rows), len(some), content[-1] is small))
+            offset += len(content[-1])
+            rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
     said = {"sessions": list(sessions), "notes": list(notes)}
     end = [
-        *(zlib.compress(json.dumps(one).encode(), 1) for one in (list(forms), said)),
+        *(zlib.compress(json.dumps(one).encode(), 1) for one in (forms, said)),
         zlib.compress(np.array(rows, _ROW).tobytes(), 1),
         np.array(frames, _FRAMES).tobytes(),
     ]
     sizes = [len(one) for one in end[:3]]
     footer = np.array([(len(rows), len(frames), *sizes, digest_of(*end), _MAGIC)], _FOOTER)
     return f"{digest_of(*end).hex()}{ENDING}", [*content, *end, footer.tobytes()]
-
-
-def _differences(group: Sequence[tuple[bytes, int, bytes]], forward: bool) -> bytes:
-    """Cells of a frame, each of which is (or was) a difference to the one before if both have the same form."""
-    if len({form for _, form, _ in group}) == 1 and len(group) > 1:
-        block = np.frombuffer(b"".join(body for *_, body in group), np.uint8).reshape(len(group), -1)
-        found = np.concatenate([block[:1], block[1:] ^ block[:-1]]) if forward else np.bitwise_xor.accumulate(block, axis=0)
-        return found.tobytes()
-    parts: list[np.ndarray] = []
-    before, known = None, -1
-    for _, form, body in group:
-        now = np.frombuffer(body, np.uint8)
-        parts.append(now ^ before if before is not None and form == known else now)
-        before, known = now if forward else parts[-1], form
-    return b"".join(part.tobytes() for part in parts)
 
 
 def read_index(place: Place, name: str, file: FileState) -> Index:
@@ -191,26 +174,21 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
     """Returns the cells of a frame in order; None for one that is not what was written at its address."""
     about = index.frames[frame]
     rows = index.rows[int(about["first"]) : int(about["first"]) + int(about["cells"])]
+    form = index.forms[int(rows["form"][0])]
     try:
         raw = zlib.decompress(content) if about["packed"] else content
     except zlib.error:
-        return [None] * len(rows)
+        raw = b""
     if len(raw) != about["raw"]:
         return [None] * len(rows)
-    starts = [*rows["start"].tolist(), len(raw)]
-    forms = rows["form"].tolist()
-    raw = _differences(
-        [(b"", form, raw[a:b]) for form, (a, b) in zip(forms, itertools.pairwise(starts), strict=True)], False
-    )
+    raw = np.bitwise_xor.accumulate(np.frombuffer(raw, np.uint8).reshape(len(rows), -1), axis=0)
     found: list[dict[str, np.ndarray] | None] = []
-    shapes = {form: json.loads(index.forms[form]) for form in set(forms)}
-    for row, form, start, stop in zip(rows, forms, starts, starts[1:], strict=False):
-        body = raw[start:stop]
-        if digest_of(row["address"].tobytes(), index.forms[form].encode(), body) != row["digest"].tobytes():
+    for row, body in zip(rows, map(bytes, raw), strict=True):
+        if digest_of(row["address"].tobytes(), form.encode(), body) != row["digest"].tobytes():
             found.append(None)
             continue
         arrays, place = {}, 0
-        for name, dtype, shape in shapes[form]:
+        for name, dtype, shape in json.loads(form):
             arrays[name] = np.frombuffer(body, dtype, math.prod(shape), place).reshape(shape)
             place += arrays[name].nbytes
         found.append(arrays)
@@ -232,8 +210,8 @@ class Store:
 
     Attributes:
       packs: index by name.
-      damaged: why a pack cannot be read, by name.
-      bad: addresses of cells that were not what was written, when they were read.
+      damaged: packs that cannot be read, by name.
+      bad: cells that were not what was written, when they were read: pack and row.
       where: pack and row of each cell, by address.
       groups: addresses by their first bytes.
       families: digests of code by the other part of a family.
@@ -253,15 +231,13 @@ class Store:
         self.place, self.session = place, dict(session or {})
         self.size, self.seconds, self.threads = size, seconds, threads
         self.packs: dict[str, Index] = {}
-        self.damaged: dict[str, str] = {}
-        self.bad: set[bytes] = set()
+        self.damaged: dict[str, Damage] = {}
+        self.bad: set[tuple[str, int]] = set()
         self.where: dict[bytes, tuple[str, int]] = {}
         self.groups: dict[bytes, list[bytes]] = {}
         self.families: dict[bytes, set[bytes]] = {}
         self.notes: dict[str, dict[str, Any]] = {}
         self.conflicts = 0
-        self._states: dict[str, FileState] = {}  # Of damaged packs.
-        self._bad: set[tuple[str, int]] = set()
         self._pool = ThreadPoolExecutor(threads)
         self._lock = threading.RLock()
         self._waiting: dict[bytes, Cell] = {}
@@ -271,6 +247,9 @@ class Store:
         self._pending: list[Future[Any]] = []
         self._timer: threading.Timer | None = None
         self.refresh()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.place, self.session)  # In another process it is opened again.
 
     # Reading.
 
@@ -283,7 +262,7 @@ class Store:
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
-        self.damaged = {name: why for name, why in self.damaged.items() if found.get(name) == self._states[name]}
+        self.damaged = {name: one for name, one in self.damaged.items() if found.get(name) == one.file}
         new = [name for name in sorted(found) if name not in self.packs and name not in self.damaged]
         vanished = False
         for name, index in zip(new, self._pool.map(lambda name: self._index(name, found[name]), new), strict=True):
@@ -292,9 +271,9 @@ class Store:
             elif index is None:
                 vanished = True
             else:
-                self.damaged[name], self._states[name] = index, found[name]
+                self.damaged[name] = index
         if gone:
-            self._bad = {one for one in self._bad if one[0] not in gone}
+            self.bad = {one for one in self.bad if one[0] not in gone}
             self._find_all()
         else:
             self._find([name for name in new if name in self.packs])
@@ -317,14 +296,14 @@ class Store:
                     break
         return found
 
-    def _index(self, name: str, file: FileState) -> Index | str | None:
+    def _index(self, name: str, file: FileState) -> Index | Damage | None:
         """An index, why it cannot be read, or None if the pack was removed meanwhile."""
         try:
             return read_index(self.place, name, file)
         except FileNotFoundError:
             return None
         except (ValueError, zlib.error) as error:
-            return str(error)
+            return Damage(file, str(error))
 
     def _find_all(self) -> None:
         self.where, self.groups, self.families, self.notes, self.conflicts = {}, {}, {}, {}, 0
@@ -337,7 +316,7 @@ class Store:
             self.notes |= index.notes
             content = index.rows["address"].tobytes()
             for row in range(len(index.rows)):
-                if self._bad and (name, row) in self._bad:
+                if self.bad and (name, row) in self.bad:
                     continue
                 address = content[row * ADDRESS : (row + 1) * ADDRESS]
                 if address not in self.where:
@@ -369,8 +348,7 @@ class Store:
             for name, rows in by_pack.items():
                 for address, arrays, row in self._cells(name, rows):
                     if arrays is None:
-                        self._bad.add((name, row))
-                        self.bad.add(address)
+                        self.bad.add((name, row))
                     else:
                         del left[address]
                         yield address, arrays
@@ -514,7 +492,7 @@ class Store:
             self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])
         self.refresh()
 
-    def compact(self, small: int = 8 << 20, large: int = 256 << 20, drop: Iterable[bytes] = ()) -> None:
+    def compact(self, small: int = 8 << 20, large: int = 256 << 20) -> None:
         """Joins small and damaged packs to large ones, and removes them then.
 
         Readers list again, a process that is killed leaves cells twice, and several may do this at the same time: what is removed is in a
@@ -523,12 +501,10 @@ class Store:
         Args:
           small: bytes of a pack that is joined with others.
           large: bytes of a pack, before compression.
-          drop: addresses that are needed no more.
         """
         self.refresh()
-        drop, groups, total = set(drop), [[]], 0
-        changed = {self.where[one][0] for one in drop if one in self.where} | {name for name, _ in self._bad}
-        for name in sorted(name for name, index in self.packs.items() if index.file.size < small or name in changed):
+        groups, total, damaged = [[]], 0, {name for name, _ in self.bad}
+        for name in sorted(name for name, index in self.packs.items() if index.file.size < small or name in damaged):
             raw = int(self.packs[name].frames["raw"].sum())
             if groups[-1] and total + raw > large:
                 groups.append([])
@@ -536,47 +512,41 @@ class Store:
             groups[-1].append(name)
             total += raw
         for group in groups:
-            if len(group) > 1 or changed.intersection(group):
-                self._join(group, drop)
+            # Those whose packs somebody else has joined meanwhile are left to him.
+            if (len(group) > 1 or damaged.intersection(group)) and self.packs.keys() >= set(group):
+                self._join(group)
         self.refresh()
 
-    def _join(self, group: Sequence[str], drop: set[bytes]) -> None:
-        contents = {
-            n: dict.fromkeys(self._address(n, i) for i in range(len(self.packs[n].rows))) for n in group if n in self.packs
+    def _join(self, group: Sequence[str]) -> None:
+        packs = {name: self.packs[name] for name in group}
+        held = {
+            name: ({self._address(name, i) for i in range(len(pack.rows))}, pack.notes.keys())
+            for name, pack in packs.items()
         }
-        if len(contents) < len(group):  # Somebody else has joined these.
-            return
-        addresses = [one for name in group for one in contents[name] if one not in drop]
-        sessions, notes = [], {}
-        for name in group:
-            sessions += [one for one in self.packs[name].sessions if one not in sessions]
-            notes |= self.packs[name].notes
+        addresses = [self._address(name, row) for name, pack in packs.items() for row in range(len(pack.rows))]
+        notes = {digest: note for pack in packs.values() for digest, note in pack.notes.items()}
         for whole in sorted(group):  # Perhaps one holds all that the others do, as readers see it.
-            all_of_it = contents[whole].keys(), self.packs[whole].notes.keys()
-            rows = range(len(self.packs[whole].rows))
+            rows = range(len(packs[whole].rows))
             if (
-                all_of_it == (dict.fromkeys(addresses).keys(), notes.keys())
+                held[whole] == (set(addresses), notes.keys())
                 and all(self._digest(whole, row) == self._digest(*self.where[self._address(whole, row)]) for row in rows)
                 and not self._bad_rows(whole, rows)
             ):
-                for name in contents.keys() - {whole}:
+                for name in packs.keys() - {whole}:
                     self.place.delete(name)
                 return
-        found = {}
-        for address, cell in self.read(addresses):
-            found[address] = cell, sessions.index(self.session_of(address)) if self.session_of(address) in sessions else -1
-        for address, (cell, number) in list(found.items()):
-            if number < 0:  # It was read from a pack of another group.
-                sessions.append(self.session_of(address))
-                found[address] = cell, len(sessions) - 1
-        cells = {one: found[one] for one in addresses if one in found}
+        sessions: list[dict[str, Any]] = []
+        cells: dict[bytes, tuple[Cell, int]] = {}
+        found = self.get(addresses)
+        for address in (one for one in dict.fromkeys(addresses) if one in found):
+            if (session := self.session_of(address)) not in sessions:
+                sessions.append(session)
+            cells[address] = found[address], sessions.index(session)
         if not cells and not notes:
             return
         new = self._write(cells, sessions, list(notes.values()))
-        own = cells.keys(), notes.keys()
-        for name, there in contents.items():
-            same = (there.keys(), self.packs[name].notes.keys() if name in self.packs else ()) == own
-            if name != new and (not same or new < name):
+        for name, content in held.items():
+            if name != new and (content != (cells.keys(), notes.keys()) or new < name):
                 self.place.delete(name)
 
     def tidy(self, most: int = 32) -> None:
@@ -584,13 +554,11 @@ class Store:
 
         What was damaged is read again first: a disk or server may have failed for a moment.
         """
-        self._bad = {(name, row) for name, row in self._bad if name in self.packs and self._bad_rows(name, [row])}
+        self.bad = {(name, row) for name, row in self.bad if name in self.packs and self._bad_rows(name, [row])}
         self._find_all()
-        for name in list(self.damaged):
-            if isinstance(self._index(name, self._states[name]), Index):
-                del self.damaged[name]
+        self.damaged = {n: one for n, one in self.damaged.items() if not isinstance(self._index(n, one.file), Index)}
         small = sum(index.file.size < 8 << 20 for index in self.packs.values())
-        if small > most or self._bad:
+        if small > most or self.bad:
             self.compact()
         if self.damaged or self.place.names(".partial"):
             self.clean()
@@ -609,7 +577,7 @@ class Store:
         """Removes what killed writers have left and packs that cannot be read, if nothing has changed them for `age` seconds."""
         self.refresh()
         left = {name: file for ending in (".partial", ".claim") for name, file in self.place.names(ending).items()}
-        left |= {name: self._states[name] for name, why in self.damaged.items() if why != OTHER_VERSION}
+        left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}
         if not left:
             return
         clock = f"{uuid.uuid4().hex}.claim"

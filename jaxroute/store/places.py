@@ -158,6 +158,9 @@ class Bucket:
     def __str__(self) -> str:
         return self.url
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.url,)
+
     def names(self, ending: str) -> dict[str, FileState]:
         with self._told("", "read"):
             found = [one for batch in self._obstore.list(self._client) for one in batch]

@@ -7,31 +7,33 @@ seeds alone. The order of calls is counted, not read from clocks.
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 import os
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute.core import code
+from jaxroute.core.attributes import encoded
+from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
-from jaxroute.store.attributes import encoded
 from jaxroute.store.cells import Request, changed_code
 from jaxroute.store.moments import Statistics
-from jaxroute.store.packs import ENDING, Store, digest_of, plain
-from jaxroute.store.places import STORE_NAME, Folder, is_url, place_of, store_path
+from jaxroute.store.packs import ENDING, Store, plain
+from jaxroute.store.places import STORE_NAME, Folder, place_of
 from jaxroute.store.provenance import StoreMismatchError
 from jaxroute.store.runs import Runs
 
 # What a call measures of its work, and what the calls for a result add up.
 ADDED = ("compile_s", "run_s", "decisions", "played_again")
-_AGAIN = "the same call, or command, simulates just that again"
+AGAIN = "the same call, or command, simulates just that again"
 
 
 def collect(request: Request, store: Store | None) -> Runs | Statistics:
@@ -43,75 +45,96 @@ def collect(request: Request, store: Store | None) -> Runs | Statistics:
     return Statistics(request, store) if request.keep == "moments" else Runs(request, store)
 
 
-def digest_of_request(request: Request) -> str:
-    """Returns the digest by which calls name a request."""
-    return digest_of(plain(request.plain())).hex()
+class Notes:
+    """What was asked of a store, and by which calls, as its notes say.
+
+    Args:
+      store: as it was read last.
+
+    Attributes:
+      calls: notes of the beginnings and ends of calls, in order.
+    """
+
+    def __init__(self, store: Store):
+        self._said = dict(store.notes)
+        calls = [note for note in self._said.values() if note.get("note") == "call"]
+        self.calls = sorted(calls, key=lambda note: (note["order"], note["ended"], note["id"]))
+
+    @functools.cached_property
+    def requests(self) -> dict[str, Request]:
+        """The requests by digest, the one that was asked for last at the end."""
+        order = {call["request"]: i for i, call in enumerate(self.calls)}
+        found = {name: Request.made_of(note) for name, note in self._said.items() if note.get("note") == "request"}
+        return dict(sorted(found.items(), key=lambda one: order.get(one[0], -1)))
+
+    @property
+    def next(self) -> int:
+        """Number of the next call."""
+        return 1 + max((call["order"] for call in self.calls), default=0)
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings of the request that was made last; none if there is none."""
+        return dict(list(self.requests.values())[-1].settings) if self.requests else {}
+
+    def is_latest(self, request: Request) -> bool:
+        """Says whether a request was the last one, and a call for it has ended."""
+        return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
+
+    def reports(self, request: Request) -> list[dict[str, Any]]:
+        """Returns what the calls reported that made cells of a result, of any horizon and any seeds, in order."""
+        own = {one for some in request.identities.values() for one in some}
+        like = {
+            n for n, r in self.requests.items() if not own.isdisjoint(one for some in r.identities.values() for one in some)
+        }
+        return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
+
+    def last(self, store: Store, path: Any) -> tuple[Request, list[dict[str, Any]]]:
+        """Returns the last request with the seeds of all like it, and the reports of the calls for it, in order.
+
+        Raises:
+          ValueError: no request can be read.
+        """
+        if not self.requests:
+            why = damage_of(store) or "it has just been begun"
+            raise ValueError(f"the result in {str(path)!r} does not say what it consists of: {why}; {AGAIN}")
+        ended = [call for call in self.calls if call["ended"]]
+        played = {call["request"]: call["report"].get("seeds_played") for call in ended}
+        name, request = list(self.requests.items())[-1]
+        whole = {call["request"] for call in ended if call["whole"]} | {name}
+        like = [n for n, one in self.requests.items() if n in whole and _but_seeds(one) == _but_seeds(request)]
+        seeds = _joined([self.requests[one].seeds[: played.get(one)] for one in reversed(like)])
+        if len(like) > 1 and (np.diff(np.sort(seeds).astype(np.int64)) == 1).all():
+            seeds = np.sort(seeds)
+        if not np.array_equal(seeds, request.seeds):
+            request = request.with_seeds(seeds)
+        return request, self.reports(request)
 
 
-def calls(store: Store) -> list[dict[str, Any]]:
-    """Returns the notes of calls in a store, in order."""
-    found = [note for note in store.notes.values() if note.get("note") == "call"]
-    return sorted(found, key=lambda note: (note["order"], note["ended"], note["id"]))
+def _but_seeds(request: Request) -> bytes:
+    said = request.plain()
+    return plain({**said, "seeds": 0, "settings": {**said["settings"], "seeds": 0, "jaxroute": ""}})
 
 
-def requests(store: Store) -> dict[str, Request]:
-    """Returns the requests of a store by digest, the one that was asked for last at the end."""
-    order = {call["request"]: i for i, call in enumerate(calls(store))}
-    found = {name: Request.made_of(note) for name, note in store.notes.items() if note.get("note") == "request"}
-    return dict(sorted(found.items(), key=lambda one: order.get(one[0], -1)))
-
-
-def last_settings(store: Store) -> dict[str, Any]:
-    """Returns the settings of the request that was made last; none if there is none."""
-    known = list(requests(store).values())
-    return dict(known[-1].settings) if known else {}
-
-
-def reports(store: Store, request: Request) -> list[dict[str, Any]]:
-    """Returns what the calls reported that made cells of a result, in order."""
-    own = _simulations(request)
-    like = {name for name, one in requests(store).items() if own & _simulations(one)}
-    return [call["report"] for call in calls(store) if call["ended"] and call["request"] in like]
-
-
-def _simulations(request: Request) -> set[tuple[str, bytes]]:
-    """Identities of what a request simulates, of any horizon and any seeds, with the code."""
-    return {(one, request.code_digest(policy)) for policy, some in request.identities.items() for one in some}
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """All seeds of some parts once, in order."""
+    seeds = np.concatenate(parts)
+    return seeds[np.sort(np.unique(seeds, return_index=True)[1])]
 
 
 def begin(store: Store, request: Request) -> str:
     """Says in all packs of a store what is simulated; returns the name of the call."""
-    name, known = digest_of_request(request), calls(store)
-    note = {"note": "call", "id": uuid.uuid4().hex, "request": name, "ended": False, "order": _next(known)}
+    call = uuid.uuid4().hex
     store.say(request.plain(), always=True)
-    store.say(note, always=True)
-    return note["id"]
+    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": Notes(store).next}
+    store.say(about, always=True)
+    return call
 
 
 def end(store: Store, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
     """Says how a call ended; `whole`: with all that it asked for, by others perhaps."""
-    store.say(
-        {
-            "note": "call",
-            "id": call,
-            "request": digest_of_request(request),
-            "ended": True,
-            "whole": whole,
-            "order": _next(calls(store)),
-            "report": dict(report),
-        }
-    )
+    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": Notes(store).next}
+    store.say({**about, "whole": whole, "report": dict(report)})
     store.flush()
-
-
-def _next(known: Sequence[Mapping[str, Any]]) -> int:
-    return 1 + max((call["order"] for call in known), default=0)
-
-
-def is_latest(store: Store, request: Request) -> bool:
-    """Says whether a request was the last one, and a call for it has ended."""
-    known = calls(store)
-    return bool(known) and known[-1]["request"] == digest_of_request(request) and known[-1]["ended"]
 
 
 def check_code(store: Store, request: Request, families: Sequence[bytes], accept: bool) -> None:
@@ -130,17 +153,16 @@ def check_code(store: Store, request: Request, families: Sequence[bytes], accept
 
 
 def _what_changed(store: Store, request: Request, other: set[bytes]) -> str:
-    for known in reversed(requests(store).values()):
-        for policy in known.policies:
-            here = next((p for p in request.policies if set(request.identities[p]) & set(known.identities[policy])), None)
-            if here is None or known.code_digest(policy) == request.code_digest(here):
-                continue
-            there, own = known.code[policy], request.code[here]
-            if there["python"] != own["python"]:
-                return f"it was made with Python {there['python']}, and whether the code is still the same cannot be told with {own['python']}"
-            changed = code.changes(there["digests"], own["digests"])
-            more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
-            return f"{', '.join(changed[:4])}{more} changed"
+    own = {one[:32]: one[32:] for some in request.identities.values() for one in some}
+    for known in reversed(Notes(store).requests.values()):
+        for one in itertools.chain(*known.identities.values()):
+            if own.get(one[:32], one[32:]) != one[32:]:
+                there, here = known.code[one[32:]], request.code[own[one[:32]]]
+                if there["python"] != here["python"]:
+                    return f"it was made with Python {there['python']}, and whether the code is still the same cannot be told with {here['python']}"
+                changed = code.changes(there["digests"], here["digests"])
+                more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
+                return f"{', '.join(changed[:4])}{more} changed"
     return f"what the code was is not said there ({len(other)} other versions)"
 
 
@@ -172,7 +194,8 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     store = opened(path)
     with contextlib.ExitStack() as until_read:
         until_read.callback(store.close)
-        request, seeds, reports = last(store, path)
+        request, reports = Notes(store).last(store, path)
+        seeds = len(request.seeds)
         if request.keep == "moments":
             found = Statistics(request, store, check=False)
         elif runs.is_large(request):
@@ -183,12 +206,12 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
         if missing and not partial:
             damage = f"; damaged: {damage_of(store)}" if store.damaged or store.bad else ""
             raise ValueError(
-                f"the result in {str(path)!r} is not complete: {missing}{damage}; {_AGAIN}, or load the rest with partial=True"
+                f"the result in {str(path)!r} is not complete: {missing}{damage}; {AGAIN}, or load the rest with partial=True"
             )
         if store.damaged:
             warnings.warn(
                 f"{len(store.damaged)} files of the result in {str(path)!r} cannot be read ({damage_of(store)}): what was asked for last may have been "
-                f"in them; {_AGAIN}",
+                f"in them; {AGAIN}",
                 stacklevel=2,
             )
         data = found.dataset(seeds)
@@ -216,41 +239,6 @@ def opened(path: str | os.PathLike[str]) -> Store:
     return store
 
 
-def last(store: Store, path: Any) -> tuple[Request, int, list[dict[str, Any]]]:
-    """Returns the last request of a store with the seeds of all like it, their number, and the reports of the calls for it, in order.
-
-    Raises:
-      ValueError: no request can be read.
-    """
-    known, made = requests(store), calls(store)
-    if not known:
-        raise ValueError(
-            f"the result in {str(path)!r} does not say what it consists of: {damage_of(store) or 'it has just been begun'}; {_AGAIN}"
-        )
-    played = {
-        call["request"]: call["report"]["seeds_played"]
-        for call in made
-        if call["ended"] and "seeds_played" in call["report"]
-    }
-    request = list(known.values())[-1]
-    whole = {call["request"] for call in made if call["ended"] and call["whole"]} | {list(known)[-1]}
-    like = {name: one for name, one in known.items() if name in whole and _but_seeds(one) == _but_seeds(request)}
-    parts = [one.seeds[: played.get(name, len(one.seeds))] for name, one in reversed(like.items())]
-    seeds = np.concatenate(parts)
-    _, first = np.unique(seeds, return_index=True)
-    seeds = seeds[np.sort(first)]
-    if len(like) > 1 and (np.diff(np.sort(seeds).astype(np.int64)) == 1).all():
-        seeds = np.sort(seeds)
-    if len(seeds) != len(request.seeds) or not np.array_equal(seeds, request.seeds):
-        request = request.with_seeds(seeds)
-    return request, len(seeds), reports(store, request)
-
-
-def _but_seeds(request: Request) -> bytes:
-    said = request.plain()
-    return plain({**said, "seeds": 0, "settings": {**said["settings"], "seeds": 0, "jaxroute": ""}})
-
-
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the attributes of a result from the reports of the calls that made it: those of the last one, and sums of what was measured."""
     if not reports:
@@ -271,7 +259,7 @@ def made_with(store: Store, families: Sequence[bytes]) -> dict[str, Any]:
 
 def damage_of(store: Store) -> str:
     """Says what in a store cannot be read; empty if all can, as far as it was read."""
-    found = [f"{name}: {why}" for name, why in sorted(store.damaged.items())[:3]]
+    found = [f"{name}: {why}" for name, (_, why) in sorted(store.damaged.items())[:3]]
     found += ["..."] if len(store.damaged) > 3 else []
     found += [f"{len(store.bad)} cells are not what was written"] if store.bad else []
     return "; ".join(found)
@@ -286,7 +274,6 @@ class Inspection:
 
     Attributes:
       request: the result.
-      seeds: number.
       reports: of the calls that made it.
       others: number of other results.
       size: bytes of the packs; packs: their number; cells: number of cells.
@@ -298,7 +285,6 @@ class Inspection:
     """
 
     request: Request
-    seeds: int
     reports: Sequence[Mapping[str, Any]]
     others: int
     size: int
@@ -315,44 +301,6 @@ class Inspection:
         """True if nothing that the result needs is damaged."""
         return not (self.damage and self.missing)
 
-    def lines(self) -> list[str]:
-        """Lines of text for a terminal."""
-        request, settings = self.request, self.request.settings
-        axes = "".join(f" x {len(values)} {axis}" for axis, values in request.axes.items())
-        kept = "statistics over the seeds" if request.keep == "moments" else "every run"
-        found = [
-            f"holds     {kept}: {len(request.policies)} policies{axes} x {self.seeds:,} seeds x {request.horizon:,} rounds of {settings['problem']}, "
-            f"recorded every {settings['record_every']:,}, key {settings['key']}",
-            f"policies  {', '.join(request.policies)}",
-            f"metrics   {', '.join([*request.variables, *request.zero_flows])}",
-        ]
-        for one in self.reports:
-            commit = f", commit {one['commit']}" if one.get("commit") else ""
-            found.append(
-                f"made      {one['created']} on {one.get('host', '')}, {one['device']}, with jax {one['versions']['jax']}{commit}: {one['decisions']:,} decisions"
-            )
-        if len(self.made_with) > 1:
-            found += [
-                f"cells     {one['cells']:,} with {one['processor']}, jaxroute {one['jaxroute']}" for one in self.made_with
-            ]
-        if self.others:
-            found.append(f"besides   {self.others} other results, asked for before")
-        size = f"{self.size / 1e6:,.1f} MB" if self.size > 1e6 else f"{self.size / 1e3:,.1f} kB"
-        found.append(f"size      {size} in {self.packs:,} files, {self.cells:,} cells")
-        found.append(f"to play   {self.missing or 'nothing'}")
-        if self.conflicts:
-            found.append(
-                f"note      {self.conflicts:,} cells were written twice with other numbers; all readers take the same ones"
-            )
-        if self.damage:
-            found += [f"{'note' if self.sound else 'DAMAGED':<9} {self.damage}"]
-            found.append(f"          {'nothing of it is needed' if self.sound else _AGAIN}")
-        else:
-            found.append(
-                "sound     every cell is what was written" if self.verified else "sound     not looked at (--verify)"
-            )
-        return found
-
 
 def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection:
     """Returns what a store holds.
@@ -366,20 +314,20 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
     """
     store = opened(path)
     try:
-        request, seeds, reports = last(store, path)
+        notes = Notes(store)
+        request, reports = notes.last(store, path)
         if verify:
             for _ in store.read(list(store.where)):
                 pass
         found = collect(request, store)
         return Inspection(
             request=request,
-            seeds=seeds,
             reports=reports,
-            others=sum(_but_seeds(one) != _but_seeds(request) for one in requests(store).values()),
+            others=sum(_but_seeds(one) != _but_seeds(request) for one in notes.requests.values()),
             size=sum(index.file.size for index in store.packs.values()),
             packs=len(store.packs),
             cells=len(store.where),
-            missing=found.missing(seeds),
+            missing=found.missing(len(request.seeds)),
             damage=damage_of(store),
             verified=verify,
             made_with=sessions(store, found.families),
@@ -387,39 +335,6 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
         )
     finally:
         store.close()
-
-
-def experiment_of(path: str | os.PathLike[str]) -> str:
-    """Returns the name of the experiment whose results are stored in a folder (or below it), or at a URL.
-
-    Raises:
-      ValueError: there are none, or they are not those of an experiment.
-    """
-    store = opened(path if is_url(path) else stores_in(path)[0])
-    try:
-        found = last(store, path)[2]
-    finally:
-        store.close()
-    if not found or not found[-1].get("experiment"):
-        raise ValueError(
-            f"{str(path)!r} must hold the results of `jaxroute run`, got those of another program, or of none that has ended"
-        )
-    return str(found[-1]["experiment"])
-
-
-def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Returns the folders below a folder, itself among them, that have a stored result.
-
-    Raises:
-      ValueError: there are none.
-    """
-    path = Path(folder)
-    if any(store_path(path).glob(f"*{ENDING}")):
-        return [store_path(path).parent]
-    found = sorted({file.parent.parent for file in path.rglob(f"{STORE_NAME}/*{ENDING}")})
-    if not found:
-        raise ValueError(f"folder must hold a stored result, got {str(folder)!r}, where no {STORE_NAME}/*{ENDING} is found")
-    return found
 
 
 def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
@@ -432,13 +347,11 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     Raises:
       ValueError: one of them has no result, or one that differs in more than the seeds; what differs is named.
     """
-    from jaxroute.core.description import first_difference
-
     if not paths:
         raise ValueError("paths must name at least one stored result, got none")
     sources = [opened(path) for path in paths]
     try:
-        known = [last(source, path)[0] for source, path in zip(sources, paths, strict=True)]
+        known = [Notes(source).last(source, path)[0] for source, path in zip(sources, paths, strict=True)]
         for path, one in zip(paths[1:], known[1:], strict=True):
             if _but_seeds(one) != _but_seeds(known[0]):
                 there, here = ({**r.settings, "seeds": 0, "jaxroute": ""} for r in (known[0], one))
@@ -448,17 +361,12 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         try:
             for source in sources:
                 target.add(source)
-            request = known[0].with_seeds(_all_seeds(known))
-            if not is_latest(target, request):
-                reports = [note["report"] for source in sources for note in calls(source) if note["ended"]]
-                call = begin(target, request)
-                merged = {
-                    **(reports[-1] if reports else {}),
-                    **dict.fromkeys(ADDED, 0),
-                    "merged": [str(path) for path in paths],
-                }
-                merged.pop("seeds_played", None)
-                end(target, request, call, merged)
+            request = known[0].with_seeds(_joined([one.seeds for one in known]))
+            if not Notes(target).is_latest(request):
+                ended = [call["report"] for source in sources for call in Notes(source).calls if call["ended"]]
+                report = {n: v for n, v in (ended or [{}])[-1].items() if n != "seeds_played"}
+                merged = {**report, **dict.fromkeys(ADDED, 0), "merged": [str(path) for path in paths]}
+                end(target, request, begin(target, request), merged)
         finally:
             target.close()
     finally:
@@ -466,32 +374,10 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
             source.close()
 
 
-def _all_seeds(known: Sequence[Request]) -> np.ndarray:
-    seeds = np.concatenate([one.seeds for one in known])
-    _, first = np.unique(seeds, return_index=True)
-    return seeds[np.sort(first)]
-
-
 def _code_difference(one: Request, other: Request) -> str:
     for policy in one.policies:
-        if policy in other.policies and one.code[policy] != other.code[policy]:
-            changed = code.changes(one.code[policy]["digests"], other.code[policy]["digests"])
-            return f"the code of policy {policy!r}: {', '.join(changed[:4])}"
+        for mine, theirs in zip(one.identities[policy], other.identities.get(policy, ()), strict=False):
+            if mine[32:] != theirs[32:]:
+                changed = code.changes(one.code[mine[32:]]["digests"], other.code[theirs[32:]]["digests"])
+                return f"the code of policy {policy!r}: {', '.join(changed[:4])}"
     return "what is recorded, or the order of policies"
-
-
-def merge_folders(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Puts the stores of folders together, those of the same place in each; returns the new ones.
-
-    Raises:
-      ValueError: the folders hold other stores than each other, or some cannot be put together.
-    """
-    places = [[store.relative_to(folder) for store in stores_in(folder)] for folder in folders]
-    for folder, found in zip(folders, places, strict=True):
-        if found != places[0]:
-            texts = [", ".join(map(str, some)) for some in (places[0], found)]
-            raise ValueError(f"folders must hold the same stores, got {texts[0]} in {folders[0]} and {texts[1]} in {folder}")
-    made = [out / place for place in places[0]]
-    for place, target in zip(places[0], made, strict=True):
-        merge([folder / place for folder in folders], target)
-    return made

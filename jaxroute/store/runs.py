@@ -7,8 +7,7 @@ finite.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,13 +16,11 @@ import xarray as xr
 
 from jaxroute.core.statistics import Moments
 from jaxroute.store import cells
-from jaxroute.store.cells import CURVES, STATES, Request
+from jaxroute.store.cells import CURVES, STATES, Request, Seeds, Tile
 from jaxroute.store.packs import Store
 from jaxroute.store.provenance import memory_limit
 
 Arrays = Mapping[str, np.ndarray]
-# Positions along each axis that a policy has.
-Tile = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,34 +40,23 @@ class Kept:
     curves: Arrays = dataclasses.field(default_factory=dict)
 
 
-def bytes_of(request: Request, seeds: int) -> int:
-    """Returns how many bytes the curves of some seeds of a result take."""
-    numbers = sum(math.prod(shape) for _, shape in request.variables.values()) * len(request.times)
-    return 8 * numbers * seeds * len(request.policies) * math.prod(len(v) for v in request.axes.values())
-
-
 def is_large(request: Request) -> bool:
     """Says whether the curves of a result take more than an eighth of the memory."""
-    return bytes_of(request, len(request.seeds)) > memory_limit(jax.local_devices(backend="cpu")[0]) // 8
+    return 8 * request.numbers * len(request.seeds) > memory_limit(jax.local_devices(backend="cpu")[0]) // 8
 
 
-def check_size(numbers: int, seeds: int) -> None:
-    """Refuses a result of single runs that would not fit into half of the memory.
+def check_runs(numbers: int, seeds: int) -> None:
+    """Refuses (`ValueError`) single runs that would not fit into half of the memory; `numbers`: of a seed, over all policies, settings and times."""
+    advice = "keep statistics over the seeds in place of the runs (keep='moments', --keep moments), record fewer points (record_every) or fewer "
+    check_size("result", 8 * numbers * seeds, f"{advice}metrics (record), or ask for fewer seeds")
 
-    Args:
-      numbers: of a seed, over all policies, settings and times.
-      seeds: number.
 
-    Raises:
-      ValueError: it would not.
-    """
-    needed, memory = 8 * numbers * seeds, memory_limit(jax.local_devices(backend="cpu")[0])
+def check_size(what: str, needed: int, advice: str) -> None:
+    """Refuses (`ValueError`) what takes more bytes than half of the memory."""
+    memory = memory_limit(jax.local_devices(backend="cpu")[0])
     if needed > memory // 2:
-        raise ValueError(
-            f"the result would take {needed / 2**30:,.1f} GiB, more than half of the memory ({memory / 2**30:,.1f} GiB): keep statistics over "
-            "the seeds in place of the runs (keep='moments', --keep moments), record fewer points (record_every) or fewer metrics (record), or "
-            "ask for fewer seeds"
-        )
+        sizes = f"{needed / 2**30:,.1f} GiB, more than half of the memory ({memory / 2**30:,.1f} GiB)"
+        raise ValueError(f"the {what} would take about {sizes}: {advice}")
 
 
 class Runs:
@@ -87,7 +73,7 @@ class Runs:
 
     def __init__(self, request: Request, store: Store | None):
         self.request, self.store = request, store
-        check_size(request.numbers, len(request.seeds))
+        check_runs(request.numbers, len(request.seeds))
         self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
         self.data: dict[str, np.ndarray] = {}
         for name, (_, shape) in request.variables.items():
@@ -103,36 +89,18 @@ class Runs:
         """The families of all cells that the result consists of."""
         return [family for some in self._families.values() for family in some]
 
-    def fill(self) -> int:
-        """Reads the cells that are there and not in the arrays yet; returns their number."""
+    def fill(self) -> None:
+        """Reads the cells that are there and not in the arrays yet."""
         if self.store is None:
-            return 0
-        wanted: dict[bytes, list[tuple[str, tuple[int, ...], int]]] = {}
+            return
+        wanted = []
         for policy, families in self._families.items():
-            shape = self.request.shape(policy)
-            for number, family in enumerate(families):
-                if family[:16] not in self.store.families:
-                    continue
-                place = tuple(int(i) for i in np.unravel_index(number, shape)) if shape else ()
-                for granule, mask in self._lacking(policy, place).items():
-                    for one in cells.chosen(self.store, family, granule, mask):
-                        wanted.setdefault(one, []).append((policy, place, granule))
-        if not wanted:
-            return 0
-        found = 0
-        for one, arrays in self.store.read(wanted):
-            found += 1
-            for policy, place, granule in wanted[one]:
-                tile = {axis: np.asarray([at]) for axis, at in zip(self.request.policy_axes[policy], place, strict=True)}
-                own = cells.bits(cells.extent_of(one))
-                part = self.request.cut.granules[granule]
-                at = np.searchsorted(own, self.request.cut.values[part] % cells.GRANULE)
-                there = (at < len(own)) & (
-                    own[np.minimum(at, len(own) - 1)] == self.request.cut.values[part] % cells.GRANULE
-                )
-                chosen = {name: array[at[there]][(None,) * len(place)] for name, array in arrays.items()}
-                self._place(policy, tile, part[there], chosen)
-        return found
+            for place, family in zip(np.ndindex(self.request.shape(policy)), families, strict=True):
+                if family[:16] in self.store.families:
+                    wanted.append(((policy, place), family, self._lacking(policy, place)))
+        for (policy, place), seeds, arrays in read(self.store, self.request.cut, wanted):
+            tile = {axis: np.asarray([at]) for axis, at in zip(self.request.policy_axes[policy], place, strict=True)}
+            self._place(policy, tile, seeds, {name: array[(None,) * len(place)] for name, array in arrays.items()})
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
         """Masks of the seeds of a setting that are not there, by granule."""
@@ -150,7 +118,7 @@ class Runs:
 
     def lacking(self, policy: str) -> list[dict[int, int]]:
         """Masks of the seeds that are to be simulated, by granule, for each setting of a policy."""
-        return [self._lacking(policy, tuple(map(int, place))) for place in np.ndindex(*self.request.shape(policy))]
+        return [self._lacking(policy, place) for place in np.ndindex(self.request.shape(policy))]
 
     def _place(self, policy: str, tile: Tile, seeds: np.ndarray, values: Arrays) -> None:
         axes = list(self.request.axes)
@@ -178,28 +146,38 @@ class Runs:
         self._place(policy, tile, seeds, curves)
         if self.store is None:
             return
-        self._write(self._families[policy], policy, tile, seeds, curves)
+        write(self.store, self.request, self._families[policy], policy, tile, seeds, curves)
         if kept is not None:
-            some = {f"state/{name}": v for name, v in kept.states.items()} | {
-                f"total/{n}": v for n, v in kept.totals.items()
-            }
-            self._write(self.request.families(STATES, policy, kept.rounds), policy, tile, seeds, some)
-
-    def _write(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays) -> None:
-        assert self.store is not None
-        write(self.store, self.request, families, policy, tile, seeds, values)
+            some = {f"state/{n}": v for n, v in kept.states.items()} | {f"total/{n}": v for n, v in kept.totals.items()}
+            write(self.store, self.request, self.request.families(STATES, policy, kept.rounds), policy, tile, seeds, some)
 
     def begun(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Kept | None:
         """Returns the first rounds of some runs, None if they cannot be read."""
-        assert self.store is not None
-        states = gathered(self.store, self.request, self.request.families(STATES, policy, rounds), policy, tile, seeds)
-        curves = gathered(self.store, self.request, self.request.families(CURVES, policy, rounds), policy, tile, seeds)
-        if states is None or curves is None:
+        request = self.request
+        found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]
+        if not all(found):
             return None
         parts = {
-            kind: {n.partition("/")[2]: v for n, v in states.items() if n.startswith(kind)} for kind in ("state/", "total/")
+            kind: {n.removeprefix(kind): v for n, v in found[0].items() if n.startswith(kind)}
+            for kind in ("state/", "total/")
         }
-        return Kept(rounds, parts["state/"], parts["total/"], curves)
+        return Kept(rounds, parts["state/"], parts["total/"], found[1])
+
+    def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays `[tiled axes..., seeds, ...]` from cells; nothing if some are missing or damaged."""
+        assert self.store is not None
+        cut, numbers, found = (
+            Seeds(self.request.seeds[seeds]),
+            self.request.numbers_in(policy, tile),
+            dict[str, np.ndarray](),
+        )
+        done = np.zeros((len(numbers), len(seeds)), bool)
+        for place, own, arrays in read(self.store, cut, [(i, families[n], cut.masks) for i, n in enumerate(numbers)]):
+            for name, array in arrays.items():
+                found.setdefault(name, np.empty((*done.shape, *array.shape[1:]), array.dtype))[place, own] = array
+            done[place, own] = True
+        lead = [len(tile[axis]) for axis in self.request.policy_axes[policy]]
+        return {n: v.reshape(*lead, *v.shape[1:]) for n, v in found.items()} if done.all() else {}
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
         """Returns the standard errors of a metric at the horizon over the first seeds, of some policies and all settings."""
@@ -257,20 +235,13 @@ def _as_slice(positions: np.ndarray) -> Any:
     return positions
 
 
-def numbers_of(request: Request, policy: str, tile: Tile) -> Iterable[tuple[int, tuple[int, ...]]]:
-    """Yields the number of each setting of a tile among those of its policy, and its place in the tile."""
-    spans = [tile[axis] for axis in request.policy_axes[policy]]
-    for place in np.ndindex(*map(len, spans)):
-        at = tuple(int(span[i]) for span, i in zip(spans, place, strict=True))
-        yield (int(np.ravel_multi_index(at, request.shape(policy))) if at else 0), place
-
-
 def write(
     store: Store, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
     """Puts arrays `[tiled axes..., seeds, ...]` into cells, except the seeds that are there."""
     parts = list(request.cut.cut(seeds))
-    for number, place in numbers_of(request, policy, tile):
+    lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
+    for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):
         for granule, mask, part in parts:
             there = cells.held(store, families[number], granule)
             if mask & there:
@@ -286,41 +257,25 @@ def write(
             )
 
 
-def gathered(
-    store: Store, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray
-) -> dict[str, np.ndarray] | None:
-    """Returns arrays `[tiled axes..., seeds, ...]` from cells, None if some are missing or damaged."""
-    parts, rows = list(request.cut.cut(seeds)), []
-    numbers = [number for number, _ in numbers_of(request, policy, tile)]
-    wanted = {(n, g): cells.chosen(store, families[n], g, mask) for n in numbers for g, mask, _ in parts}
-    found = store.get(one for some in wanted.values() for one in some)
-    for number in numbers:
-        row: dict[str, list[np.ndarray]] = {}
-        for granule, mask, _ in parts:
-            joined = joined_cells([(one, found[one]) for one in wanted[number, granule] if one in found], mask)
-            if joined is None:
-                return None
-            for name, array in joined.items():
-                row.setdefault(name, []).append(array)
-        rows.append({name: np.concatenate(arrays) for name, arrays in row.items()})
-    order = np.argsort(np.concatenate([part for *_, part in parts]))
-    lead = tuple(len(tile[axis]) for axis in request.policy_axes[policy])
-    return {
-        name: np.stack([row[name][order] for row in rows]).reshape(*lead, len(seeds), *rows[0][name].shape[1:])
-        for name in rows[0]
-    }
+def read(
+    store: Store, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
+) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
+    """Yields for whom a cell was read, positions of its seeds, and arrays `[seeds, ...]`; what is missing or damaged is left out.
 
-
-def joined_cells(found: Sequence[tuple[bytes, Arrays]], mask: int) -> dict[str, np.ndarray] | None:
-    """Returns the arrays of the seeds of a mask, in their order, from cells of one granule; None if some are missing."""
-    places, arrays, there = [], [], 0
-    for one, cell in found:
+    Args:
+      store: where the cells are.
+      cut: the seeds.
+      wanted: for whom, family, and masks of the seeds by granule.
+    """
+    cells_of: dict[bytes, list[tuple[Any, int]]] = {}
+    for who, family, masks in wanted:
+        for granule, mask in masks.items():
+            for one in cells.chosen(store, family, granule, mask):
+                cells_of.setdefault(one, []).append((who, granule))
+    for one, arrays in store.read(cells_of):
         own = cells.bits(cells.extent_of(one))
-        take = np.isin(own, cells.bits(mask & ~there))
-        there |= cells.extent_of(one)
-        places.append(own[take])
-        arrays.append({name: array[take] for name, array in cell.items()})
-    if mask & ~there or not arrays:
-        return None
-    order = np.argsort(np.concatenate(places))
-    return {name: np.concatenate([one[name] for one in arrays])[order] for name in arrays[0]}
+        for who, granule in cells_of[one]:
+            places = cut.values[cut.granules[granule]] % cells.GRANULE
+            there = np.isin(places, own)
+            at = np.searchsorted(own, places[there])
+            yield who, cut.granules[granule][there], {name: array[at] for name, array in arrays.items()}

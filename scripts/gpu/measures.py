@@ -25,6 +25,7 @@ from resources import VARIANTS, bounded
 
 import jaxroute as jr
 from jaxroute.core import draws
+from jaxroute.core.attributes import decoded
 from jaxroute.engine.batching import compiling
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.kernels import cuda, host, rollout
@@ -35,7 +36,6 @@ from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 from jaxroute.store import provenance
-from jaxroute.store.attributes import decoded
 
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]

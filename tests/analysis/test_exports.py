@@ -14,11 +14,11 @@ from toys import Clock, Cycle
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.analysis import export, metrics
+from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.types import Metric
 from jaxroute.problems import stochastic
 from jaxroute.store import moments, packs, runs
 from jaxroute.store import results as stores
-from jaxroute.store.attributes import decoded, encoded
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 POLICIES = {"ucb": jr.grid(stochastic.UCB1, width=[0.3, 1.0]), "größer": stochastic.UCB1(), "oracle": stochastic.Oracle.of}

@@ -11,10 +11,10 @@ import xarray as xr
 
 import jaxroute as jr
 from jaxroute.core import code
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import inputs
 from jaxroute.problems import stochastic
 from jaxroute.store import provenance, results
-from jaxroute.store.attributes import decoded
 
 MODULE = '''
 import jax.numpy as jnp

@@ -9,9 +9,9 @@ from engine_child import RECORD, differences
 from toys import Clock, Cycle, small_market
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.engine.grid import canonical
 from jaxroute.problems import staged, stochastic
-from jaxroute.store.attributes import decoded
 
 
 def play(env, policies, **options):

@@ -9,8 +9,8 @@ from flax import struct
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Metric, Spec
-from jaxroute.store.attributes import decoded
 
 
 @struct.dataclass

@@ -11,12 +11,12 @@ from jax import lax
 
 import jaxroute as jr
 from jaxroute.core import draws
+from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import stochastic
-from jaxroute.store.attributes import decoded
 
 ROOT = np.asarray(jax.random.key_data(draws.key(0)))
 

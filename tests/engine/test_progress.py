@@ -10,7 +10,7 @@ from toys import Clock, Cycle
 
 import jaxroute as jr
 from jaxroute import metrics
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 
 POLICIES = {"one": Cycle(), "two": jr.grid(Cycle, first=[0, 1])}
 

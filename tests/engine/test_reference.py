@@ -7,8 +7,8 @@ from helpers import backends
 from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.problems import cascade, combinatorial, contextual, problems, queueing, service, staged, stochastic
-from jaxroute.store.attributes import decoded
 
 # One policy of every problem, with an environment of a few models.
 PAIRS = {

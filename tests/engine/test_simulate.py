@@ -22,12 +22,12 @@ from toys import Clock, Cycle, Planner, play_by_hand, small_market
 import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
+from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import staged, stochastic
-from jaxroute.store.attributes import decoded
 
 BANDIT = engine_child.BANDIT
 

@@ -7,9 +7,9 @@ from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.analysis import metrics
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import stopping
 from jaxroute.problems import stochastic
-from jaxroute.store.attributes import decoded
 from jaxroute.store.cells import Seeds
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])

@@ -7,7 +7,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute import cli, experiments
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 
 EXPERIMENT = """
 from jaxroute import metrics, plot

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jaxroute.core.types import Metric
 from jaxroute.store import cells
 from jaxroute.store.cells import ALL, GRANULE, Request, Seeds
-from jaxroute.store.moments import Statistics
+from jaxroute.store.moments import Part
 
 SEEDS = st.lists(st.integers(0, 3 * GRANULE) | st.integers(0, 2**32 - 1), unique=True, max_size=60)
 GRANULES = st.sets(st.integers(0, 40), max_size=30)
@@ -58,18 +58,11 @@ class Joined(tuple):
         return Joined((self, other))
 
 
-def counter():
-    """The statistics of one policy, without anything else."""
-    one = object.__new__(Statistics)
-    one._nodes, one._there, one._new = {}, {}, set()
-    return one
-
-
 def inserted(granules):
-    one = counter()
+    part = Part((0,), {}, {}, [b""], [{}])
     for granule in granules:
-        one._insert((0,), 0, (granule, 1), Joined((granule,)))
-    return one._nodes.get(((0,), 0), {})
+        part.insert(0, (granule, 1), Joined((granule,)))
+    return part.nodes[0]
 
 
 @given(GRANULES, st.data())
@@ -92,12 +85,11 @@ def test_ranges_of_the_first_granules_stay(number):
 @quickly
 def test_a_range_is_covered_by_the_largest_parts_that_there_are(held, power):
     ranges = [(first - first % 2**k, 2**k) for first, k in held]
-    there = {cells.address(b"f" * 24, *one): one for one in ranges}
-    found, missing = cells.cover(there, b"f" * 24, 0, 2**power)
-    covered = [g for one in found for g in range(there[one][0], sum(there[one]))]
-    assert sorted([*covered, *missing]) == list(range(2**power))
+    found, missing = cells.cover(ranges.__contains__, (0, 2**power))
+    covered = [g for first, size in [*found, *missing] for g in range(first, first + size)]
+    assert sorted(covered) == list(range(2**power)) and set(found) <= set(ranges)
     held = {g for first, size in ranges if first + size <= 2**power for g in range(first, first + size)}
-    assert set(missing) == set(range(2**power)) - held
+    assert set(missing) == {(g, 1) for g in set(range(2**power)) - held}
 
 
 @given(SEEDS | st.builds(lambda a, n: list(range(a, a + n)), st.integers(0, 2**31), st.integers(0, 500)))
@@ -123,8 +115,8 @@ def request(**changes):
         "zero_flows": ["bad"],
         "keep": "runs",
         "settings": {"horizon": 25, "seeds": [1], "deep": {"list": [None, 1.5, "text"]}},
-        "identities": {"a": [f"{n:032x}" for n in range(4)], "b": ["f" * 32]},
-        "code": {"a": {"python": "3.11", "digests": {"f": "1"}}, "b": {"python": "3.11", "digests": {"g": "2"}}},
+        "identities": {"a": [f"{n:032x}{'1' * 16}" for n in range(4)], "b": ["f" * 32 + "2" * 16]},
+        "code": {d * 16: {"python": "3.11", "digests": {name: d}} for d, name in (("1", "f"), ("2", "g"))},
     }
     return Request(**fields | changes)
 
@@ -145,14 +137,14 @@ def test_a_request_is_written_and_read_back():
 
 
 def test_families_differ_by_all_that_numbers_depend_on():
-    changed = {"identities": {"a": ["9" * 32], "b": ["e" * 32]}, "code": {"a": {}, "b": {}}}
+    changed = ("e" * 32 + "2" * 16, "f" * 32 + "3" * 16)
     some = [
         *request().families("curves", "a"),
         *request().families("states", "a"),
         *request().families("curves", "a", 20),
         *request().families("curves", "b"),
-        *(request(**{name: value}).families("curves", "b")[0] for name, value in changed.items()),
+        *(request(identities={"b": [value]}).families("curves", "b")[0] for value in changed),
     ]
     assert len(set(some)) == len(some) == 15
     assert request(seeds=np.arange(3), keep="moments", settings={}).families("curves", "a") == some[:4]
-    assert {family[16:] for family in some[:4]} == {request().code_digest("a")}
+    assert {family[16:] for family in some[:4]} == {bytes.fromhex("1" * 16)}

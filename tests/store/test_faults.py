@@ -20,10 +20,10 @@ from engine_child import differences
 
 import jaxroute as jr
 from jaxroute import cli
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import layout, programs, simulate
 from jaxroute.problems import stochastic
 from jaxroute.store import packs, places
-from jaxroute.store.attributes import decoded
 
 chaos, power = (importlib.import_module(name) for name in ("chaos", "power"))  # Of the scripts.
 

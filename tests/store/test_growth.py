@@ -20,10 +20,11 @@ from flax import struct
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
+from jaxroute.cli import stores
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import programs
 from jaxroute.problems import stochastic
 from jaxroute.store import cells, results
-from jaxroute.store.attributes import decoded
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 WIDTHS = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
@@ -384,11 +385,11 @@ def test_folders_without_results_or_with_others_are_not_put_together(tmp_path):
     with pytest.raises(ValueError, match="path must be a folder with a stored result, got .*nothing"):
         results.merge([tmp_path / "0" / "a", tmp_path / "nothing"], tmp_path / "all")
     with pytest.raises(ValueError, match="folder must hold a stored result, got .*nothing"):
-        results.merge_folders([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
+        stores.merge_folders([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
     with pytest.raises(ValueError, match="folders must hold the same stores, got a in .* and b in"):
-        results.merge_folders([tmp_path / "0", tmp_path / "2"], tmp_path / "all")
+        stores.merge_folders([tmp_path / "0", tmp_path / "2"], tmp_path / "all")
     assert not (tmp_path / "all").exists()
-    assert results.merge_folders([tmp_path / "0", tmp_path / "1"], tmp_path / "all") == [tmp_path / "all" / "a"]
+    assert stores.merge_folders([tmp_path / "0", tmp_path / "1"], tmp_path / "all") == [tmp_path / "all" / "a"]
     assert differences(play(seeds=10), jr.load(tmp_path / "all" / "a")) == []
 
 

@@ -9,10 +9,10 @@ from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.analysis import metrics
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import layout, programs, simulate
 from jaxroute.problems import stochastic
-from jaxroute.store import moments, runs
-from jaxroute.store.attributes import decoded
+from jaxroute.store import runs
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 POLICIES = {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3), "oracle": stochastic.Oracle.of}
@@ -253,8 +253,7 @@ def test_another_number_of_devices_or_what_is_kept_is_told_apart():
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(monkeypatch):
-    for module in (moments, runs):
-        monkeypatch.setattr(module, "memory_limit", lambda device: 10**6)
+    monkeypatch.setattr(runs, "memory_limit", lambda device: 10**6)
     with pytest.raises(ValueError, match="the statistics would take about .* GiB, more than half of the memory"):
         play(horizon=1000, record_every=1)
     with pytest.raises(

@@ -11,8 +11,8 @@ from engine_child import differences
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.problems import stochastic
-from jaxroute.store.attributes import decoded
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 

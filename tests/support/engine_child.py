@@ -10,9 +10,9 @@ import numpy as np
 import toys
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.engine import programs
 from jaxroute.problems import staged, stochastic
-from jaxroute.store.attributes import decoded
 
 BANDIT = stochastic.bernoulli([0.1, 0.7, 0.5, 0.65, 0.3])
 PLAYERS = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 
 # How far the runs of a metric lie apart, in units of its value.
 _NOISE = 0.003

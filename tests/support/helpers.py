@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import struct
 
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "tests" / "support"

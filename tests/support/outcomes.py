@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from fillings import Put, put
 
+from jaxroute.core.attributes import decoded
 from jaxroute.data import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_MODELS,
@@ -20,7 +21,6 @@ from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
 from jaxroute.experiments.stochastic import best_arm, shelf
 from jaxroute.problems import queueing, service, stochastic
-from jaxroute.store.attributes import decoded
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
 # Everything is 1, and no curve grows.

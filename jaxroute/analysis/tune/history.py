@@ -18,10 +18,10 @@ import xarray as xr
 from jaxroute.analysis.tune.playing import Played
 from jaxroute.analysis.tune.ranking import Goal, moments
 from jaxroute.analysis.tune.space import Choice, Integer, Log, Space
+from jaxroute.core.attributes import encoded
 from jaxroute.core.checks import show
 from jaxroute.core.code import changes
 from jaxroute.core.description import first_difference
-from jaxroute.store.attributes import encoded
 from jaxroute.store.packs import digest_of, plain
 from jaxroute.store.places import Folder, is_url
 from jaxroute.store.provenance import StoreMismatchError, now

@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 
 from jaxroute.analysis import plot, style
+from jaxroute.core.attributes import decoded
 from jaxroute.core.checks import show
-from jaxroute.store.attributes import decoded
 
 # Colour and marker by phase: candidates of the search, finalists, and the one that was chosen.
 _LOOKS: dict[str, dict[str, Any]] = {

@@ -8,6 +8,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import metrics, plot
+from jaxroute.core.attributes import decoded
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
@@ -24,7 +25,6 @@ from jaxroute.experiments.measure import (
 from jaxroute.experiments.pictures import Panel, Picture, panel, panels_of
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import BUDGETS
-from jaxroute.store.attributes import decoded
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}

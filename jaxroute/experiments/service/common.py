@@ -14,6 +14,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import metrics
+from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.memory import cores
@@ -22,7 +23,6 @@ from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.measure import Measured, mean_of, runs_of
 from jaxroute.experiments.verdicts import Stated
 from jaxroute.problems import service as sv
-from jaxroute.store.attributes import decoded
 
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
 STAND_IN = (

@@ -11,6 +11,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
+from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Results
@@ -21,7 +22,6 @@ from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short
 from jaxroute.experiments.service.exploration import C, base_rate_loss
 from jaxroute.problems import service as sv
-from jaxroute.store.attributes import decoded
 
 # Table 2 taken apart: the debt of V, learning and exploration, with as much exploration as the paper states and ten times as much.
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
+from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, rising
 from jaxroute.experiments.measure import (
@@ -28,7 +29,6 @@ from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.quantities import growth, known, mean
 from jaxroute.experiments.staged.figures import INTERVAL, PAPER, alike, arena, longer_is_worse, symlog
 from jaxroute.problems import staged
-from jaxroute.store.attributes import decoded
 
 _INTERVALS = (250, 500, 1000)
 _MODES = {

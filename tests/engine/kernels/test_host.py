@@ -15,10 +15,10 @@ from lane_cases import keys
 
 import jaxroute as jr
 from jaxroute import draws
+from jaxroute.core.attributes import decoded
 from jaxroute.engine.kernels import host
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.problems import problems, stochastic
-from jaxroute.store.attributes import decoded
 
 pytestmark = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 
@@ -26,7 +26,7 @@ RESULTS = """
 import hashlib, sys, warnings
 sys.path.insert(0, "scripts")
 import kernels, jaxroute as jr
-from jaxroute.store.attributes import decoded
+from jaxroute.core.attributes import decoded
 warnings.simplefilter("ignore")
 backend, only = sys.argv[1], sys.argv[2:]
 for problem, name, env, policy in kernels.pairs():

@@ -17,12 +17,12 @@ from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.core import draws, numerics
+from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.kernels import compiling, cuda, host, source
 from jaxroute.problems import queueing, service, stochastic
-from jaxroute.store.attributes import decoded
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 

@@ -17,12 +17,12 @@ import toys
 from jax.sharding import Mesh, PartitionSpec
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.engine.kernels import cuda
 from jaxroute.engine.kernels.rollout import rounds_p
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.rounds import STATE
 from jaxroute.problems import staged, stochastic
-from jaxroute.store.attributes import decoded
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()
 MARKET = toys.small_market(), staged.StageRoute()
