@@ -252,9 +252,9 @@ def _simulate(
     state |= {"missing": missing} if missing else {}
     state["last_call"] = {name: report[name] if call or store is None else 0 for name in results.ADDED}
     data.attrs = encoded({"settings": request.settings, **results.summed(reports), **made_with, **state})
-    if missing:
+    if missing and store is not None:
         warnings.warn(
-            f"the result is not complete: {missing}; other processes have not simulated their share yet",
+            f"the result in {str(store.place)!r} is not complete: {missing}; other processes have not simulated their share yet",
             PartWarning,
             stacklevel=4,
         )

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 import sys
 
 import numpy as np
@@ -17,7 +18,7 @@ from jaxroute.analysis import export, metrics
 from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.types import Metric
 from jaxroute.problems import stochastic
-from jaxroute.store import moments, packs, runs
+from jaxroute.store import packs, runs
 from jaxroute.store import results as stores
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
@@ -341,6 +342,8 @@ def test_a_large_result_that_is_damaged_or_not_complete_is_not_taken_for_whole(t
     (file,) = (tmp_path / "store").glob("*.pack")
     monkeypatch.setattr(runs, "is_large", lambda request: True)
     found, partial = jr.load(tmp_path), jr.load(tmp_path, partial=True)
+    copied = pickle.loads(pickle.dumps(found.sel(seed=slice(3, 5))))
+    xr.testing.assert_equal(copied, whole.sel(seed=slice(3, 5)))
     content = bytearray(file.read_bytes())
     content[0] ^= 1
     file.write_bytes(content)
@@ -355,8 +358,8 @@ def test_a_large_result_that_is_damaged_or_not_complete_is_not_taken_for_whole(t
 
 
 def test_statistics_are_loaded_where_they_would_not_be_simulated(tmp_path, monkeypatch):
-    whole = play(seeds=300, keep="moments", out=tmp_path)
-    monkeypatch.setattr(moments, "memory_limit", lambda device: 1000)
+    whole = play(seeds=256, keep="moments", out=tmp_path)
+    monkeypatch.setattr(runs, "memory_limit", lambda device: 1000)
     with pytest.raises(ValueError, match="more than half of the memory"):
-        play(seeds=300, keep="moments", out=tmp_path)
+        play(seeds=256, keep="moments", out=tmp_path)
     xr.testing.assert_identical(jr.load(tmp_path).drop_attrs(deep=False), whole.drop_attrs(deep=False))
