@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,6 +31,8 @@ _MOMENTS_BYTES, _HISTOGRAM_BYTES = 4 * 48, 4 * 150 * 16
 _WRITE_S = 5.0
 # Granules, at most, that are put together from single runs of earlier calls.
 _MOST_FROM_RUNS = 64
+# Granules of all seeds that there can be.
+_MOST_GRANULES = 2**32 // GRANULE
 _NEVER = np.iinfo(np.int64).max
 
 Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
@@ -133,10 +135,22 @@ class Part:
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
-    def lacks(self, setting: int, ranges: Iterable[Range]) -> bool:
-        """Says whether something of some granules is to be simulated."""
+    def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
+        """Says whether something of some ranges is to be simulated; a larger one that holds it counts as far as it is part of a wanted one."""
+        return any(not self._holds(setting, *one, wanted) for one in ranges)
+
+    def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
         nodes = self.nodes[setting]
-        return any(not nodes or cells.cover(nodes.__contains__, one)[1] for one in ranges)
+        if not nodes:
+            return False
+        if not cells.cover(nodes.__contains__, (first, size))[1]:
+            return True
+        while (first, size) not in wanted and size < _MOST_GRANULES:
+            size *= 2
+            first -= first % size
+            if (first, size) in nodes:
+                return True
+        return False
 
     def insert(self, setting: int, node: Range, summary: Summary) -> None:
         """Adds statistics, and merges them with those of their neighbours."""
@@ -195,6 +209,7 @@ class Statistics:
         self._parts = [self._part(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
         self._written_s = time.monotonic()
         self.full = set(request.cut.full)
+        self._wanted: set[Range] = set()
         self.find(len(request.seeds))
         self.full -= self._begun_as_runs()
         rest = [part for granule, part in request.cut.granules.items() if granule not in self.full]
@@ -238,11 +253,10 @@ class Statistics:
             self.runs.fill()
 
     def find(self, seeds: int) -> None:
-        """Reads the statistics from which those of the first seeds can be made; from damaged ones no granule counts as there."""
-        if self.store is None:
-            return
-        wanted, lost = cells.ranges(self._full(seeds)), True
-        while lost:  # Of what is damaged, others may hold copies or parts.
+        """Reads the statistics of which those of the first seeds can be made; `left` and `needed` tell what of these is missing then."""
+        wanted = cells.ranges(self._full(seeds))
+        self._wanted = set(wanted)
+        while self.store is not None:  # Of what is damaged, others may hold copies or parts.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
             for family, nodes in (one for part in self._parts for one in zip(part.families, part.nodes, strict=True)):
                 for one in self._stored(family, nodes, wanted):
@@ -250,12 +264,12 @@ class Statistics:
             for address, arrays in self.store.read(list(left)):
                 for nodes, one in left.pop(address):
                     nodes[one] = Summary.of_cell(arrays)
-            lost = bool(left)
+            if not left:
+                return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
         """Ranges to be read of a family, of which the wanted ones can be made."""
-        assert self.store is not None
-        if family[:16] not in self.store.families:
+        if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
         covers = (cells.cover(lambda some: some in nodes or stored(some), one)[0] for one in wanted)
@@ -275,7 +289,7 @@ class Statistics:
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
                 if self.store is not None and family[:16] in self.store.families:
                     there = {g for g in self.full if cells.group(family, g) in self.store.groups}
-                    found |= {g for g in there if part.lacks(setting, [(g, 1)])}
+                    found |= {g for g in there if part.lacks(setting, [(g, 1)], self._wanted)}
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granules: Iterable[int]) -> np.ndarray:
@@ -284,7 +298,7 @@ class Statistics:
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for part in self._parts:
             for setting in range(len(part.families)):
-                if part.lacks(setting, wanted):
+                if part.lacks(setting, wanted, self._wanted):
                     found[part.region(setting, self.request.axes)] = True
         return found
 
@@ -292,7 +306,7 @@ class Statistics:
         """Says whether a policy is to be simulated on a tile of all axes and some full granules."""
         p, wanted = self.request.policies.index(policy), cells.ranges(granules)
         own = (part for part in self._parts if p in part.policies)
-        return any(part.lacks(setting, wanted) for part in own for setting in part.settings(tile))
+        return any(part.lacks(setting, wanted, self._wanted) for part in own for setting in part.settings(tile))
 
     # What is simulated.
 
@@ -319,12 +333,12 @@ class Statistics:
             return summarise([full[p] for p in part.policies], list(part.numbers), request.zero_flows, values, spans)
 
         jobs = [part for part in self._parts if full.keys() >= set(part.policies)]
-        jobs = [part for part in jobs if any(part.lacks(setting, ranges) for setting in part.settings(tile))]
+        jobs = [part for part in jobs if any(part.lacks(setting, ranges, self._wanted) for setting in part.settings(tile))]
         with ThreadPoolExecutor(4) as pool:
             for part, by_span in zip(jobs, pool.map(found, jobs), strict=True):
                 for node, summaries in zip(ranges, by_span, strict=True):
                     for setting, one in zip(part.settings(tile), summaries, strict=True):
-                        if part.lacks(setting, [node]):
+                        if part.lacks(setting, [node], self._wanted):
                             part.insert(setting, node, one)
         if time.monotonic() - self._written_s > _WRITE_S:
             self.write()
@@ -383,7 +397,7 @@ class Statistics:
         """Keeps the statistics of a granule that is full of single runs."""
         for (number, setting), one in summaries.items():
             part, node = self._parts[number], (granule, 1)
-            if part.lacks(setting, [node]):
+            if part.lacks(setting, [node], self._wanted):
                 part.nodes[setting][node] = one
                 part.new.add((setting, node))
         self.full.add(granule)

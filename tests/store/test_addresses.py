@@ -116,6 +116,16 @@ def test_static_settings_are_told_apart(name, tmp_path):
             assert spent(play({"p": Spends(what)}, out=tmp_path / "alone", accept_changed_code=True)) == [value]
 
 
+def test_a_static_setting_that_brings_new_code_is_simulated_beside_the_others(tmp_path, count_blocks):
+    """It changes the code of its own cells alone: nothing is refused, and nothing simulated again."""
+    ways = [made(1.0), lambda: 7.0, Settings(3.0)]
+    for number in (1, 2, 3):
+        del count_blocks[:]
+        found = play({"p": jr.grid(Spends, what=ways[:number]), "plain": Plain()}, out=tmp_path, record=["spent"])
+        assert spent(found.sel(policy="p")) == [1.0, 7.0, 3.0][:number]
+        assert len(count_blocks) == (2 if number == 1 else 1)
+
+
 def test_types_of_numbers_are_told_apart(tmp_path):
     for scale, result in ((jnp.float16(300.0), np.inf), (jnp.float32(300.0), 90_000.0), (jnp.float16(300.0), np.inf)):
         assert spent(play({"p": Spends(np.float16(300.0).item(), scale)}, out=tmp_path, record=["spent"])) == [result]
