@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from flax import struct
 from helpers import CHILDREN_PATH, SUPPORT
-from toys import Clock, Cycle, Planner, play_by_hand, small_market
+from toys import Clock, Coin, Cycle, Idle, Planner, play_by_hand, small_market
 
 import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
-from jaxroute.core.types import Metric, Spec
+from jaxroute.core.types import Metric
 from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rounds import spec_for
@@ -681,44 +681,6 @@ def test_a_small_loop_inside_a_policy_compiles(case):
     child = run_child("-c", textwrap.dedent(code))
     assert child.returncode == 0, child.stderr[-1500:]
     assert child.stdout.split() == ["valid", "True"]
-
-
-@struct.dataclass
-class Coin:
-    """The smallest environment with luck: one number per round and no state."""
-
-    @property
-    def spec(self):
-        return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
-
-    def init(self, key):
-        del key
-        return ()
-
-    def observe(self, key, state, t):
-        del key, state, t
-        return ()
-
-    def step(self, key, state, action, t):
-        del action, t
-        return state, (), {"reward": draws.uniform(key)}
-
-
-@struct.dataclass
-class Idle:
-    """The smallest policy."""
-
-    def init(self, key, spec):
-        del key, spec
-        return ()
-
-    def act(self, key, state, obs, t):
-        del key, state, obs, t
-        return (), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
-        return state
 
 
 def test_the_smallest_run_compiles():
