@@ -129,25 +129,46 @@ def test_threads_do_not_change_the_bits(monkeypatch):
         assert engine_child.differences(found[1], found[cores]) == []
 
 
-def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
-    options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
-    expected = play(Clock(), Cycle(), execution=jr.Execution(block=16), **options)
-    compile_ = programs.compile_lanes
+def hold_at_most(runs, monkeypatch):
+    """Lets the device run out of memory with blocks of more runs."""
+    compile_lanes = programs.compile_lanes
 
-    def small_memory(*lowered):
-        compiled = compile_(*lowered)
+    def compiled(*lowered):
+        program = compile_lanes(*lowered)
 
         def call(*args):
-            if args[4].shape[0] > 16:
+            if args[4].shape[0] > runs:
                 raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
-            return compiled(*args)
+            return program(*args)
 
         return call
 
-    monkeypatch.setattr(programs, "compile_lanes", small_memory)
-    with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
-        halved = play(Clock(), Cycle(), **options)
-    assert engine_child.differences(expected, halved) == []
+    monkeypatch.setattr(programs, "compile_lanes", compiled)
+
+
+def test_a_block_that_does_not_fit_into_memory_is_halved_and_the_store_is_kept(monkeypatch, tmp_path):
+    options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
+    expected = play(Clock(), Cycle(), execution=jr.Execution(block=16), **options)
+    for cores in (1, 2):  # Of the parts that two cores simulate at once each is halved.
+        monkeypatch.setattr(layout, "cores", lambda number=cores: number)
+        monkeypatch.setattr(programs, "cores", lambda number=cores: number)
+        with programs.PROGRAMS.fresh(), monkeypatch.context() as patch:
+            hold_at_most(16, patch)
+            with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
+                halved = play(Clock(), Cycle(), out=tmp_path / str(cores), **options)
+        assert decoded(halved.attrs)["layout"]["block"] == 64
+        for data in (halved, jr.load(tmp_path / str(cores))):
+            assert engine_child.differences(expected, data) == []
+
+
+def test_memory_that_does_not_even_hold_the_smallest_block_is_said(monkeypatch, tmp_path):
+    options = {"seeds": 64, "horizon": 31, "execution": jr.Execution(block=16), "out": tmp_path}
+    with monkeypatch.context() as patch, programs.PROGRAMS.fresh():
+        hold_at_most(0, patch)
+        with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
+            play(Clock(), Cycle(), **options)
+    again = play(Clock(), Cycle(), **options)
+    assert engine_child.differences(play(Clock(), Cycle(), **options | {"out": None}), again) == []
 
 
 # Equal to a plain loop over rounds.

@@ -13,12 +13,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
 import numpy as np
 import pytest
 import store_cases
 import xarray as xr
-from engine_child import differences
 from store_cases import ENV, KEEPS, assert_same, flip
 
 import jaxroute as jr
@@ -129,10 +127,7 @@ def test_damaged_statistics_are_named_and_simulated_again(tmp_path, monkeypatch,
     with monkeypatch.context() as patch:
         small_packs(patch)
         run(out=tmp_path, **options)
-    for file in packs_in(tmp_path):
-        if packs.read_index(*_read(file)).rows.size:
-            flip(file, 5)
-            break
+    flip(next(file for file in packs_in(tmp_path) if packs.read_index(*_read(file)).rows.size), 5)
     with pytest.raises(
         ValueError, match="of [0-9,]+ seeds are missing, of some policies at least, the first of them [0-9]+"
     ):
@@ -167,18 +162,17 @@ def test_a_store_in_which_nothing_can_be_read_says_so_and_is_made_again(tmp_path
         assert_same(run(out=tmp_path), undisturbed)
 
 
-@pytest.mark.parametrize("ending", [".pack", ".claim", ".pack.x.partial"])
-def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path, undisturbed, ending):
+def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path, undisturbed):
     """Not before: others may be writing it, or copying it into the folder."""
     run(out=tmp_path, seeds=16)
-    old, new = (tmp_path / "store" / f"{name}{ending}" for name in ("old", "new"))
-    for file in (old, new):
+    old, new = ([tmp_path / "store" / f"{age}{end}" for end in (".pack", ".claim", ".partial")] for age in ("old", "new"))
+    for file in (*old, *new):
         file.write_bytes(b"a part")
-    os.utime(old, (time.time() - 7200,) * 2)
-    warned = pytest.warns(UserWarning, match="2 files in .* are damaged") if ending == ".pack" else contextlib.nullcontext()
-    with warned:
+    for file in old:
+        os.utime(file, (time.time() - 7200,) * 2)
+    with pytest.warns(UserWarning, match="2 files in .* are damaged"):
         assert_same(run(out=tmp_path), undisturbed)
-    assert new.exists() and not old.exists()
+    assert all(file.exists() for file in new) and not any(file.exists() for file in old)
 
 
 def test_the_order_of_calls_does_not_depend_on_clocks(tmp_path, undisturbed):
@@ -242,15 +236,11 @@ def test_a_call_does_not_go_on_for_long_after_a_write_has_failed(tmp_path, monke
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_computed(tmp_path, monkeypatch, count_blocks):
     traces = jr.trace_count()
-    file = tmp_path / "file"
-    file.write_text("precious")
-    with pytest.raises(OSError, match="out must be a folder or URL that can be written to, got .*file"):
-        run(out=file / "out")
     failing(monkeypatch, "mkdir", 1, errno.EROFS)
     with pytest.raises(OSError, match="out must be a folder or URL that can be written to.*Read-only file system"):
         run(out=tmp_path / "out")
     assert count_blocks == [] and jr.trace_count() == traces
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_finished_result_is_read_from_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch, undisturbed):
@@ -266,7 +256,8 @@ def test_packs_that_cannot_be_joined_or_removed_do_not_end_a_call(tmp_path, monk
     failing(monkeypatch, "unlink", 2, errno.EPERM)
     assert_same(run(out=tmp_path), undisturbed)
     monkeypatch.undo()
-    assert len(packs_in(tmp_path)) > 1 and differences(undisturbed, jr.load(tmp_path)) == []
+    assert len(packs_in(tmp_path)) > 1
+    assert_same(jr.load(tmp_path), undisturbed)
 
 
 def test_a_folder_that_goes_away_is_said_and_not_made_again(tmp_path, monkeypatch, undisturbed):
@@ -302,20 +293,6 @@ def test_two_calls_at_the_same_time_both_end_with_the_right_numbers(tmp_path, un
         found = list(pool.map(lambda _: run(out=tmp_path), range(2)))
     for data in (*found, jr.load(tmp_path)):
         assert_same(data, undisturbed)
-
-
-def test_two_versions_of_code_in_one_folder_never_mix(tmp_path, count_blocks):
-    options = {"accept_changed_code": True, "out": tmp_path}
-    right = run(out=tmp_path)
-    with chaos.other_code():
-        with pytest.raises(
-            jr.StoreMismatchError, match="by other code: edited changed; undo the change, choose another folder"
-        ):
-            run(out=tmp_path)
-        other = run(**options, seeds=90)
-        assert differences(other, run(seeds=90)) == []
-    assert not np.array_equal(other["regret"][:, :70], right["regret"])
-    assert differences(right, run(out=tmp_path)) == [] and differences(right, jr.load(tmp_path)) == []
 
 
 # Death.
@@ -361,48 +338,6 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
     assert cli.main(command) == 0
     assert len(count_blocks) == 3
     assert_same(jr.load(tmp_path / "out"), undisturbed)
-
-
-# Memory.
-
-
-def out_of_memory_above(runs, monkeypatch):
-    """An accelerator that holds so many runs of a block."""
-    compile_lanes = programs.compile_lanes
-
-    def compiled(*lowered):
-        program = compile_lanes(*lowered)
-
-        def call(*args):
-            if args[4].shape[0] > runs:
-                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.")
-            return program(*args)
-
-        return call
-
-    monkeypatch.setattr(programs, "compile_lanes", compiled)
-
-
-def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatch, fresh_programs):
-    """A block of 64 is halved twice, and the bits stay."""
-    options = {"horizon": 37, "seeds": 64, "execution": jr.Execution(block=64)}
-    expected = run(**options)
-    out_of_memory_above(16, monkeypatch)
-    monkeypatch.setattr(layout, "cores", lambda: 1)
-    monkeypatch.setattr(programs, "cores", lambda: 1)
-    with pytest.warns(UserWarning, match="does not fit into memory; halving it"):
-        halved = run(out=tmp_path, **options)
-    assert decoded(halved.attrs)["layout"]["block"] == 64
-    for data in (halved, jr.load(tmp_path)):
-        assert_same(data, expected)
-
-
-def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, monkeypatch, undisturbed):
-    with monkeypatch.context() as patch, programs.PROGRAMS.fresh():
-        out_of_memory_above(0, patch)
-        with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
-            run(out=tmp_path)
-    assert_same(run(out=tmp_path), undisturbed)
 
 
 def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):

@@ -116,14 +116,14 @@ def test_files_beside_a_store_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["file", "file/deep", "folder"])
-def test_a_file_is_no_folder(path, tmp_path):
+def test_a_file_is_no_folder(path, tmp_path, count_blocks):
     (tmp_path / "file").write_text("precious")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "store").write_text("precious")
-    before = contents(tmp_path)
+    before, traces = contents(tmp_path), jr.trace_count()
     with pytest.raises(OSError, match="out must be a folder or URL that can be written to, got .*store"):
         run(Clock(), Cycle(), out=tmp_path / path, seeds=3)
-    assert contents(tmp_path) == before
+    assert contents(tmp_path) == before and count_blocks == [] and jr.trace_count() == traces
 
 
 def test_where_there_is_no_result(tmp_path):
