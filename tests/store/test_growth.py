@@ -1,4 +1,4 @@
-"""Stores that grow and merge: the result has the bits that it would have had at once, and only what is missing is simulated."""
+"""Stores that grow and merge: the result has the bits of one simulation, and only what is missing is simulated."""
 
 import contextlib
 import functools
@@ -40,7 +40,14 @@ def drawn(key):
 
 
 class Way(NamedTuple):
-    """How a store grows: arguments of the larger call, the runs that it simulates if runs and if statistics are kept, arguments of both."""
+    """How a store grows.
+
+    Attributes:
+      more: arguments of the larger call.
+      runs: number of runs that it simulates if runs are kept.
+      moments: number of runs that it simulates if statistics are kept.
+      fewer: arguments of both calls.
+    """
 
     more: dict[str, Any]
     runs: int
@@ -62,22 +69,38 @@ WAYS = {
     "seeds in another order": Way({"seeds": range(299, -1, -1)}, 0, 0),
     "fewer seeds": Way({"seeds": 290}, 0, 0),
     "a policy": Way({"policies": THREE}, 300, 44 + 5 * 256),
-    "a policy with an axis of its own": Way(_some_policies(eps=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), 2 * 300, 2 * 44 + 6 * 256),
+    "a policy with an axis of its own": Way(
+        _some_policies(eps=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), 2 * 300, 2 * 44 + 6 * 256
+    ),
     "policies in another order": Way({"policies": dict(reversed(TWO.items()))}, 0, 0),
     "fewer policies": Way({"policies": {"thompson": TWO["thompson"]}}, 0, 0),
-    "values at the end of an axis": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 3.0, 4.0])), 2 * 300, 2 * 300 + 256),
-    "values in between": Way(_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.25, 0.5, 0.75, 1.0, 2.0])), 2 * 300, 2 * 300 + 256),
+    "values at the end of an axis": Way(
+        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 3.0, 4.0])), 2 * 300, 2 * 300 + 256
+    ),
+    "values in between": Way(
+        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.25, 0.5, 0.75, 1.0, 2.0])), 2 * 300, 2 * 300 + 256
+    ),
     "a new axis": Way({"policies": TWO}, 3 * 300, 3 * 300 + 256, {"policies": ONES}),
-    "values of the environment": Way({"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.1, 0.2), (0.6, 0.5)])}, 2 * 300, 2 * 300,
-        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": ONES}),
-    "instances of a sampler": Way({"instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "instances": 4, "policies": ONES}),
-    "a metric that one policy has": Way({"record": ["reward", "waiting"]}, 300, 300 + 256,
-        {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]}),
+    "values of the environment": Way(
+        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.1, 0.2), (0.6, 0.5)])},
+        2 * 300,
+        2 * 300,
+        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": ONES},
+    ),
+    "instances of a sampler": Way(
+        {"instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "instances": 4, "policies": ONES}
+    ),
+    "a metric that one policy has": Way(
+        {"record": ["reward", "waiting"]},
+        300,
+        300 + 256,
+        {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]},
+    ),
     "another record": Way({"record": ["reward"]}, 4 * 300, 4 * 300),
     "another key": Way({"key": 3}, 4 * 300, 4 * 300),
     "another horizon": Way({"horizon": 50}, 4 * 300, 4 * 300),
     "everything": Way({"policies": THREE, "seeds": 600}, 4 * 300 + 600, 5 * 600 - 4 * 44),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -338,11 +361,14 @@ def test_a_merged_result_says_what_made_it(tmp_path, monkeypatch):
 DIFFERENT = {
     "key": ({"key": 1}, "key is 0 there and 1 here"),
     "policies": ({"policies": THREE}, "policies.eps is only in this run"),
-    "setting": (_some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 3.0])), r"ucb.*width.* 2\.0.* there and .*3\.0"),
+    "setting": (
+        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 3.0])),
+        r"ucb.*width.* 2\.0.* there and .*3\.0",
+    ),
     "horizon": ({"horizon": 50}, "horizon is 40 there and 50 here"),
     "statistics": ({"keep": "moments"}, "keep is only in this run"),
     "record": ({"record": ["regret"]}, "record.ucb.flows"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
