@@ -28,6 +28,8 @@ import numpy as np
 from jaxroute.store.places import FileState, Place
 
 ENDING = ".pack"
+# Endings of what killed processes may leave: packs that were being written, and claims.
+LEFT = (".partial", ".claim")
 # Bytes of an address: family, first granule, extent (see `cells`); and of its part that cells of the same granule share.
 ADDRESS, GROUP = 64, 32
 _MAGIC = b"jaxroute pack 1\n"
@@ -560,7 +562,7 @@ class Store:
         small = sum(index.file.size < 8 << 20 for index in self.packs.values())
         if small > most or self.bad:
             self.compact()
-        if self.damaged or self.place.names(".partial"):
+        if self.damaged or any(name.endswith(LEFT) for name in self.place.names("")):
             self.clean()
 
     def _bad_rows(self, name: str, rows: Sequence[int]) -> set[int]:
@@ -576,7 +578,7 @@ class Store:
     def clean(self, age: float = 3600.0) -> None:
         """Removes what killed writers have left and packs that cannot be read, if nothing has changed them for `age` seconds."""
         self.refresh()
-        left = {name: file for ending in (".partial", ".claim") for name, file in self.place.names(ending).items()}
+        left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}
         if not left:
             return

@@ -137,7 +137,9 @@ def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine,
     old, new = (mine(one, out=None, **options) for one in (MODULE, text))
     assert not old.equals(new)
     mine(keep=keep, seeds=260)
-    with pytest.raises(jr.StoreMismatchError, match="mine.Parent.update changed; .*accept_changed_code=True"):
+    with pytest.raises(
+        jr.StoreMismatchError, match="mine.Parent.update changed; undo the change, choose .*accept_changed_code=True"
+    ):
         mine(text, **options)
     del count_blocks[:]
     found = mine(text, **options, accept_changed_code=True)

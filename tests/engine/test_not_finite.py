@@ -6,24 +6,15 @@ import numpy as np
 import pytest
 from engine_child import differences
 from flax import struct
-from toys import Clock, Cycle, Planner
+from toys import Clock, Coin, Cycle, Idle, Planner
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.core.types import Metric, Spec
 
 
 @struct.dataclass
-class Gift:
+class Gift(Coin):
     """An environment whose reward is what the policy gives, in one round or another; `luck` is seen by the policy."""
-
-    @property
-    def spec(self):
-        return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
-
-    def init(self, key):
-        del key
-        return ()
 
     def observe(self, key, state, t):
         del state, t
@@ -35,22 +26,14 @@ class Gift:
 
 
 @struct.dataclass
-class Root:
+class Root(Idle):
     """Gives the root of `luck - danger`: a number only as long as luck lasts."""
 
     danger: jax.Array | float = 0.0
 
-    def init(self, key, spec):
-        del key, spec
-        return ()
-
     def act(self, key, state, obs, t):
         del key, state, t
         return jnp.sqrt(obs - self.danger), {"gift": jnp.sqrt(obs - self.danger)}
-
-    def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
-        return state
 
 
 def luck_of(seed, horizon):

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from flax import struct
 from helpers import CHILDREN_PATH, SUPPORT
-from toys import Clock, Cycle, Planner, play_by_hand, small_market
+from toys import Clock, Coin, Cycle, Idle, Planner, play_by_hand, small_market
 
 import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
 from jaxroute.core.attributes import decoded
-from jaxroute.core.types import Metric, Spec
+from jaxroute.core.types import Metric
 from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rounds import spec_for
@@ -129,25 +129,46 @@ def test_threads_do_not_change_the_bits(monkeypatch):
         assert engine_child.differences(found[1], found[cores]) == []
 
 
-def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
-    options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
-    expected = play(Clock(), Cycle(), execution=jr.Execution(block=16), **options)
-    compile_ = programs.compile_lanes
+def hold_at_most(runs, monkeypatch):
+    """Lets the device run out of memory with blocks of more runs."""
+    compile_lanes = programs.compile_lanes
 
-    def small_memory(*lowered):
-        compiled = compile_(*lowered)
+    def compiled(*lowered):
+        program = compile_lanes(*lowered)
 
         def call(*args):
-            if args[4].shape[0] > 16:
+            if args[4].shape[0] > runs:
                 raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
-            return compiled(*args)
+            return program(*args)
 
         return call
 
-    monkeypatch.setattr(programs, "compile_lanes", small_memory)
-    with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
-        halved = play(Clock(), Cycle(), **options)
-    assert engine_child.differences(expected, halved) == []
+    monkeypatch.setattr(programs, "compile_lanes", compiled)
+
+
+def test_a_block_that_does_not_fit_into_memory_is_halved_and_the_store_is_kept(monkeypatch, tmp_path):
+    options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
+    expected = play(Clock(), Cycle(), execution=jr.Execution(block=16), **options)
+    for cores in (1, 2):  # Of the parts that two cores simulate at once each is halved.
+        monkeypatch.setattr(layout, "cores", lambda number=cores: number)
+        monkeypatch.setattr(programs, "cores", lambda number=cores: number)
+        with programs.PROGRAMS.fresh(), monkeypatch.context() as patch:
+            hold_at_most(16, patch)
+            with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
+                halved = play(Clock(), Cycle(), out=tmp_path / str(cores), **options)
+        assert decoded(halved.attrs)["layout"]["block"] == 64
+        for data in (halved, jr.load(tmp_path / str(cores))):
+            assert engine_child.differences(expected, data) == []
+
+
+def test_memory_that_does_not_even_hold_the_smallest_block_is_said(monkeypatch, tmp_path):
+    options = {"seeds": 64, "horizon": 31, "execution": jr.Execution(block=16), "out": tmp_path}
+    with monkeypatch.context() as patch, programs.PROGRAMS.fresh():
+        hold_at_most(0, patch)
+        with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
+            play(Clock(), Cycle(), **options)
+    again = play(Clock(), Cycle(), **options)
+    assert engine_child.differences(play(Clock(), Cycle(), **options | {"out": None}), again) == []
 
 
 # Equal to a plain loop over rounds.
@@ -681,44 +702,6 @@ def test_a_small_loop_inside_a_policy_compiles(case):
     child = run_child("-c", textwrap.dedent(code))
     assert child.returncode == 0, child.stderr[-1500:]
     assert child.stdout.split() == ["valid", "True"]
-
-
-@struct.dataclass
-class Coin:
-    """The smallest environment with luck: one number per round and no state."""
-
-    @property
-    def spec(self):
-        return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
-
-    def init(self, key):
-        del key
-        return ()
-
-    def observe(self, key, state, t):
-        del key, state, t
-        return ()
-
-    def step(self, key, state, action, t):
-        del action, t
-        return state, (), {"reward": draws.uniform(key)}
-
-
-@struct.dataclass
-class Idle:
-    """The smallest policy."""
-
-    def init(self, key, spec):
-        del key, spec
-        return ()
-
-    def act(self, key, state, obs, t):
-        del key, state, obs, t
-        return (), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
-        return state
 
 
 def test_the_smallest_run_compiles():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import xarray as xr
+from store_cases import ENV, KEEPS, assert_same, run_three
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
@@ -11,23 +11,6 @@ from jaxroute.core.attributes import decoded
 from jaxroute.engine import stopping
 from jaxroute.problems import stochastic
 from jaxroute.store.cells import Seeds
-
-ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
-POLICIES = {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3), "oracle": stochastic.Oracle.of}
-
-
-def play(env=ENV, policies=None, **options):
-    """Statistics of twenty blocks of three policies, unless said otherwise."""
-    settings = {
-        "horizon": 40,
-        "seeds": 310,
-        "record_every": 10,
-        "execution": jr.Execution(block=16),
-        "progress": False,
-        "keep": "moments",
-    }
-    settings |= {"record": ["regret", "reward", "pulls"]} if env is ENV else {}
-    return jr.simulate(env, policies or POLICIES, **settings | options)
 
 
 def test_looks_double():
@@ -46,14 +29,14 @@ UNTIL = {"seeds": 5000, "execution": jr.Execution(block=64), "until_stderr": {"r
 
 
 def test_a_run_stops_when_it_knows_enough():
-    kept, moments = play(keep="runs", **UNTIL), play(**UNTIL)
+    kept, moments = run_three(keep="runs", **UNTIL), run_three(**UNTIL)
     number = kept.attrs["seeds_played"]
     assert number in (512, 1024, 2048) and kept.sizes["seed"] == number and kept["valid"].all()
     assert moments.attrs["seeds_played"] == number and (moments["runs"] == number).all()
-    whole = play(seeds=number, execution=jr.Execution(block=64))
-    xr.testing.assert_identical(whole.drop_attrs(deep=False), moments.drop_attrs(deep=False))
-    whole = play(seeds=number, keep="runs")
-    xr.testing.assert_identical(whole.drop_attrs(deep=False), kept.drop_attrs(deep=False))
+    whole = run_three(seeds=number, execution=jr.Execution(block=64))
+    assert_same(whole, moments)
+    whole = run_three(seeds=number, keep="runs")
+    assert_same(whole, kept)
     errors = metrics.stderr(kept, "regret").isel(time=-1)
     assert (errors < 0.12).all()
     half = metrics.stderr(kept.isel(seed=slice(number // 2)), "regret").isel(time=-1)
@@ -65,19 +48,19 @@ def test_a_run_stops_when_it_knows_enough():
         assert 0 <= data.attrs["decisions"] - 3 * number * 40 <= 64 * 40  # One block may have been simulated ahead.
 
 
-@pytest.mark.parametrize("keep", ["runs", "moments"])
+@KEEPS
 def test_a_goal_that_is_not_reached_is_said(keep):
     with pytest.warns(
         UserWarning, match=r"the standard errors after 310 seeds are not below the goal, until_stderr=.*0.001"
     ):
-        data = play(keep=keep, until_stderr={"regret": 0.001, "reward": 1.0})
+        data = run_three(keep=keep, until_stderr={"regret": 0.001, "reward": 1.0})
     assert decoded(data.attrs)["until_stderr"]["reached"] is False and data.attrs["seeds_played"] == 310
-    xr.testing.assert_identical(play(keep=keep).drop_attrs(deep=False), data.drop_attrs(deep=False))
+    assert_same(run_three(keep=keep), data)
 
 
 def test_a_policy_whose_runs_are_all_invalid_has_no_mean_and_reaches_no_goal():
     with pytest.warns(UserWarning, match="not below the goal") as said:
-        data = play(
+        data = run_three(
             Clock(broken_at=3, broken=np.nan), {"one": Cycle()}, record=["reward"], until_stderr={"reward": 1.0}, seeds=20
         )
     assert any("20 of 20 runs are invalid" in str(w.message) for w in said)
@@ -87,12 +70,12 @@ def test_a_policy_whose_runs_are_all_invalid_has_no_mean_and_reaches_no_goal():
     assert "-" in metrics.table(data).splitlines()[3]
 
 
-@pytest.mark.parametrize("keep", ["runs", "moments"])
+@KEEPS
 def test_a_metric_of_one_policy_is_enough(keep):
     """`plans` is only the planner's; it has no variance at all."""
     policies = {"grid": jr.grid(Cycle, first=[0, 1, 2]), "planner": Planner(stage_length=5)}
     env, options = jr.grid(Clock, slope=[0.5, 1.0, 2.0]), {"record": ["reward", "plans"], "seeds": 1000, "keep": keep}
-    data = play(env, policies, until_stderr={"plans": 0.1}, **options)
+    data = run_three(env, policies, until_stderr={"plans": 0.1}, **options)
     assert data.attrs["seeds_played"] == 256 and decoded(data.attrs)["until_stderr"]["reached"]
 
 
@@ -113,7 +96,7 @@ def test_wrong_goals_are_refused(name):
     goal, message = WRONG[name]
     before = jr.trace_count()
     with pytest.raises(ValueError, match=message):
-        play(until_stderr=goal)
+        run_three(until_stderr=goal)
     assert jr.trace_count() == before
 
 
@@ -151,11 +134,11 @@ def test_stopping_does_not_bias_a_simulation():
     """Thompson sampling, a goal just at a look, one hundred roots of randomness, against eight times as many seeds without a goal."""
     policies = {"th": stochastic.GaussianThompson()}
     options = {"seeds": 2048, "execution": jr.Execution(block=256), "record": ["regret"], "record_every": 40}
-    truth = play(ENV, policies, key=10**6, **options | {"seeds": 100_000, "execution": jr.Execution(block=1024)})
+    truth = run_three(ENV, policies, key=10**6, **options | {"seeds": 100_000, "execution": jr.Execution(block=1024)})
     goal = float(np.sqrt(truth["regret_variance"].isel(time=-1).item() / 512))
     found, played = [], []
     for key in range(100):
-        data = play(ENV, policies, key=key, until_stderr={"regret": goal}, **options)
+        data = run_three(ENV, policies, key=key, until_stderr={"regret": goal}, **options)
         found.append(data["regret_mean"].isel(time=-1).item())
         played.append(data.attrs["seeds_played"])
     assert 20 < np.sum(np.asarray(played) == 512) < 80 and max(played) == 1024

@@ -1,6 +1,7 @@
 """A local S3 server for tests of stores at URLs, which can be told to fail."""
 
 import datetime
+import itertools
 import logging
 import random
 import socket
@@ -8,6 +9,8 @@ import time
 import urllib.request
 
 import pytest
+
+from jaxroute.engine import programs
 
 
 class Server:
@@ -65,6 +68,20 @@ def bucket(server, monkeypatch):
     server.bucket("PUT", name := f"bucket-{time.monotonic_ns()}")
     del server.requests[:]
     return f"s3://{name}"
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """The runs that are simulated: name, setting and seed of each."""
+    found, simulate_block = [], programs.Block.play
+
+    def noted(self, tile, seeds, *begun):
+        settings = itertools.product(*tile.values())
+        found.extend((self.name, *tile, *map(int, one), int(seed)) for one in settings for seed in dict.fromkeys(seeds))
+        return simulate_block(self, tile, seeds, *begun)
+
+    monkeypatch.setattr(programs.Block, "play", noted)
+    return found
 
 
 @pytest.fixture

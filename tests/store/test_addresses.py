@@ -3,55 +3,20 @@
 import itertools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import xarray as xr
+import store_cases
 from flax import struct
+from store_cases import assert_same
+from toys import Coin, Idle
 
 import jaxroute as jr
-from jaxroute.core.types import Metric, Spec
+from jaxroute.core.types import Metric
 
 
 @struct.dataclass
-class Walk:
-    """Adds uniform numbers; a gauge says where it is."""
-
-    @property
-    def spec(self):
-        return Spec(num_models=2, metrics=(Metric("regret", "regret", "", "total"), Metric("level", "level", "", "gauge")))
-
-    def init(self, key):
-        return jnp.float32(0)
-
-    def observe(self, key, state, t):
-        return state
-
-    def step(self, key, state, action, t):
-        size = jax.random.uniform(key)
-        return state + size, size, {"regret": size}
-
-    def gauges(self, state):
-        return {"level": state}
-
-
-@struct.dataclass
-class Plain:
-    """Measures nothing."""
-
-    def init(self, key, spec):
-        return jnp.float32(0)
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(0), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        return state + feedback
-
-
-@struct.dataclass
-class Spends(Plain):
+class Spends(Idle):
     """Measures what a static object or function says, and a number of any type."""
 
     what: Any = struct.field(pytree_node=False, default=None)
@@ -60,7 +25,7 @@ class Spends(Plain):
 
     def act(self, key, state, obs, t):
         value = self.what if isinstance(self.what, (int, float)) else self.what() if callable(self.what) else self.what.value
-        return jnp.int32(0), {"spent": jnp.asarray(value * self.scale, jnp.float32)}
+        return (), {"spent": jnp.asarray(value * self.scale, jnp.float32)}
 
 
 class Settings:
@@ -95,10 +60,10 @@ STATIC = {
 }
 
 
-def play(policies, **options):
-    """A few seeds of a short walk."""
-    settings = {"horizon": 20, "seeds": 8, "record_every": 10, "progress": False, "execution": jr.Execution("scan")}
-    return jr.simulate(Walk(), policies, **settings | options)
+def run(policies, **options):
+    """A few seeds of a short run."""
+    options = {"horizon": 20, "seeds": 8, "execution": jr.Execution("scan")} | options
+    return store_cases.run(Coin(), policies, **options)
 
 
 def spent(data):
@@ -109,11 +74,11 @@ def spent(data):
 def test_static_settings_are_told_apart(name, tmp_path):
     one, other = STATIC[name]
     for out in (None, tmp_path / "grid"):
-        assert spent(play({"p": jr.grid(Spends, what=[one, other])}, out=out)) == [1.0, 7.0]
+        assert spent(run({"p": jr.grid(Spends, what=[one, other])}, out=out)) == [1.0, 7.0]
     for order in ((one, other), (other, one)):
         for what in order:
             value = 1.0 if what is one else 7.0
-            assert spent(play({"p": Spends(what)}, out=tmp_path / "alone", accept_changed_code=True)) == [value]
+            assert spent(run({"p": Spends(what)}, out=tmp_path / "alone", accept_changed_code=True)) == [value]
 
 
 def test_a_static_setting_that_brings_new_code_is_simulated_beside_the_others(tmp_path, count_blocks):
@@ -121,37 +86,28 @@ def test_a_static_setting_that_brings_new_code_is_simulated_beside_the_others(tm
     ways = [made(1.0), lambda: 7.0, Settings(3.0)]
     for number in (1, 2, 3):
         del count_blocks[:]
-        found = play({"p": jr.grid(Spends, what=ways[:number]), "plain": Plain()}, out=tmp_path, record=["spent"])
+        found = run({"p": jr.grid(Spends, what=ways[:number]), "plain": Idle()}, out=tmp_path, record=["spent"])
         assert spent(found.sel(policy="p")) == [1.0, 7.0, 3.0][:number]
         assert len(count_blocks) == (2 if number == 1 else 1)
 
 
 def test_types_of_numbers_are_told_apart(tmp_path):
     for scale, result in ((jnp.float16(300.0), np.inf), (jnp.float32(300.0), 90_000.0), (jnp.float16(300.0), np.inf)):
-        assert spent(play({"p": Spends(np.float16(300.0).item(), scale)}, out=tmp_path, record=["spent"])) == [result]
+        assert spent(run({"p": Spends(np.float16(300.0).item(), scale)}, out=tmp_path, record=["spent"])) == [result]
 
 
 @pytest.mark.parametrize("names", [*itertools.permutations("abc", 2)])
 def test_statistics_of_a_policy_do_not_depend_on_the_others(names, tmp_path):
     """What they measure besides stands in other columns of the result, not of the cells."""
-    everybody = {"a": Plain(), "b": Spends(3.0), "c": Plain()}
-    some = {name: everybody[name] for name in names}
-    play(some, seeds=600, keep="moments", out=tmp_path)
-    for name in names:
-        alone = {name: everybody[name]}
-        xr.testing.assert_identical(
-            play(alone, seeds=600, keep="moments", out=tmp_path).drop_attrs(),
-            play(alone, seeds=600, keep="moments").drop_attrs(),
-        )
-    xr.testing.assert_identical(
-        play(everybody, seeds=600, keep="moments", out=tmp_path).drop_attrs(),
-        play(everybody, seeds=600, keep="moments").drop_attrs(),
-    )
+    everybody, options = {"a": Idle(), "b": Spends(3.0), "c": Idle()}, {"seeds": 600, "keep": "moments"}
+    for some in (names, *names, "abc"):
+        policies = {name: everybody[name] for name in some}
+        assert_same(run(policies, out=tmp_path, **options), run(policies, **options))
 
 
 def test_a_request_that_was_given_up_does_not_hide_a_later_one(tmp_path):
-    play({"p": Plain()}, seeds=5000, out=tmp_path, execution=jr.Execution("scan", block=256), callback=lambda progress: True)
-    whole = play({"p": Plain()}, seeds=64, out=tmp_path)
-    xr.testing.assert_identical(jr.load(tmp_path).drop_attrs(), whole.drop_attrs())
-    play({"p": Plain()}, seeds=range(100, 120), out=tmp_path)
+    run({"p": Idle()}, seeds=5000, out=tmp_path, execution=jr.Execution("scan", block=256), callback=lambda progress: True)
+    whole = run({"p": Idle()}, seeds=64, out=tmp_path)
+    assert_same(jr.load(tmp_path), whole)
+    run({"p": Idle()}, seeds=range(100, 120), out=tmp_path)
     assert jr.load(tmp_path).sizes["seed"] == 84

@@ -5,39 +5,15 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from store_cases import assert_same
+from store_cases import run_three as run
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.analysis import metrics
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import layout, programs, simulate
-from jaxroute.problems import stochastic
+from jaxroute.engine import layout, simulate
 from jaxroute.store import runs
-
-ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
-POLICIES = {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3), "oracle": stochastic.Oracle.of}
-STATISTICS = ("count", "mean", "variance", "minimum", "maximum")
-
-
-def play(env=ENV, policies=None, **options):
-    """Statistics of twenty blocks of three policies, unless said otherwise."""
-    settings = {
-        "horizon": 40,
-        "seeds": 310,
-        "record_every": 10,
-        "execution": jr.Execution(block=16),
-        "progress": False,
-        "keep": "moments",
-    }
-    settings |= {"record": ["regret", "reward", "pulls"]} if env is ENV else {}
-    return jr.simulate(env, policies or POLICIES, **settings | options)
-
-
-def differences(one, other):
-    """Names of the variables that are not bit-equal."""
-    assert set(one) == set(other)
-    same = {name: one[name].identical(other[name]) for name in one}
-    return sorted(str(name) for name, equal in same.items() if not equal)
 
 
 def check_equal(kept, streamed, names, tolerance=1e-12):
@@ -69,21 +45,21 @@ def check_equal(kept, streamed, names, tolerance=1e-12):
 def test_statistics_are_those_of_the_runs():
     """Ten thousand seeds; every statistic to 1e-12."""
     options = {"seeds": 10_000, "execution": jr.Execution(block=512), "horizon": 60, "record_every": 20}
-    kept, streamed_ = play(keep="runs", **options), play(**options)
-    check_equal(kept, streamed_, ["regret", "reward", "pulls"])
-    assert "seed" not in streamed_.dims and (streamed_["runs"] == 10_000).all() and not streamed_["invalid"].any()
+    kept, streamed = run(keep="runs", **options), run(**options)
+    check_equal(kept, streamed, ["regret", "reward", "pulls"])
+    assert "seed" not in streamed.dims and (streamed["runs"] == 10_000).all() and not streamed["invalid"].any()
     for name in ("regret", "reward", "pulls"):
         levels = [0.0, 0.05, 0.5, 0.95, 1.0]
-        found, expected = metrics.quantiles(streamed_, name, levels), metrics.quantiles(kept, name, levels)
+        found, expected = metrics.quantiles(streamed, name, levels), metrics.quantiles(kept, name, levels)
         assert found.dims == expected.dims and found.attrs == expected.attrs
         np.testing.assert_array_equal(found["quantile"], levels)
-        accuracy = streamed_[f"{name}_histogram"].attrs["relative_accuracy"]
+        accuracy = streamed[f"{name}_histogram"].attrs["relative_accuracy"]
         assert (np.abs(found - expected) <= accuracy * np.abs(expected) + 1e-12).all()
 
 
 def test_differences_are_taken_run_by_run():
     """The variance of a difference is not that of two independent means: both policies meet the same luck."""
-    data = play(seeds=500, execution=jr.Execution(block=64))
+    data = run(seeds=500, execution=jr.Execution(block=64))
     pair = data.sel(policy="narrow", baseline="oracle").isel(time=-1)
     alone = sum(float(data["reward_variance"].sel(policy=p).isel(time=-1)) for p in ("narrow", "oracle"))
     assert float(pair["reward_difference_variance"]) < 0.8 * alone
@@ -117,7 +93,7 @@ def small_tiles(monkeypatch):
 def test_policies_without_an_axis_stand_beside_all_of_its_settings(small_tiles):
     """One environment axis, and two axes of one policy each; a metric that only one policy has; several tiles."""
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
-    kept, moments = play(env, GRID, keep="runs", **OF_GRID), play(env, GRID, **OF_GRID)
+    kept, moments = run(env, GRID, keep="runs", **OF_GRID), run(env, GRID, **OF_GRID)
     assert moments["reward_mean"].dims == ("policy", "slope", "first", "late", "time")
     assert moments["pulls_mean"].dims == ("policy", "slope", "first", "late", "time", "model")
     check_equal(kept, moments, ["reward", "luck", "pulls", "plans"])
@@ -127,19 +103,12 @@ def test_policies_without_an_axis_stand_beside_all_of_its_settings(small_tiles):
 
 
 @pytest.mark.parametrize("seeds", [40, 512])
-def test_each_policy_is_played_once_per_block(seeds, monkeypatch, small_tiles):
+def test_each_policy_is_simulated_once_per_block(seeds, simulated, count_blocks, small_tiles):
     """Also one that stands beside many tiles of settings."""
-    played = []
-    run = programs.Block.play
-
-    def counted(self, tile, seeds, *begun):
-        played.append((self.name, str(tile), int(seeds[0])))
-        return run(self, tile, seeds, *begun)
-
-    monkeypatch.setattr(programs.Block, "play", counted)
-    play(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, **OF_GRID | {"seeds": seeds, "execution": jr.Execution(block=256)})
+    run(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, **OF_GRID | {"seeds": seeds, "execution": jr.Execution(block=256)})
+    assert len(simulated) == len(set(simulated)) == seeds * 3 * (5 + 1 + 2)
     # Two tiles of slopes, three of `first` and one of `late`.
-    assert len(played) == len(set(played)) == -(-seeds // 256) * 2 * (3 + 1 + 1)
+    assert len(count_blocks) == -(-seeds // 256) * 2 * (3 + 1 + 1)
 
 
 def test_runs_that_are_not_valid_are_left_out_and_named():
@@ -147,9 +116,9 @@ def test_runs_that_are_not_valid_are_left_out_and_named():
     env, policies = Clock(bad_from=25), {"one": Cycle(), "two": Cycle(first=1)}
     options = {"record": ["reward", "luck"], "seeds": 100}
     with pytest.warns(UserWarning) as said:
-        kept = play(env, policies, keep="runs", **options)
+        kept = run(env, policies, keep="runs", **options)
     with pytest.warns(UserWarning) as again:
-        moments = play(env, policies, **options)
+        moments = run(env, policies, **options)
     texts = [str(next(w for w in found if w.category is UserWarning).message) for found in (said, again)]
     assert texts[0].replace("'valid'", "'invalid'") == texts[1] and "bad in round 26" in texts[1]
     assert moments.attrs["invalid"] == kept.attrs["invalid"]
@@ -162,13 +131,13 @@ def test_runs_that_are_not_valid_are_left_out_and_named():
 
 
 def test_one_seed_has_a_mean_and_no_error():
-    data = play(seeds=1)
+    data = run(seeds=1)
     assert np.isfinite(data["regret_mean"]).all() and data["regret_variance"].isnull().all()
     np.testing.assert_array_equal(metrics.quantiles(data, "regret", [0.5])[0], data["regret_mean"])
 
 
 def test_seeds_may_be_any():
-    kept, moments = (play(seeds=[7, 3, 10**9, 12], keep=keep) for keep in ("runs", "moments"))
+    kept, moments = (run(seeds=[7, 3, 10**9, 12], keep=keep) for keep in ("runs", "moments"))
     check_equal(kept, moments, ["regret"])
 
 
@@ -176,7 +145,7 @@ def test_seeds_may_be_any():
 
 
 def test_questions_about_single_runs_are_refused():
-    data = play()
+    data = run()
     for question in (
         lambda: metrics.pick(data, "regret"),
         lambda: metrics.curve_slope(data, "regret", 10),
@@ -198,7 +167,7 @@ def test_figures_are_those_of_the_runs(band):
     plot = pytest.importorskip("jaxroute.analysis.plot")
     plt = pytest.importorskip("matplotlib.pyplot")
     drawn = []
-    for data in (play(keep="runs"), play()):
+    for data in (run(keep="runs"), run()):
         ax = plot.curves(data, "regret", band=band)
         drawn.append(
             [*(line.get_ydata() for line in ax.lines), *(v.vertices[:, 1] for c in ax.collections for v in c.get_paths())]
@@ -219,7 +188,7 @@ def test_other_figures_are_drawn_from_statistics():
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     labels = []
     for keep in ("runs", "moments"):
-        data = play(
+        data = run(
             env, {"grid": jr.grid(Cycle, first=[0, 1]), "one": Cycle()}, record=["reward", "luck", "pulls"], keep=keep
         )
         axes = [
@@ -241,29 +210,29 @@ def test_other_figures_are_drawn_from_statistics():
 def test_a_store_does_not_grow_with_the_seeds(tmp_path):
     sizes = []
     for seeds in (256 * 8, 256 * 32):
-        play(seeds=seeds, out=tmp_path / str(seeds), execution=jr.Execution(block=512))
+        run(seeds=seeds, out=tmp_path / str(seeds), execution=jr.Execution(block=512))
         sizes.append(sum(f.stat().st_size for f in (tmp_path / str(seeds) / "store").iterdir()))
     assert sizes[1] < 1.7 * sizes[0]  # Two ranges of seeds more, and some bins.
 
 
 def test_another_number_of_devices_or_what_is_kept_is_told_apart():
-    assert differences(play(), play(execution=jr.Execution(devices=jax.local_devices(), block=16))) == []
+    assert_same(run(), run(execution=jr.Execution(devices=jax.local_devices(), block=16)))
     with pytest.raises(ValueError, match="keep must be one of 'runs', 'moments', got 'moment'; did you mean 'moments'"):
-        play(keep="moment")
+        run(keep="moment")
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(monkeypatch):
     monkeypatch.setattr(runs, "memory_limit", lambda device: 10**6)
     with pytest.raises(ValueError, match="the statistics would take about .* GiB, more than half of the memory"):
-        play(horizon=1000, record_every=1)
+        run(horizon=1000, record_every=1)
     with pytest.raises(
         ValueError, match=r"the result would take .* GiB, more .*: keep statistics .*keep='moments', --keep moments"
     ):
-        play(seeds=10_000, keep="runs")
+        run(seeds=10_000, keep="runs")
 
 
 def test_a_block_is_small_enough_for_the_curves_of_all_policies(monkeypatch):
     """Five numbers at each of four times, of each of three policies: 480 bytes a run."""
     monkeypatch.setattr(simulate, "_CURVES", 480 * 100)
-    assert decoded(play(execution=None).attrs)["layout"]["block"] == 64
-    assert decoded(play(execution=None, keep="runs").attrs)["layout"]["block"] > 64
+    assert decoded(run(execution=None).attrs)["layout"]["block"] == 64
+    assert decoded(run(execution=None, keep="runs").attrs)["layout"]["block"] > 64

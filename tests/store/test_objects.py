@@ -2,43 +2,35 @@
 
 import contextlib
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import store_cases
 import xarray as xr
+from store_cases import BOTH, KEEPS, assert_same, interrupted
 
 import jaxroute as jr
 from jaxroute import cli, experiments
 from jaxroute.engine import plan
-from jaxroute.problems import stochastic
 from jaxroute.store import packs, places, results
 
 obstore = pytest.importorskip("obstore", reason='needs obstore: pip install "jaxroute[objects]"')
 
-POLICIES = {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3)}
 # Five blocks of each policy; of statistics a full granule and a part of one.
 SEEDS, BLOCK = {"runs": 70, "moments": 300}, {"runs": 16, "moments": 64}
-KEEP = pytest.mark.parametrize("keep", SEEDS)
 
 
-def play(keep="runs", policies=POLICIES, share=None, **options):
-    settings = {"horizon": 40, "seeds": SEEDS[keep], "record_every": 10, "progress": False} | options
+def run(keep="runs", share=None, **options):
+    """Runs or statistics of two policies."""
     execution = jr.Execution(block=BLOCK[keep], share=share)
-    return jr.simulate(stochastic.bernoulli([0.2, 0.7, 0.5]), policies, keep=keep, execution=execution, **settings)
+    return store_cases.run(keep=keep, execution=execution, **{"seeds": SEEDS[keep]} | options)
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return {keep: play(keep) for keep in SEEDS}
-
-
-def same(one, other):
-    """Fails unless two results have the same values, bit for bit, coordinates and labels."""
-    xr.testing.assert_identical(one.drop_attrs(deep=False), other.drop_attrs(deep=False))
-    assert all(one[name].dtype == other[name].dtype for name in one)
-    assert all(one[name].values.tobytes() == other[name].values.tobytes() for name in one)
+    return {keep: run(keep) for keep in BOTH}
 
 
 def client(bucket):
@@ -49,83 +41,54 @@ def keys(bucket):
     return sorted(one["path"] for batch in obstore.list(client(bucket)) for one in batch)
 
 
-def stop(done):
-    """Interrupts a run after four blocks."""
-    if done.done == 4:
-        raise KeyboardInterrupt
-
-
 # The same results.
 
 
-@KEEP
+@KEEPS
 @pytest.mark.parametrize("folder", ["", "a folder/of runs/", "memory"])
 def test_a_result_at_a_url_is_the_local_one(bucket, tmp_path, undisturbed, count_blocks, keep, folder):
     out = f"memory://{time.monotonic_ns()}" if folder == "memory" else f"{bucket}/{folder}"
-    stored = play(keep, out=out, description={"experiment": "a test"})
-    play(keep, out=tmp_path)
+    stored = run(keep, out=out, description={"experiment": "a test"})
+    run(keep, out=tmp_path)
     assert jr.load(out).attrs["experiment"] == "a test"
     there = keys(bucket)
     assert all(key.startswith(f"{folder}store/") and key.endswith(".pack") for key in there)
     del count_blocks[:]
-    for data in (stored, jr.load(out), jr.load(tmp_path), play(keep, out=out)):
-        same(undisturbed[keep], data)
+    for data in (stored, jr.load(out), jr.load(tmp_path), run(keep, out=out)):
+        assert_same(undisturbed[keep], data)
     assert count_blocks == [] and keys(bucket) == there and len(there) == (folder != "memory")
     with pytest.raises(ValueError, match="no file ends in '.pack'"):
         jr.load(out + "/elsewhere")
 
 
-def test_results_grow_and_merge(bucket, tmp_path, undisturbed, count_blocks, capsys):
+def test_the_command_merges_and_exports_stores_of_several_places(bucket, tmp_path, undisturbed, capsys):
     one, two, merged = (f"{bucket}/{name}" for name in ("one", "two", "merged"))
-    play(out=one, seeds=range(30), policies={"ucb": POLICIES["ucb"]})
-    play(out=one, seeds=range(30))
-    play(out=two, seeds=range(30, 50))
-    play(out=tmp_path, seeds=range(50, 70))
-    assert len(count_blocks) == 2 + 2 + 4 + 4
+    for out, seeds in ((one, range(30)), (two, range(30, 50)), (tmp_path, range(50, 70))):
+        run(out=out, seeds=seeds)
     assert cli.main(["store", merged, "--merge", one, two, str(tmp_path)]) == 0
-    assert f"{merged}:" in (said := capsys.readouterr().out) and "70 seeds" in said
+    assert f"{merged}:" in (printed := capsys.readouterr().out) and "70 seeds" in printed
     assert cli.main(["store", merged, "--export", str(tmp_path / "a.nc")]) == 0
-    same(xr.load_dataset(tmp_path / "a.nc"), undisturbed["runs"])
-    for data in (jr.load(merged), play(out=one), jr.load(one)):
-        same(data, undisturbed["runs"])
-    same(play(out=one, horizon=60), play(horizon=60))
-    play("moments", out=two, seeds=100)
-    same(play("moments", out=two), undisturbed["moments"])
-    same(play("moments", out=two, seeds=600), play("moments", seeds=600))
+    for data in (xr.load_dataset(tmp_path / "a.nc"), jr.load(merged)):
+        assert_same(data, undisturbed["runs"])
 
 
-@KEEP
+@KEEPS
 def test_a_run_takes_few_requests(bucket, server, keep):
     """A list, a trial, and a pack that is listed and read; more blocks take no more."""
     for seeds in (SEEDS[keep], 4 * SEEDS[keep]):
         del server.requests[:]
-        play(keep, out=f"{bucket}/{seeds}", seeds=seeds)
+        run(keep, out=f"{bucket}/{seeds}", seeds=seeds)
         assert len(server.requests) <= 10, server.requests
 
 
 # What is cut short, damaged, or refused.
 
 
-@KEEP
-def test_an_interrupted_run_goes_on(bucket, undisturbed, count_blocks, keep):
-    with pytest.raises(KeyboardInterrupt):
-        play(keep, out=bucket, callback=stop)
-    with pytest.raises(ValueError, match=f"the result in '{bucket}' is not complete: .*missing.*partial=True"):
-        jr.load(bucket)
-    if keep == "runs":
-        sound = (partial := jr.load(bucket, partial=True))["valid"]
-        assert sound.sum() == 4 * 16 and partial["regret"].equals(undisturbed[keep]["regret"].where(sound))
-    del count_blocks[:]
-    for data in (play(keep, out=bucket), jr.load(bucket)):
-        same(undisturbed[keep], data)
-    assert len(count_blocks) <= (6 if keep == "runs" else 8)  # Statistics are of all policies or none.
-
-
-@KEEP
+@KEEPS
 @pytest.mark.parametrize("how", ["changed", "changed index", "cut", "empty", "gone"])
 @pytest.mark.filterwarnings("ignore:1 files (in|of the result in) ")
 def test_a_damaged_object_is_noticed_and_simulated_again(bucket, undisturbed, keep, how):
-    play(keep, out=bucket)
+    run(keep, out=bucket)
     (key,) = keys(bucket)
     whole = bytearray(obstore.get(client(bucket), key).bytes())
     whole[-150 if how == "changed index" else 0] ^= 1
@@ -134,44 +97,44 @@ def test_a_damaged_object_is_noticed_and_simulated_again(bucket, undisturbed, ke
         obstore.delete(client(bucket), key)
     with pytest.raises(ValueError, match="no file ends in" if how == "gone" else "damaged|is cut, or was never"):
         jr.load(bucket)
-    for data in (play(keep, out=bucket), jr.load(bucket)):
-        same(undisturbed[keep], data)
+    for data in (run(keep, out=bucket), jr.load(bucket)):
+        assert_same(undisturbed[keep], data)
 
 
-@KEEP
+@KEEPS
 def test_a_server_that_fails_at_random_is_asked_again(bucket, server, undisturbed, keep):
     before, server.unsound = server.failed, 0.4
-    play(keep, out=bucket, seeds=SEEDS[keep] // 2)
-    for data in (play(keep, out=bucket), jr.load(bucket)):
-        same(undisturbed[keep], data)
+    run(keep, out=bucket, seeds=SEEDS[keep] // 2)
+    for data in (run(keep, out=bucket), jr.load(bucket)):
+        assert_same(undisturbed[keep], data)
     assert server.failed > before
 
 
-@KEEP
+@KEEPS
 def test_what_may_not_be_written_ends_the_run_and_loses_nothing(bucket, server, undisturbed, count_blocks, keep):
     server.refused = "/store/"
     with pytest.raises(PermissionError, match=f"'{bucket}/store/.*' cannot be written: Access Denied"):
-        play(keep, out=bucket)
+        run(keep, out=bucket)
     assert count_blocks == []
     server.refused = None
-    play(keep, out=bucket, seeds=SEEDS[keep] // 2)
+    run(keep, out=bucket, seeds=SEEDS[keep] // 2)
     server.refused = ".pack"
     with pytest.raises(PermissionError, match=f"'{bucket}/store/.*[.]pack' cannot be written: Access Denied"):
-        play(keep, out=bucket)
+        run(keep, out=bucket)
     server.refused = None
     del count_blocks[:]
-    same(undisturbed[keep], play(keep, out=bucket))
+    assert_same(undisturbed[keep], run(keep, out=bucket))
     assert 0 < len(count_blocks) < 10
 
 
 def test_a_bucket_that_is_missing_or_goes_away(bucket, server, count_blocks):
     out = "s3://nobody-has-made-this/out"
-    for call in (lambda: play(out=out), lambda: jr.load(out)):
+    for call in (lambda: run(out=out), lambda: jr.load(out)):
         with pytest.raises(OSError, match=f"'{out}/store' cannot be read: The specified bucket does not exist"):
             call()
     assert count_blocks == []
     with pytest.raises(OSError, match="cannot be written: The specified bucket does not exist"):
-        play(out=bucket, seeds=16, callback=lambda done: done.done == 1 and server.bucket("DELETE", bucket[5:]))
+        run(out=bucket, seeds=16, callback=lambda done: done.done == 1 and server.bucket("DELETE", bucket[5:]))
 
 
 def test_a_server_that_is_away_or_has_no_tls(bucket, monkeypatch):
@@ -179,7 +142,7 @@ def test_a_server_that_is_away_or_has_no_tls(bucket, monkeypatch):
     for name, value, message in (("ENDPOINT_URL", "http://127.0.0.1:9", away), ("ALLOW_HTTP", "false", "has no TLS")):
         monkeypatch.setenv(f"AWS_{name}", value)
         with pytest.raises(OSError, match=message):
-            play(out=bucket)
+            run(out=bucket)
 
 
 def test_large_objects_are_written_and_read_in_parts(bucket, server):
@@ -196,17 +159,17 @@ def test_large_objects_are_written_and_read_in_parts(bucket, server):
 
 def test_packs_are_joined_while_others_read(bucket, undisturbed):
     for first in range(0, 70, 10):
-        play(out=bucket, seeds=range(first, first + 10))
+        run(out=bucket, seeds=range(first, first + 10))
     with contextlib.closing(packs.Store(places.place_of(bucket))) as reader:
         with contextlib.closing(packs.Store(places.place_of(bucket))) as writer:
             writer.compact()
         assert len(keys(bucket)) == 1 and len(reader.packs) == 7
         assert len(reader.get(list(reader.where))) == 7 * 2 and not reader.bad
-    same(undisturbed["runs"], jr.load(bucket))
+    assert_same(undisturbed["runs"], jr.load(bucket))
 
 
 def test_what_killed_processes_left_is_removed_by_the_clock_of_the_server(bucket, clock):
-    play(out=bucket)
+    run(out=bucket)
     sound = keys(bucket)
     clock[0] = -1e8
     for name in ("x.claim", "damaged.pack"):
@@ -222,9 +185,9 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
     bucket, clock, monkeypatch, undisturbed
 ):
     monkeypatch.setattr(plan, "EXPIRES_S", 1.0)
-    play(out=(alone := f"memory://{time.monotonic_ns()}"))
+    run(out=(alone := f"memory://{time.monotonic_ns()}"))
     with contextlib.closing(packs.Store(places.place_of(alone))) as store:
-        families = set(results.last(store, alone)[0].families("curves", "narrow"))
+        families = set(results.Notes(store).last(store, alone)[0].families("curves", "narrow"))
         claimed = [group for group in store.groups if group[:24] in families]
     clock[0], order = 1000.0, []
     obstore.put(client(bucket), "store/0.claim", b"".join(claimed) + b".")
@@ -234,23 +197,21 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
         order.append(done.policy)
         clock[0] = 1010.0 if len(order) == 5 else clock[0]
 
-    same(undisturbed["runs"], play(out=bucket, share="join", callback=tell))
+    assert_same(undisturbed["runs"], run(out=bucket, share="join", callback=tell))
     assert order == ["ucb"] * 5 + ["narrow"] * 5
 
 
-@KEEP
+@KEEPS
 def test_processes_that_join_end_with_the_same_result_and_claim_nothing_then(bucket, monkeypatch, undisturbed, keep):
     monkeypatch.setattr(plan, "EXPIRES_S", 2.0)
-    with pytest.raises(KeyboardInterrupt):
-        play(keep, out=bucket, share="join", callback=stop)
+    with interrupted(5):
+        run(keep, out=bucket, share="join")
     assert all(key.endswith(".pack") for key in keys(bucket))
-    found = []
-    both = [threading.Thread(target=lambda: found.append(play(keep, out=bucket, share="join"))) for _ in range(2)]
-    [one.start() for one in both]
-    [one.join() for one in both]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: run(keep, out=bucket, share="join"), range(2)))
     for one in (*found, jr.load(bucket)):
-        same(undisturbed[keep], one)
-    assert len(found) == 2 and all(key.endswith(".pack") for key in keys(bucket))
+        assert_same(undisturbed[keep], one)
+    assert all(key.endswith(".pack") for key in keys(bucket))
 
 
 # What is said.
@@ -268,7 +229,7 @@ def test_urls_that_are_none_and_a_library_that_is_missing(monkeypatch):
     for out, message in said.items():
         if out == "s3://bucket/out":
             monkeypatch.setitem(sys.modules, "obstore", None)
-        for call in (lambda out=out: play(out=out), lambda out=out: jr.load(out)):
+        for call in (lambda out=out: run(out=out), lambda out=out: jr.load(out)):
             with pytest.raises((ValueError, ImportError), match=message):
                 call()
 
@@ -276,7 +237,7 @@ def test_urls_that_are_none_and_a_library_that_is_missing(monkeypatch):
 @pytest.mark.parametrize("path", ["C:\\results", "my:folder", "C://results", "a/b://c", "://x", "s3:/bucket"])
 def test_what_is_no_url_is_a_path(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    play(out=path, seeds=3)
+    run(out=path, seeds=3)
     assert len(list((tmp_path / path / "store").glob("*.pack"))) == 1
 
 

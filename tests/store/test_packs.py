@@ -5,12 +5,14 @@ import errno
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from store_cases import flip
 
 from jaxroute.store import packs
 from jaxroute.store.packs import ADDRESS, ENDING, Store, digest_of
@@ -195,9 +197,7 @@ def test_a_copy_takes_the_place_of_a_damaged_cell(tmp_path):
     put(tmp_path, some(1, 2)), put(tmp_path, some(1, 3))
     with opened(tmp_path) as store:
         file = tmp_path / store.where[address(1)][0]
-    content = bytearray(file.read_bytes())
-    content[300] ^= 1
-    file.write_bytes(content)
+    flip(file, 300)
     with opened(tmp_path) as store:
         assert same(store.get([address(1)]), some(1)) and bad(store) == {address(1)}
 
@@ -218,19 +218,9 @@ def test_packs_are_joined(tmp_path):
 
 def test_writers_readers_and_those_that_join_packs_do_not_disturb_each_other(tmp_path):
     """Four writers, each of which joins packs after each of its own; two readers see all that was there before."""
-    errors, over, known = [], threading.Event(), set(range(4))
+    over, known = threading.Event(), set(range(4))
     put(tmp_path, some(*known))
 
-    def watched(work):
-        def run(*args):
-            try:
-                work(*args)
-            except BaseException as error:
-                errors.append(error)
-
-        return run
-
-    @watched
     def write(number):
         with opened(tmp_path) as store:
             for n in range(number, 80, 4):
@@ -239,7 +229,6 @@ def test_writers_readers_and_those_that_join_packs_do_not_disturb_each_other(tmp
                 known.add(n)
                 store.compact()
 
-    @watched
     def read():
         while not over.is_set():
             there = some(*list(known))
@@ -247,16 +236,13 @@ def test_writers_readers_and_those_that_join_packs_do_not_disturb_each_other(tmp
                 assert same(store.get(there), there)
                 assert same(store.get(there), there)
 
-    writers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for thread in [*writers, *readers]:
-        thread.start()
-    for thread in writers:
-        thread.join()
-    over.set()
-    for thread in readers:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        writers = [pool.submit(write, number) for number in range(4)]
+        wait(writers)
+        over.set()
+    for one in (*writers, *readers):
+        one.result()
     with opened(tmp_path) as store:
         store.compact()
         assert same(store.get(some(*range(80))), some(*range(80))) and len(store.where) == 80
@@ -305,27 +291,14 @@ def test_what_goes_wrong_in_the_background_is_raised(then, tmp_path, monkeypatch
         assert same(store.get(some(3)), some(3)) and address(1) not in store.where
 
 
-def test_what_killed_writers_have_left_is_removed_after_an_hour(tmp_path):
-    put(tmp_path, some(1))
-    for name, age in (("old.partial", 4000), ("new.partial", 10), (f"old{ENDING}", 4000), (f"new{ENDING}", 10)):
-        (tmp_path / name).write_bytes(b"x")
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    with opened(tmp_path) as store:
-        store.tidy()
-        assert sorted(p.name[:3] for p in tmp_path.iterdir() if len(p.name) < 15) == ["new", "new"]
-        assert same(store.get(some(1)), some(1))
-
-
 def test_a_pack_of_another_version_is_left_alone(tmp_path):
-    store = Store(Folder(tmp_path))
-    store.put(bytes(ADDRESS), {"x": np.arange(3)})
-    store.close()
+    put(tmp_path, some(1))
     (file,) = tmp_path.iterdir()
     content = file.read_bytes().replace(b"jaxroute pack 1\n", b"jaxroute pack 2\n")
     file.write_bytes(content)
-    store = Store(Folder(tmp_path))
-    assert [why for _, why in store.damaged.values()] == ["it was written by another version of jaxroute"]
-    store.clean(age=-1.0)
+    with opened(tmp_path) as store:
+        assert [why for _, why in store.damaged.values()] == ["it was written by another version of jaxroute"]
+        store.clean(age=-1.0)
     assert file.read_bytes() == content
 
 

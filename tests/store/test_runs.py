@@ -8,20 +8,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from engine_child import differences
+from store_cases import KEEPS, run
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.problems import stochastic
-
-ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
-
-
-def play(env=ENV, policies=None, **options):
-    """Five blocks of two policies, unless said otherwise."""
-    policies = policies or {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3)}
-    settings = {"horizon": 40, "seeds": 70, "record_every": 10, "execution": jr.Execution(block=16), "progress": False}
-    return jr.simulate(env, policies, **settings | options)
 
 
 def lasting(data):
@@ -37,11 +28,11 @@ def contents(path):
 # Round trip.
 
 
-@pytest.mark.parametrize("keep", ["runs", "moments"])
+@KEEPS
 def test_a_stored_result_is_the_result_and_the_same_call_again_changes_nothing(keep, tmp_path, count_blocks):
-    fresh = play(keep=keep)
+    fresh = run(keep=keep)
     del count_blocks[:]
-    stored = play(keep=keep, out=tmp_path / "out", description={"experiment": "a test"})
+    stored = run(keep=keep, out=tmp_path / "out", description={"experiment": "a test"})
     xr.testing.assert_identical(stored.drop_attrs(deep=False), fresh.drop_attrs(deep=False))
     assert len(count_blocks) == 10
     before = contents(tmp_path)
@@ -50,7 +41,7 @@ def test_a_stored_result_is_the_result_and_the_same_call_again_changes_nothing(k
         xr.testing.assert_identical(loaded, lasting(stored))
         assert list(loaded) == list(stored)
         assert {name: v.dtype for name, v in loaded.items()} == {name: v.dtype for name, v in stored.items()}
-    again = play(keep=keep, out=tmp_path / "out", execution=jr.Execution(block=64))
+    again = run(keep=keep, out=tmp_path / "out", execution=jr.Execution(block=64))
     xr.testing.assert_identical(lasting(again), loaded)
     assert len(count_blocks) == 10 and contents(tmp_path) == before
     assert set(decoded(again.attrs)["last_call"].values()) == {0}
@@ -61,8 +52,8 @@ def test_grids_vectors_gauges_and_names_survive(tmp_path):
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     policies = {"grid": jr.grid(lambda shape: Cycle(first=len(shape)), shape=["a", "bb"]), "single": Planner(stage_length=5)}
     options = {"record": ["reward", "pulls", "clock", "plans"], "probes": {"probe": lambda *a: {"t": a[-1]}}, "seeds": 20}
-    fresh = play(env, policies, **options)
-    stored = play(env, policies, out=tmp_path, **options)
+    fresh = run(env, policies, **options)
+    stored = run(env, policies, out=tmp_path, **options)
     loaded = jr.load(tmp_path)
     xr.testing.assert_identical(loaded, lasting(stored))
     assert differences(fresh, loaded) == []
@@ -79,12 +70,12 @@ def test_grids_vectors_gauges_and_names_survive(tmp_path):
 def test_numbers_that_are_not_finite_are_settings_too(tmp_path, count_blocks):
     """NaN differs from itself, but a setting that is NaN is still the same setting."""
     for broken, blocks in ((np.nan, 1), (np.nan, 1), (1.0, 2)):
-        play(Clock(broken=broken, slope=np.inf), Cycle(), record=["rounds"], seeds=3, out=tmp_path)
+        run(Clock(broken=broken, slope=np.inf), Cycle(), record=["rounds"], seeds=3, out=tmp_path)
         assert len(count_blocks) == blocks
 
 
 def test_provenance(tmp_path):
-    play(out=tmp_path, seeds=20)
+    run(out=tmp_path, seeds=20)
     attributes = decoded(jr.load(tmp_path).attrs)
     assert attributes["versions"]["jax"] == jax.__version__ and attributes["versions"]["jaxroute"] == jr.__version__
     assert {"python", "jaxlib", "numpy"} <= set(attributes["versions"])
@@ -99,12 +90,12 @@ def test_provenance(tmp_path):
     assert not {"calls", "made_with", "missing"} & set(attributes)
 
 
-@pytest.mark.parametrize("keep", ["runs", "moments"])
+@KEEPS
 def test_seconds_and_decisions_of_several_calls_are_added(keep, tmp_path):
     measured = ("compile_s", "run_s", "decisions", "played_again")
-    first = decoded(play(out=tmp_path, seeds=32, keep=keep).attrs)
+    first = decoded(run(out=tmp_path, seeds=32, keep=keep).attrs)
     assert first["last_call"] == {name: first[name] for name in measured} and first["last_call"]["decisions"] == 2 * 32 * 40
-    more = decoded(play(out=tmp_path, seeds=48, keep=keep).attrs)
+    more = decoded(run(out=tmp_path, seeds=48, keep=keep).attrs)
     assert more["last_call"]["decisions"] == 2 * 16 * 40 and more["last_call"]["run_s"] > 0
     for name in measured:
         assert more[name] == pytest.approx(first[name] + more["last_call"][name])
@@ -119,20 +110,20 @@ def test_files_beside_a_store_are_left_alone(tmp_path):
     for name in ("notes.txt", "store/notes.txt", "store/zarr.json"):
         (tmp_path / name).write_text("precious")
     before = contents(tmp_path)
-    play(Clock(), Cycle(), out=tmp_path, record=["rounds"], seeds=3)
+    run(Clock(), Cycle(), out=tmp_path, record=["rounds"], seeds=3)
     assert before.items() <= contents(tmp_path).items() and len(contents(tmp_path)) == len(before) + 1
     assert (jr.load(tmp_path)["rounds"].isel(time=-1) == 40).all()
 
 
 @pytest.mark.parametrize("path", ["file", "file/deep", "folder"])
-def test_a_file_is_no_folder(path, tmp_path):
+def test_a_file_is_no_folder(path, tmp_path, count_blocks):
     (tmp_path / "file").write_text("precious")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "store").write_text("precious")
-    before = contents(tmp_path)
+    before, traces = contents(tmp_path), jr.trace_count()
     with pytest.raises(OSError, match="out must be a folder or URL that can be written to, got .*store"):
-        play(Clock(), Cycle(), out=tmp_path / path, seeds=3)
-    assert contents(tmp_path) == before
+        run(Clock(), Cycle(), out=tmp_path / path, seeds=3)
+    assert contents(tmp_path) == before and count_blocks == [] and jr.trace_count() == traces
 
 
 def test_where_there_is_no_result(tmp_path):
@@ -143,5 +134,5 @@ def test_where_there_is_no_result(tmp_path):
         jr.load(tmp_path / "empty")
     with pytest.raises(ValueError, match="path must be a folder with a stored result, got .*none.*no folder 'store'"):
         jr.load(tmp_path / "none")
-    play(Clock(), Cycle(), out=tmp_path / "empty", record=["rounds"], seeds=3)
+    run(Clock(), Cycle(), out=tmp_path / "empty", record=["rounds"], seeds=3)
     assert jr.load(tmp_path / "empty")["valid"].all()

@@ -126,6 +126,44 @@ class Planner(Cycle):
         return {"plans": state["plans"]}
 
 
+@struct.dataclass
+class Coin:
+    """The smallest environment with noise: one number per round and no state."""
+
+    @property
+    def spec(self):
+        return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
+
+    def init(self, key):
+        del key
+        return ()
+
+    def observe(self, key, state, t):
+        del key, state, t
+        return ()
+
+    def step(self, key, state, action, t):
+        del action, t
+        return state, (), {"reward": draws.uniform(key)}
+
+
+@struct.dataclass
+class Idle:
+    """The smallest policy."""
+
+    def init(self, key, spec):
+        del key, spec
+        return ()
+
+    def act(self, key, state, obs, t):
+        del key, state, obs, t
+        return (), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, obs, action, feedback, t
+        return state
+
+
 def small_market(**options):
     """A staged market of five models and three slots that compiles fast; two models arrive late."""
     outcomes = staged.LawOutcomes(
