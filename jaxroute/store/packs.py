@@ -185,12 +185,13 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
         return [None] * len(rows)
     raw = np.bitwise_xor.accumulate(np.frombuffer(raw, np.uint8).reshape(len(rows), -1), axis=0)
     found: list[dict[str, np.ndarray] | None] = []
+    shapes = json.loads(form)
     for row, body in zip(rows, map(bytes, raw), strict=True):
         if digest_of(row["address"].tobytes(), form.encode(), body) != row["digest"].tobytes():
             found.append(None)
             continue
         arrays, place = {}, 0
-        for name, dtype, shape in json.loads(form):
+        for name, dtype, shape in shapes:
             arrays[name] = np.frombuffer(body, dtype, math.prod(shape), place).reshape(shape)
             place += arrays[name].nbytes
         found.append(arrays)

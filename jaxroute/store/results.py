@@ -171,9 +171,11 @@ def sessions(store: Store, families: Sequence[bytes]) -> list[dict[str, Any]]:
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
-            index = store.packs[name]
-            found[plain(index.sessions[int(index.rows["session"][row])])] += 1
-    return [{**json.loads(session), "cells": number} for session, number in found.most_common()]
+            found[name, int(store.packs[name].rows["session"][row])] += 1
+    said: Counter[bytes] = Counter()
+    for (name, number), times in found.items():
+        said[plain(store.packs[name].sessions[number])] += times
+    return [{**json.loads(session), "cells": number} for session, number in said.most_common()]
 
 
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:

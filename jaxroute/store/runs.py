@@ -99,8 +99,13 @@ class Runs:
                 if family[:16] in self.store.families:
                     wanted.append(((policy, place), family, self._lacking(policy, place)))
         for (policy, place), seeds, arrays in read(self.store, self.request.cut, wanted):
-            tile = {axis: np.asarray([at]) for axis, at in zip(self.request.policy_axes[policy], place, strict=True)}
-            self._place(policy, tile, seeds, {name: array[(None,) * len(place)] for name, array in arrays.items()})
+            own = dict(zip(self.request.policy_axes[policy], place, strict=True))
+            lacking = len(self.request.axes) - len(place)
+            where = (self.request.policies.index(policy), *(own.get(axis, slice(None)) for axis in self.request.axes))
+            inside = (*[slice(None)] * lacking, _as_slice(seeds))
+            for name in arrays.keys() & self.data.keys():  # Of a part of a result, not all are wanted.
+                self.data[name][where][inside] = arrays[name]
+            self.done[where][inside] = True
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
         """Masks of the seeds of a setting that are not there, by granule."""
@@ -129,8 +134,7 @@ class Runs:
         lacking = [i for i, axis in enumerate(axes) if axis not in tile]
         row = self.request.policies.index(policy)
         for name, array in values.items():
-            if name in self.data:  # Of a part of a result, not all are wanted.
-                self.data[name][row][where] = np.expand_dims(np.asarray(array), lacking)
+            self.data[name][row][where] = np.expand_dims(np.asarray(array), lacking)
         self.done[row][where] = True
 
     def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, kept: Kept | None = None) -> None:
@@ -275,6 +279,9 @@ def read(
     for one, arrays in store.read(cells_of):
         own = cells.bits(cells.extent_of(one))
         for who, granule in cells_of[one]:
+            if cells.extent_of(one) == cut.masks[granule]:
+                yield who, cut.granules[granule], arrays
+                continue
             places = cut.values[cut.granules[granule]] % cells.GRANULE
             there = np.isin(places, own)
             at = np.searchsorted(own, places[there])
