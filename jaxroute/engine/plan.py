@@ -25,6 +25,8 @@ from jaxroute.store.runs import Kept, Runs
 
 # Seconds after which a process that shares the work and says nothing counts as dead.
 EXPIRES_S = 30.0
+# Seconds of work that such a process claims at once.
+_CLAIM_S = 1.0
 
 # Number of this process, and of all that share the work.
 Share = tuple[int, int]
@@ -317,42 +319,50 @@ class Work:
                 yield from [None] if unit is None else [Step(unit, task) for task in unit.tasks]
 
     def _free(self, units: list[Unit]) -> Generator[Unit | None, None, None]:
-        """Yields units in random order that no other process has simulated or simulates, until all are there; None before it waits."""
+        """Yields units in random order that no other process has simulated or simulates, until all are there; None before it waits.
+
+        What takes about `_CLAIM_S` is claimed at once.
+        """
         assert self.store is not None
-        store, mine, said = self.store, [], False
+        store, mine, said, number = self.store, [], False, 1
         left = [(unit, list(_cells_of(unit))) for unit in units]
         with Claims(store.place, EXPIRES_S) as claims:
             random.Random(claims.name).shuffle(left)
             while left:
                 store.refresh()
-                mine = [groups for groups in mine if not all(group in store.groups for group in groups)]
-                others, waiting, free = claims.others(), [], None
+                mine = [group for group in mine if group not in store.groups]
+                others, free, rest = claims.others(), dict[int, Unit](), []
+                new: dict[bytes, int] = {}
                 for place, (unit, made) in enumerate(left):
-                    if _are_there(store, unit, made):
-                        continue
-                    groups = [cells.group(family, granule) for family, granule, _ in made]
-                    if others.intersection(groups) or not claims.keep([g for some in [*mine, groups] for g in some], groups):
-                        waiting.append((unit, made))
-                        continue
-                    mine.append(groups)
-                    free, left = unit, [*waiting, *left[place + 1 :]]
-                    break
-                if free is not None:
-                    yield free
-                elif waiting:
+                    if len(free) == number:
+                        rest += left[place:]
+                        break
+                    if not _are_there(store, unit, made):
+                        groups = [cells.group(family, granule) for family, granule, _ in made]
+                        if others.isdisjoint(groups):
+                            free[place] = unit
+                            new |= dict.fromkeys(groups, place)
+                        else:
+                            rest.append((unit, made))
+                for place in {new[group] for group in (claims.keep(mine, new) if new else ())}:
+                    del free[place]
+                    rest.append(left[place])
+                mine += [group for group, place in new.items() if place in free]
+                left, begin = rest, time.monotonic()
+                yield from free.values()
+                if free:
+                    number = max(1, min(4 * number, int(number * _CLAIM_S / max(1e-9, time.monotonic() - begin))))
+                elif left:
                     if not said:
                         said = True
                         tell(
-                            f"waiting for other processes, which simulate {len(waiting)} blocks; one that has died is noticed after {EXPIRES_S:.0f} s"
+                            f"waiting for other processes, which simulate {len(left)} blocks; one that has died is noticed after {EXPIRES_S:.0f} s"
                         )
-                    left = waiting
                     yield None  # What this process has simulated is written first: others may wait for it.
                     if isinstance(self.result, Statistics):
                         self.result.write()
                     store.flush()
                     time.sleep(EXPIRES_S / 20)
-                else:
-                    return
 
 
 def _cells_of(unit: Unit) -> Iterator[tuple[bytes, int, int]]:

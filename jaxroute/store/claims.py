@@ -56,18 +56,18 @@ class Claims:
                 self.name, [*self._mine, b"."], False
             )  # Never empty: some servers refuse ranges of empty objects.
 
-    def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> bool:
-        """Claims these cells alone, all that this process simulates or has not written yet; says whether the new ones are its own.
+    def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
+        """Claims cells that this process simulates or has not written yet, and new ones; returns those of the new ones that it may not have.
 
         Of two that claim the same at the same time, the one with the smaller name gets it.
         """
-        before, self._mine = self._mine, list(groups)
+        groups, new = list(groups), set(new)
+        self._mine = [*groups, *new]
         self._say()
-        if self.others(self.name).isdisjoint(new):
-            return True
-        self._mine = before
-        self._say()
-        return False
+        if lost := self.others(self.name) & new:
+            self._mine = [*groups, *(new - lost)]
+            self._say()
+        return lost
 
     def others(self, below: str = "~") -> set[bytes]:
         """Returns what other processes claim that seem to be alive; of those with names below another one.
