@@ -1,4 +1,4 @@
-"""What the terminal can show: how wide its lines are, whether it has colours."""
+"""Abilities of the terminal: how wide its lines are, whether it has colours."""
 
 import os
 import shutil

@@ -20,13 +20,13 @@ def digest_of_setting(said: Any) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-# Types of numbers that need not be said, as they become those of the device.
+# Types of numbers that are left out, as they become those of the device.
 _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 
 @functools.singledispatch
 def describe(value: Any) -> Any:
-    """What determines a run, as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
+    """Returns what determines a run as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if _is_said(f, value)}
         return {"type": type(value).__qualname__, **fields}
@@ -60,7 +60,7 @@ def _is_said(field: "dataclasses.Field[Any]", value: Any) -> bool:
 
 
 def _describe_function(function: Any) -> Any:
-    """A function by its name and what it was made with (its code is told by `code`); any other object that can be called by its attributes."""
+    """A function by its name and what it was made with (`code` has the digest of its code); any other object that can be called by its attributes."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}

@@ -1,6 +1,6 @@
 """Statistics of the curves of a block of runs: on the device where it was played, or on the host.
 
-A GPU plays a million runs in less time than the host needs to look at them. So their curves stay there, and what comes back is of fixed size: the
+A GPU simulates a million runs in less time than the host needs to look at them. So their curves stay there, and what comes back is of fixed size: the
 same counts, minima, maxima and histograms as on the host, and means and sums of squares that differ by the order of sums.
 """
 

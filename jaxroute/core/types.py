@@ -48,7 +48,7 @@ class Metric:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What a result says of it; `long_name` and `units` are the names of the CF conventions."""
+        """Attributes in a result; `long_name` and `units` are the names of the CF conventions."""
         limit = {} if self.most is None else {"most": self.most, "beyond": self.beyond}
         return {"long_name": self.label, "units": self.unit, "kind": self.kind, **limit}
 

@@ -191,13 +191,13 @@ class Inputs:
         return settings
 
     def code(self, part: Part) -> dict[str, Any]:
-        """What the code of a policy, its environment and the probes does, as plain JSON."""
+        """Returns the digests of the code of a policy, its environment and the probes, as plain JSON."""
         made = [one for grid in (part.env, part.settings) for one in grid.objects[:1]]
         probes = [probe for _, probe in self.records[part.policy].probes]
         return {"python": python(), "digests": code_of([*made, *part.example, *probes])}
 
     def request(self, with_code: bool) -> Request:
-        """What the result consists of, but for the shapes of what is recorded; `with_code`: as a store needs it."""
+        """Returns the request of the result, without the shapes of what is recorded; `with_code`: as a store needs it."""
         settings = {**fingerprint(self.settings()), "jaxroute": provenance.versions()["jaxroute"]}
         settings = json.loads(json.dumps(settings))
         policies = list(self.policies)
@@ -497,7 +497,7 @@ def _fastest(asked: Inputs) -> str:
 
 
 def _number_of_seeds(seeds: int | Sequence[int]) -> int:
-    """Number of seeds, as far as it can be told without listing them."""
+    """Returns the number of seeds without listing them, if possible."""
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
         number = checks.count("seeds", seeds)
     else:

@@ -42,7 +42,7 @@ class Task:
       tile: positions along each axis that the policy has.
       seeds: `[R]`.
       begun: rounds that have been played before.
-      summed: statistics are made of it, and no runs are kept.
+      summed: it is for statistics, and single runs are dropped.
     """
 
     policy: str

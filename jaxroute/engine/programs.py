@@ -344,7 +344,7 @@ class Block:
             return _compile(program, self.device.platform, self.brief)
 
     def _name(self, arguments: Any) -> str | None:
-        """Of the program on the shelf; None for what is not played by one CPU, where alone that has been tried."""
+        """Returns what is known of the program on the shelf; None for what is not played by one CPU, where alone that has been tried."""
         if self.backend not in ("scan", "kernel") or self.device.platform != "cpu" or self.mesh.size > 1:
             return None
         record, horizon, _, precise, keep_states = self.static

@@ -24,7 +24,7 @@ RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "inv
 
 # What netCDF takes as a name, in all of its formats.
 _LEGAL = re.compile(r"\w([^/'\x00-\x1f\x7f]*[^/' \x00-\x1f\x7f])?")
-# What is kept of a metric in place of its runs.
+# What is stored of a metric instead of its runs.
 _STATISTICS = ("count", "mean", "variance", "minimum", "maximum")
 
 # Shapes of what a round gives by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
@@ -200,7 +200,7 @@ def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[
       names: of metrics and probes.
       zero_flows: names of the flows that must be zero.
       axes: of settings.
-      statistics: only these are kept.
+      statistics: only these are stored.
 
     Raises:
       ValueError: there is such a name.

@@ -77,7 +77,7 @@ def simulate(
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
       out: folder for the result, or a URL such as "s3://bucket/folder", as text (`pip install "jaxroute[objects]"`). What is finished is written
-        there every few seconds, into the folder "store". The same call goes on where it stopped, and one that asks for more (seeds, policies,
+        there every few seconds, into the folder "store". The same call continues where it stopped, and one that asks for more (seeds, policies,
         values along an axis, a smaller `until_stderr`, with `keep_states` more rounds) simulates what is missing, and ends with the numbers that
         it would have had alone. Other settings are simulated beside what is there; several processes may write at the same time. Refused is the
         same simulation by other code: of a policy, the environment, a probe, and of what these call outside of libraries (comments, formatting,

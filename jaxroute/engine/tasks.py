@@ -31,7 +31,7 @@ _WAIT_S = 0.5
 
 @dataclass
 class Effort:
-    """What a call has measured of its work.
+    """Measurements of the work of a call.
 
     compile_s: seconds of tracing and compiling.
     run_s: seconds of playing.

@@ -20,7 +20,7 @@ class Claims:
 
     Args:
       place: of the store.
-      expires: seconds after which a process that says nothing counts as dead, by the clock of the disk or server.
+      expires: seconds after which a process that says nothing counts as dead, by the times of the disk or server.
     """
 
     def __init__(self, place: Place, expires: float = 60.0):

@@ -515,7 +515,7 @@ class Store:
             groups[-1].append(name)
             total += raw
         for group in groups:
-            # Those whose packs somebody else has joined meanwhile are left to him.
+            # Packs that another process has joined meanwhile are gone.
             if (len(group) > 1 or damaged.intersection(group)) and self.packs.keys() >= set(group):
                 self._join(group)
         self.refresh()

@@ -25,7 +25,7 @@ _GONE = "it was moved or removed while the run was writing to it"
 
 
 class FileState(NamedTuple):
-    """Size in bytes, and time of the last change by the clock of the disk or server."""
+    """Size in bytes, and time of the last change as the disk or server has it."""
 
     size: int
     changed: float

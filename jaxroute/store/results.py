@@ -46,7 +46,7 @@ def collect(request: Request, store: Store | None) -> Runs | Statistics:
 
 
 class Notes:
-    """What was asked of a store, and by which calls, as its notes say.
+    """Requests and calls of a store, as its notes say.
 
     Args:
       store: as it was read last.

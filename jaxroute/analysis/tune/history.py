@@ -108,7 +108,7 @@ def _asked(batch: Mapping[str, Any]) -> str:
 
 
 def _sealed(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says, with a digest of it."""
+    """Returns what a file says, with a digest of it."""
     found = json.loads(json.dumps({name: value for name, value in said.items() if name != "digest"}))
     return {**found, "digest": digest_of(plain(found)).hex()}
 
@@ -132,7 +132,7 @@ def _read(file: Path) -> tuple[str, Played]:
 def opened(
     out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool
 ) -> History:
-    """Returns the history in a folder; an empty one in memory without. With more rounds its search goes on.
+    """Returns the history in a folder; an empty one in memory without. With more rounds its search continues.
 
     Args:
       out: the folder, or None.
