@@ -110,7 +110,7 @@ def encode(
       sessions: with what cells were made.
       notes: plain JSON.
     """
-    rows, frames, content, offset = [], [], [], 0
+    rows, frames, content, raws, offset = [], [], [], [], 0
     by_form: dict[str, list[tuple[bytes, int, bytes]]] = {}
     for address, (cell, session) in cells.items():
         arrays = {name: np.asarray(value, order="C") for name, value in sorted(cell.items())}
@@ -122,12 +122,14 @@ def encode(
         step = max(1, _FRAME // max(1, size))
         for some in (group[i : i + step] for i in range(0, len(group), step)):
             raw = np.frombuffer(b"".join(body for *_, body in some), np.uint8).reshape(len(some), size)
-            raw = np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes()
-            small = zlib.compress(raw, 1)
-            content.append(small if len(small) < 0.9 * len(raw) else raw)
-            frames.append((offset, len(content[-1]), len(raw), len(rows), len(some), content[-1] is small))
-            offset += len(content[-1])
+            raws.append((np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes(), len(rows), len(some)))
             rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
+    with ThreadPoolExecutor() as pool:
+        for (raw, first, number), small in zip(raws, pool.map(lambda one: zlib.compress(one[0], 1), raws), strict=True):
+            packed = len(small) < 0.9 * len(raw)
+            content.append(small if packed else raw)
+            frames.append((offset, len(content[-1]), len(raw), first, number, packed))
+            offset += len(content[-1])
     said = {"sessions": list(sessions), "notes": list(notes)}
     end = [
         *(zlib.compress(json.dumps(one).encode(), 1) for one in (forms, said)),
