@@ -14,7 +14,7 @@ pytestmark = pytest.mark.fast
 
 RTX = [GPU("NVIDIA RTX", "550.54.15")]  # Plays CUDA 12.
 H100 = [GPU("NVIDIA H100", "580.95.05")]  # Plays CUDA 13.
-REST = dict.fromkeys(("flax", "optax", "chex", "numpy", "pandas", "xarray", "tqdm", "scipy"), "9999")
+REST = dict.fromkeys(("flax", "optax", "chex", "numpy", "pandas", "xarray", "tqdm", "scipy", "zstandard"), "9999")
 
 
 def put(folder, **versions):

@@ -58,7 +58,8 @@ def lines_of(found: results.Inspection) -> list[str]:
         ]
     if found.others:
         lines.append(f"besides   {found.others} other results, asked for before")
-    lines.append(f"size      {size} in {found.packs:,} files, {found.cells:,} cells")
+    files = f"{found.packs:,} file{'s' * (found.packs != 1)}"
+    lines.append(f"size      {size} in {files}, {found.cells:,} cells")
     lines.append(f"to play   {found.missing or 'nothing'}")
     if found.conflicts:
         lines.append(

@@ -279,13 +279,3 @@ def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list
         return [], [one]
     left, right = (cover(there, (start, size // 2)) for start in (first, first + size // 2))
     return left[0] + right[0], left[1] + right[1]
-
-
-def changed_code(store: Store, wanted: Sequence[bytes]) -> set[bytes]:
-    """Returns the digests of code with which cells of some families are there, where there is none with the wanted code."""
-    found: set[bytes] = set()
-    for family in wanted:
-        there = store.families.get(family[:16])
-        if there and family[16:] not in there:
-            found |= there
-    return found

@@ -18,12 +18,12 @@ import json
 import math
 import threading
 import uuid
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+import zstandard
 
 from jaxroute.store.places import FileState, Place
 
@@ -36,6 +36,8 @@ _MAGIC = b"jaxroute pack 1\n"
 OTHER_VERSION = "it was written by another version of jaxroute"
 # Bytes that are read from the end of a pack at first; bytes of cells that are compressed together.
 _TAIL, _FRAME = 1 << 16, 1 << 18
+# Bytes of a pack below which it is joined with others.
+_SMALL = 2 << 20
 _FOOTER = np.dtype(
     [
         ("cells", "<u8"),
@@ -110,7 +112,7 @@ def encode(
       sessions: with what cells were made.
       notes: plain JSON.
     """
-    rows, frames, content, raws, offset = [], [], [], [], 0
+    rows, frames, content, offset = [], [], [], 0
     by_form: dict[str, list[tuple[bytes, int, bytes]]] = {}
     for address, (cell, session) in cells.items():
         arrays = {name: np.asarray(value, order="C") for name, value in sorted(cell.items())}
@@ -122,23 +124,26 @@ def encode(
         step = max(1, _FRAME // max(1, size))
         for some in (group[i : i + step] for i in range(0, len(group), step)):
             raw = np.frombuffer(b"".join(body for *_, body in some), np.uint8).reshape(len(some), size)
-            raws.append((np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes(), len(rows), len(some)))
-            rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
-    with ThreadPoolExecutor() as pool:
-        for (raw, first, number), small in zip(raws, pool.map(lambda one: zlib.compress(one[0], 1), raws), strict=True):
-            packed = len(small) < 0.9 * len(raw)
-            content.append(small if packed else raw)
-            frames.append((offset, len(content[-1]), len(raw), first, number, packed))
+            raw = np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes()
+            small = _compressed(raw)
+            content.append(small if len(small) < 0.9 * len(raw) else raw)
+            frames.append((offset, len(content[-1]), len(raw), len(rows), len(some), content[-1] is small))
             offset += len(content[-1])
+            rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
     said = {"sessions": list(sessions), "notes": list(notes)}
     end = [
-        *(zlib.compress(json.dumps(one).encode(), 1) for one in (forms, said)),
-        zlib.compress(np.array(rows, _ROW).tobytes(), 1),
+        *(_compressed(json.dumps(one).encode()) for one in (forms, said)),
+        _compressed(np.array(rows, _ROW).tobytes()),
         np.array(frames, _FRAMES).tobytes(),
     ]
     sizes = [len(one) for one in end[:3]]
     footer = np.array([(len(rows), len(frames), *sizes, digest_of(*end), _MAGIC)], _FOOTER)
     return f"{digest_of(*end).hex()}{ENDING}", [*content, *end, footer.tobytes()]
+
+
+def _compressed(raw: bytes) -> bytes:
+    """Bytes compressed by Zstandard: as small as by zlib, in a quarter of the time or less."""
+    return zstandard.ZstdCompressor(level=1).compress(raw)
 
 
 def read_index(place: Place, name: str, file: FileState) -> Index:
@@ -165,8 +170,8 @@ def read_index(place: Place, name: str, file: FileState) -> Index:
         raise DamagedError("its index is damaged")
     if name != f"{footer['digest'].tobytes().hex()}{ENDING}":
         raise DamagedError("its content is that of another pack")
-    forms, said = (json.loads(zlib.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
-    rows = np.frombuffer(zlib.decompress(tail[cuts[2] : cuts[3]]), _ROW)
+    forms, said = (json.loads(zstandard.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
+    rows = np.frombuffer(zstandard.decompress(tail[cuts[2] : cuts[3]]), _ROW)
     frames = np.frombuffer(tail[cuts[3] : cuts[4]], _FRAMES)
     if len(frames) and int(frames["start"][-1] + frames["size"][-1]) != start:
         raise DamagedError("it is cut, or longer than it was")
@@ -180,8 +185,9 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
     rows = index.rows[int(about["first"]) : int(about["first"]) + int(about["cells"])]
     form = index.forms[int(rows["form"][0])]
     try:
-        raw = zlib.decompress(content) if about["packed"] else content
-    except zlib.error:
+        size = zstandard.frame_content_size(content) if about["packed"] else len(content)
+        raw = zstandard.decompress(content) if about["packed"] and size == about["raw"] else content
+    except zstandard.ZstdError:
         raw = b""
     if len(raw) != about["raw"]:
         return [None] * len(rows)
@@ -229,7 +235,7 @@ class Store:
         place: Place,
         session: Mapping[str, Any] | None = None,
         *,
-        size: int = 64 << 20,
+        size: int = 16 << 20,
         seconds: float = 5.0,
         threads: int = 4,
     ):
@@ -307,7 +313,7 @@ class Store:
             return read_index(self.place, name, file)
         except FileNotFoundError:
             return None
-        except (ValueError, zlib.error) as error:
+        except (ValueError, zstandard.ZstdError) as error:
             return Damage(file, str(error))
 
     def _find_all(self) -> None:
@@ -497,7 +503,7 @@ class Store:
             self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])
         self.refresh()
 
-    def compact(self, small: int = 8 << 20, large: int = 256 << 20) -> None:
+    def compact(self, small: int = _SMALL, large: int = 256 << 20) -> None:
         """Joins small and damaged packs to large ones, and removes them then.
 
         Readers list again, a process that is killed leaves cells twice, and several may do this at the same time: what is removed is in a
@@ -530,16 +536,6 @@ class Store:
         }
         addresses = [self._address(name, row) for name, pack in packs.items() for row in range(len(pack.rows))]
         notes = {digest: note for pack in packs.values() for digest, note in pack.notes.items()}
-        for whole in sorted(group):  # Perhaps one holds all that the others do, as readers see it.
-            rows = range(len(packs[whole].rows))
-            if (
-                held[whole] == (set(addresses), notes.keys())
-                and all(self._digest(whole, row) == self._digest(*self.where[self._address(whole, row)]) for row in rows)
-                and not self._bad_rows(whole, rows)
-            ):
-                for name in packs.keys() - {whole}:
-                    self.place.delete(name)
-                return
         sessions: list[dict[str, Any]] = []
         cells: dict[bytes, tuple[Cell, int]] = {}
         found = self.get(addresses)
@@ -559,18 +555,15 @@ class Store:
 
         What was damaged is read again first: a disk or server may have failed for a moment.
         """
-        self.bad = {(name, row) for name, row in self.bad if name in self.packs and self._bad_rows(name, [row])}
+        bad = {(name, row) for name, row in self.bad if name in self.packs}
+        self.bad = {one for one in bad if not any(arrays for _, arrays, _ in self._cells(one[0], [one[1]]))}
         self._find_all()
         self.damaged = {n: one for n, one in self.damaged.items() if not isinstance(self._index(n, one.file), Index)}
-        small = sum(index.file.size < 8 << 20 for index in self.packs.values())
+        small = sum(index.file.size < _SMALL for index in self.packs.values())
         if small > most or self.bad:
             self.compact()
         if self.damaged or any(name.endswith(LEFT) for name in self.place.names("")):
             self.clean()
-
-    def _bad_rows(self, name: str, rows: Sequence[int]) -> set[int]:
-        """Rows among some of a pack whose cells cannot be read."""
-        return set(rows) - {row for _, arrays, row in self._cells(name, rows) if arrays is not None}
 
     def _digest(self, name: str, row: int) -> bytes:
         return self.packs[name].rows["digest"][row].tobytes()

@@ -24,7 +24,7 @@ from jaxroute.core import code
 from jaxroute.core.attributes import encoded
 from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
-from jaxroute.store.cells import Request, changed_code
+from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import ENDING, Store, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
@@ -143,7 +143,8 @@ def check_code(store: Store, request: Request, families: Sequence[bytes], accept
     Raises:
       StoreMismatchError: it does; what has changed is named.
     """
-    other = changed_code(store, families)
+    there = ((family[16:], store.families.get(family[:16], set())) for family in families)
+    other = {code for own, codes in there if own not in codes for code in codes}
     if not other or accept:
         return
     raise StoreMismatchError(

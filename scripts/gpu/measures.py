@@ -79,7 +79,7 @@ ANY_SIZE = {"MOST_STACK": 1 << 30, "MOST_SCRATCH": 1 << 30}
 PACKAGES = (
     *("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "numpy"),
     *("cuda-pathfinder", "torch"),
-    *("flax", "optax", "chex", "scipy", "xarray", "zarr", "numcodecs", "pytest", "pytest-xdist", "hypothesis"),
+    *("flax", "optax", "chex", "scipy", "xarray", "zstandard", "pytest", "pytest-xdist", "hypothesis"),
 )
 
 

@@ -22,11 +22,11 @@ cd "$project"
 done | tar -cf - --null -T - | tar -C "$repo/.gpu/jaxroute" -xf -
 git rev-parse HEAD > "$repo/.gpu/jaxroute/COMMIT"
 
-# zarr and what it needs, and what the options of pytest need. Python 3.12, CUDA 13, jax, flax, optax, chex, xarray and pytest are there.
+# zstandard, and what the options of pytest need. Python 3.12, CUDA 13, jax, flax, optax, chex, xarray and pytest are there.
 platforms=()
 for version in 2014 _2_17 _2_24 _2_27 _2_28 _2_31 _2_34; do platforms+=(--platform "manylinux${version}_x86_64"); done
 python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp "${platforms[@]}" \
-  -d "$repo/.gpu/wheels" zarr numcodecs donfig google-crc32c msgspec pytest-xdist execnet
+  -d "$repo/.gpu/wheels" zstandard pytest-xdist execnet
 ls -1 "$repo/.gpu/wheels"
 du -sh "$repo/.gpu"
 if [ "$(du -sm "$repo/.gpu" | cut -f1)" -ge 64 ]; then
