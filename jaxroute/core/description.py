@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ def describe(value: Any) -> Any:
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if _is_said(f, value)}
         return {"type": type(value).__qualname__, **fields}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in value._fields}}
+        return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in cast(Any, value)._fields}}
     if isinstance(value, Mapping):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -49,7 +49,7 @@ class Moments:
         number = np.maximum(count, 1.0)
         whole = bool(used.all())
 
-        def filled(array, other):
+        def filled(array: np.ndarray, other: float) -> np.ndarray:
             return array if whole else np.where(used, array, other)
 
         with np.errstate(invalid="ignore", over="ignore"):
@@ -229,7 +229,7 @@ def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.
     total = np.cumsum(counts, axis=-1, dtype=np.int64)
     number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)
 
-    def order_statistic(rank):
+    def order_statistic(rank: np.ndarray) -> np.ndarray:
         place = (total <= rank[..., None]).sum(axis=-1)
         found: Any = middle[np.minimum(place, len(middle) - 1)] if len(middle) else np.full(rank.shape, np.nan)
         return np.where(rank == 0, low, np.where(rank >= number - 1, high, np.clip(found, low, high)))
