@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxroute.engine.programs import trace_count
     from jaxroute.engine.progress import Progress
     from jaxroute.engine.simulate import run_bytes, simulate
-    from jaxroute.store.provenance import StoreMismatchError
+    from jaxroute.store.packs import StoreMismatchError
     from jaxroute.store.results import load
 
 __version__ = "0.2.0"
@@ -42,7 +42,7 @@ _NAMES = {
     "Policy": "jaxroute.core.protocols",
     "Progress": "jaxroute.engine.progress",
     "Spec": "jaxroute.core.types",
-    "StoreMismatchError": "jaxroute.store.provenance",
+    "StoreMismatchError": "jaxroute.store.packs",
     "Wrapper": "jaxroute.core.wrapper",
     "compare": "jaxroute.comparison",
     "grid": "jaxroute.engine.grid",

@@ -34,12 +34,12 @@ import numpy as np
 
 import jaxroute
 from jaxroute.analysis import metrics
+from jaxroute.core import provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import BACKENDS
 from jaxroute.engine.programs import PROGRAMS, Block
 from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
-from jaxroute.store import provenance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators

@@ -333,9 +333,8 @@ def quantile_intervals(
     lead = values.isel(quantile=0).dims
     number = count(data, metric).transpose(*lead).values
     levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
-    first = (
-        _binomial_quantile((1 - level) / 2, number, levels) - 1
-    )  # Ranks from 0; that many runs are below the quantile, or more.
+    # Ranks from 0; that many runs are below the quantile, or more.
+    first = _binomial_quantile((1 - level) / 2, number, levels) - 1
     last = _binomial_quantile((1 + level) / 2, number, levels)
     if isinstance(data, xr.Dataset) and not has_runs(data):
         least, most = (_statistic(data, metric, s).values for s in ("minimum", "maximum"))
@@ -378,7 +377,7 @@ def tail(data: xr.Dataset | xr.DataArray, metric: str | None = None, *, above: f
 
     Returns:
       A Dataset of `probability`, its `stderr` (0 where none or all of the runs are above: of `n` runs none is above in one case of twenty if the
-      probability is 3 / n), `lower` and `upper`, between which the share of the runs certainly is (equal if single runs are kept), and `count`,
+      probability is 3 / n), `lower` and `upper`, between which the share of the runs certainly is (equal if single runs are stored), and `count`,
       the number of seeds.
 
     Example:

@@ -749,10 +749,10 @@ def _doctor(options) -> int:
     import numpy as np
 
     import jaxroute
+    from jaxroute.core import provenance
     from jaxroute.engine.batching import compiling
     from jaxroute.engine.kernels import host
     from jaxroute.problems import stochastic
-    from jaxroute.store import provenance
 
     devices = jax.local_devices()
     print(f"device     {provenance.device_name(devices)} (platform {devices[0].platform})")

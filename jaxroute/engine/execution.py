@@ -21,7 +21,7 @@ class Execution:
     """Choices of how a simulation is computed, which change its speed, and its numbers by rounding at most.
 
     Attributes:
-      backend: who plays the rounds.
+      backend: what simulates the rounds.
 
         - "scan": a compiled scan over rounds, with the runs on the last axis.
         - "kernel": one function of C made from the same functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as
@@ -35,7 +35,7 @@ class Execution:
           warning), in double precision, and if the rounds of a policy are long for products of large matrices.
 
         The random bits are the same for all. What is computed from them is equal except for the rounding of logarithms, exponentials and
-        sums. Where the kernel is chosen, the scan still plays a policy with an operation that has no C, a kernel that a compiler or driver
+        sums. Where the kernel is chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver
         refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan
         is faster (COSMOS, ACQB, hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was
         not the kernel. A warning says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and
@@ -47,7 +47,7 @@ class Execution:
         - "I/N" or `(I, N)`: part I of N, from 0. All parts together are the whole, on whatever machines.
         - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": I alone.
         - "join": this process simulates what no other has simulated or simulates, in random order, until everything is there. Processes may
-          come and go; what a dead one has left is taken over after a minute. No two processes wait for each other, but at the end.
+          come and go; what a dead one has left is taken over after half a minute. No two processes wait for each other, but at the end.
 
     Raises:
       ValueError: a backend is unknown, devices are no devices, a block is no whole number above 0, or a share is none.

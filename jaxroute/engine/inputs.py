@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxroute.core import checks, draws
+from jaxroute.core import checks, draws, provenance
 from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe, digest_of_setting
 from jaxroute.core.protocols import (
@@ -37,6 +37,7 @@ from jaxroute.core.protocols import (
     misspelt,
     stage_length_of,
 )
+from jaxroute.core.provenance import fingerprint
 from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
@@ -45,10 +46,9 @@ from jaxroute.engine.kernels import cuda, host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
-from jaxroute.store import provenance, runs
+from jaxroute.store import runs
 from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.packs import digest_of, plain
-from jaxroute.store.provenance import fingerprint
 
 # What may be given as `env` and as a policy.
 EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler

@@ -11,10 +11,10 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
+from jaxroute.core.provenance import memory_limit
 from jaxroute.engine import shelf
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import once, spec_for, state_bytes
-from jaxroute.store.provenance import memory_limit
 
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
 LANE_MULTIPLE = 16

@@ -25,7 +25,7 @@ from jax.experimental import serialize_executable
 
 from jaxroute.core.code import code_of
 from jaxroute.core.description import describe
-from jaxroute.store.provenance import made_with
+from jaxroute.core.provenance import made_with
 
 # Settings of JAX that decide what is kept or logged, not what is computed.
 _UNRELATED = ("cache", "log", "traceback", "dump", "profil")

@@ -12,7 +12,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxroute.core import checks
+from jaxroute.core import checks, provenance
 from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.protocols import Probe, has_long_rounds
 from jaxroute.engine import diagnose, inputs, memory, recording, stopping
@@ -27,7 +27,7 @@ from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import bar, tqdm
-from jaxroute.store import cells, provenance, results
+from jaxroute.store import cells, results
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import Store

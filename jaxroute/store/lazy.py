@@ -39,9 +39,8 @@ class LazyRuns(Runs):
         """Returns a variable at some positions along each dimension; `ValueError` if it does not fit into memory, or is damaged."""
         lead = [np.unique(places, return_inverse=True) for places in chosen[: len(self.lead)]]
         (policies, _), *axes, (seeds, _) = lead
-        part = self._part(
-            name, policies, {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}, seeds
-        )
+        spans = {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}
+        part = self._part(name, policies, spans, seeds)
         runs = Runs(part, self.store)
         if not self.partial and (missing := runs.missing(len(part.seeds))):
             raise ValueError(f"the result in {str(self.store.place)!r} is not complete any more: {missing}")

@@ -97,7 +97,7 @@ def summarise(
         flags = np.full((settings, 1), _NEVER)
         if len(curves) == 1:
             told = [np.asarray(curves[0][name]) for name in ("valid", *zero_flows)]
-            good, *flows = (one.swapaxes(place, -1).reshape(settings, -1)[:, start:stop] for one in told)
+            good, *flows = (one.reshape(settings, -1)[:, start:stop] for one in told)
             first = np.where(good, _NEVER, seeds[start:stop]).min(axis=1)
             counts = [np.full(settings, stop - start), *(one.sum(axis=1) for one in (~good, *(flow != 0 for flow in flows)))]
             flags = np.stack([first, *counts], axis=1).astype(np.int64)
@@ -437,11 +437,8 @@ class Statistics:
         """
         request, totals = self.request, list(self.totals(seeds))
         lead = {"policy": len(request.policies)} | {a: len(v) for a, v in request.axes.items()}
-        coords: dict[str, Any] = {
-            "policy": np.asarray(request.policies),
-            **request.axes,
-            "time": request.times.astype(np.int64),
-        }
+        coords: dict[str, Any] = {"policy": np.asarray(request.policies), **request.axes}
+        coords["time"] = request.times.astype(np.int64)
         several = len(request.policies) > 1
         if several:
             coords["baseline"] = np.asarray(request.policies)
@@ -457,12 +454,8 @@ class Statistics:
                 label = about | {"long_name": f"{metric.label}, difference to the baseline", "kind": "difference"}
                 variables |= _labelled(f"{name}_difference", label, ("policy", "baseline", *list(sizes)[1:]), apart)
             counts, bins = self._histogram(name, totals, tuple(sizes.values()))
-            label = {
-                "long_name": f"runs by {metric.label}",
-                "units": "runs",
-                "kind": "histogram",
-                "relative_accuracy": RELATIVE_ACCURACY,
-            }
+            label = {"long_name": f"runs by {metric.label}", "units": "runs", "kind": "histogram"}
+            label |= {"relative_accuracy": RELATIVE_ACCURACY}
             variables[f"{name}_histogram"] = ((*sizes, f"{name}_bin"), counts, label)
             coords[f"{name}_bin"] = middles(bins)
         variables |= self._flags(totals, lead)
@@ -533,10 +526,7 @@ def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], moment
     variables, unit = {}, about["units"]
     units = {"count": "seeds", "variance": f"({unit})^2" if unit else ""}
     for statistic, values in moments.statistics().items():
-        label = {
-            "long_name": f"{statistic} of {about['long_name']}",
-            "units": units.get(statistic, unit),
-            "kind": "statistic",
-        }
-        variables[f"{name}_{statistic}"] = (dims, values, dict(about) if statistic == "mean" else label)
+        label = {"long_name": f"{statistic} of {about['long_name']}", "units": units.get(statistic, unit)}
+        label = dict(about) if statistic == "mean" else label | {"kind": "statistic"}
+        variables[f"{name}_{statistic}"] = (dims, values, label)
     return variables

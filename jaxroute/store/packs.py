@@ -38,17 +38,8 @@ OTHER_VERSION = "it was written by another version of jaxroute"
 _TAIL, _FRAME = 1 << 16, 1 << 18
 # Bytes of a pack below which it is joined with others.
 _SMALL = 2 << 20
-_FOOTER = np.dtype(
-    [
-        ("cells", "<u8"),
-        ("frames", "<u8"),
-        ("forms", "<u8"),
-        ("notes", "<u8"),
-        ("rows", "<u8"),
-        ("digest", "V16"),
-        ("magic", "S16"),
-    ]
-)
+_SIZES = [(name, "<u8") for name in ("cells", "frames", "forms", "notes", "rows")]
+_FOOTER = np.dtype([*_SIZES, ("digest", "V16"), ("magic", "S16")])
 _ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4")])
 _FRAMES = np.dtype(
     [("start", "<u8"), ("size", "<u8"), ("raw", "<u8"), ("first", "<u8"), ("cells", "<u4"), ("packed", "<u4")]
@@ -60,6 +51,10 @@ Note = Mapping[str, Any]
 
 class DamagedError(ValueError):
     """Bytes that are not those that were written under this name."""
+
+
+class StoreMismatchError(ValueError):
+    """Error: a stored result was made by other settings or other code than those of this call."""
 
 
 class Damage(NamedTuple):
@@ -87,6 +82,12 @@ class Index(NamedTuple):
     forms: list[str]
     sessions: list[dict[str, Any]]
     notes: dict[str, dict[str, Any]]
+
+    @property
+    def addresses(self) -> list[bytes]:
+        """The addresses of the cells, in order."""
+        content = self.rows["address"].tobytes()
+        return [content[i : i + ADDRESS] for i in range(0, len(content), ADDRESS)]
 
 
 def digest_of(*parts: Any) -> bytes:
@@ -325,11 +326,9 @@ class Store:
         for name in names:
             index = self.packs[name]
             self.notes |= index.notes
-            content = index.rows["address"].tobytes()
-            for row in range(len(index.rows)):
+            for row, address in enumerate(index.addresses):
                 if self.bad and (name, row) in self.bad:
                     continue
-                address = content[row * ADDRESS : (row + 1) * ADDRESS]
                 if address not in self.where:
                     self.where[address] = name, row
                     self.groups.setdefault(address[:GROUP], []).append(address)
@@ -475,13 +474,11 @@ class Store:
           OSError: something could not be written.
         """
         with self._lock:
-            wrote = bool(self._pending)
-            while self._pending:
-                self._pending.pop(0).result()
-            if self._waiting or self._said:
-                self._start()
-            wrote = wrote or bool(self._pending)
-            while self._pending:
+            wrote = False
+            while self._pending or self._waiting or self._said:
+                if not self._pending:
+                    self._start()
+                wrote = True
                 self._pending.pop(0).result()
         if wrote:
             self.refresh()
@@ -530,24 +527,20 @@ class Store:
 
     def _join(self, group: Sequence[str]) -> None:
         packs = {name: self.packs[name] for name in group}
-        held = {
-            name: ({self._address(name, i) for i in range(len(pack.rows))}, pack.notes.keys())
-            for name, pack in packs.items()
-        }
-        addresses = [self._address(name, row) for name, pack in packs.items() for row in range(len(pack.rows))]
+        held = {name: pack.addresses for name, pack in packs.items()}
         notes = {digest: note for pack in packs.values() for digest, note in pack.notes.items()}
         sessions: list[dict[str, Any]] = []
         cells: dict[bytes, tuple[Cell, int]] = {}
-        found = self.get(addresses)
-        for address in (one for one in dict.fromkeys(addresses) if one in found):
+        found = self.get(wanted := dict.fromkeys(itertools.chain(*held.values())))
+        for address in (one for one in wanted if one in found):
             if (session := self.session_of(address)) not in sessions:
                 sessions.append(session)
             cells[address] = found[address], sessions.index(session)
         if not cells and not notes:
             return
         new = self._write(cells, sessions, list(notes.values()))
-        for name, content in held.items():
-            if name != new and (content != (cells.keys(), notes.keys()) or new < name):
+        for name, pack in packs.items():
+            if name != new and ({*held[name]} != cells.keys() or pack.notes.keys() != notes.keys() or new < name):
                 self.place.delete(name)
 
     def tidy(self, most: int = 32) -> None:
@@ -567,9 +560,6 @@ class Store:
 
     def _digest(self, name: str, row: int) -> bytes:
         return self.packs[name].rows["digest"][row].tobytes()
-
-    def _address(self, name: str, row: int) -> bytes:
-        return self.packs[name].rows["address"][row].tobytes()
 
     def clean(self, age: float = 3600.0) -> None:
         """Removes what killed writers have left and packs that cannot be read, if nothing has changed them for `age` seconds."""

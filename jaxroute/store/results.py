@@ -26,9 +26,8 @@ from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
-from jaxroute.store.packs import ENDING, Store, plain
+from jaxroute.store.packs import ENDING, Store, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
-from jaxroute.store.provenance import StoreMismatchError
 from jaxroute.store.runs import Runs
 
 # What a call measures of its work, and what the calls for a result add up.

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 import xarray as xr
 
+from jaxroute.core.provenance import memory_limit
 from jaxroute.core.statistics import Moments
 from jaxroute.store import cells
 from jaxroute.store.cells import CURVES, STATES, Request, Seeds, Tile
 from jaxroute.store.packs import Store
-from jaxroute.store.provenance import memory_limit
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -109,17 +109,13 @@ class Runs:
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
         """Masks of the seeds of a setting that are not there, by granule."""
-        done = self.done[(self.request.policies.index(policy), *self._whole(policy, place))]
+        own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Of the other axes, any value does.
+        done = self.done[(self.request.policies.index(policy), *(own.get(axis, 0) for axis in self.request.axes))]
         if not done.any():
             return self.request.cut.masks
         if done.all():
             return {}
         return {number: mask for number, mask, _ in self.request.cut.cut(np.flatnonzero(~done))}
-
-    def _whole(self, policy: str, place: tuple[int, ...]) -> tuple[int, ...]:
-        """A setting of a policy as one of all axes; any value of the axes that it does not have."""
-        own = dict(zip(self.request.policy_axes[policy], place, strict=True))
-        return tuple(own.get(axis, 0) for axis in self.request.axes)
 
     def lacking(self, policy: str) -> list[dict[int, int]]:
         """Masks of the seeds that are to be simulated, by granule, for each setting of a policy."""
@@ -161,20 +157,16 @@ class Runs:
         found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]
         if not all(found):
             return None
-        parts = {
-            kind: {n.removeprefix(kind): v for n, v in found[0].items() if n.startswith(kind)}
-            for kind in ("state/", "total/")
-        }
-        return Kept(rounds, parts["state/"], parts["total/"], found[1])
+        states, totals = (
+            {n.removeprefix(kind): v for n, v in found[0].items() if n.startswith(kind)} for kind in ("state/", "total/")
+        )
+        return Kept(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays `[tiled axes..., seeds, ...]` from cells; nothing if some are missing or damaged."""
         assert self.store is not None
-        cut, numbers, found = (
-            Seeds(self.request.seeds[seeds]),
-            self.request.numbers_in(policy, tile),
-            dict[str, np.ndarray](),
-        )
+        cut, numbers = Seeds(self.request.seeds[seeds]), self.request.numbers_in(policy, tile)
+        found: dict[str, np.ndarray] = {}
         done = np.zeros((len(numbers), len(seeds)), bool)
         for place, own, arrays in read(self.store, cut, [(i, families[n], cut.masks) for i, n in enumerate(numbers)]):
             for name, array in arrays.items():

@@ -24,7 +24,7 @@ from kernels import ENVIRONMENTS
 from resources import VARIANTS, bounded
 
 import jaxroute as jr
-from jaxroute.core import draws
+from jaxroute.core import draws, provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine.batching import compiling
 from jaxroute.engine.grid import canonical
@@ -35,7 +35,6 @@ from jaxroute.engine.programs import PLAYERS
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
-from jaxroute.store import provenance
 
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]

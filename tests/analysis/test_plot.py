@@ -691,16 +691,13 @@ def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
         plot.curves(fake())
 
 
+SPEND = {"long_name": "spend / budget", "units": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+
+
 def test_policies_above_a_limit_are_named_below(tmp_path):
     data = fake()
     data["spend"] = data["reward"] * 0.0 + xr.DataArray([3.0, 0.5, 0.5], {"policy": list(POLICIES)}, "policy")
-    data["spend"].attrs = {
-        "long_name": "spend / budget",
-        "units": "",
-        "kind": "average",
-        "most": 1.0,
-        "beyond": "over budget",
-    }
+    data["spend"].attrs = SPEND
     assert "over budget: StageRoute" in written(plot.curves(data), tmp_path)
     assert "over budget: StageRoute" in written(plot.difference(data, minus="Oracle"), tmp_path)
     assert "over budget" not in written(plot.curves(data, policies=["Greedy"]), tmp_path)
@@ -711,12 +708,6 @@ def test_a_name_below_a_figure_is_not_broken():
     names = ["a policy of many words", "another one of many words", "a third one of many words"]
     data = data.assign_coords(policy=names)
     data["spend"] = data["reward"] * 0.0 + 3.0
-    data["spend"].attrs = {
-        "long_name": "spend / budget",
-        "units": "",
-        "kind": "average",
-        "most": 1.0,
-        "beyond": "over budget",
-    }
+    data["spend"].attrs = SPEND
     lines = plot.curves(data).get_xlabel().splitlines()
     assert all(any(name in line for line in lines) for name in names), lines

@@ -10,11 +10,11 @@ import pytest
 import xarray as xr
 
 import jaxroute as jr
-from jaxroute.core import code
+from jaxroute.core import code, provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import inputs
 from jaxroute.problems import stochastic
-from jaxroute.store import provenance, results
+from jaxroute.store import results
 
 MODULE = '''
 import jax.numpy as jnp

@@ -350,7 +350,7 @@ def test_stores_that_are_merged_are_one(name, keep, place, simulated):
 def test_a_merged_result_says_what_made_it(tmp_path, monkeypatch):
     run(out=tmp_path / "0", seeds=range(150))
     with monkeypatch.context() as patch:
-        patch.setattr("jaxroute.store.provenance.processor", lambda: "another one")
+        patch.setattr("jaxroute.core.provenance.processor", lambda: "another one")
         run(out=tmp_path / "1", seeds=range(150, 300))
     results.merge([tmp_path / "0", tmp_path / "1"], tmp_path / "all")
     about = decoded(jr.load(tmp_path / "all").attrs)

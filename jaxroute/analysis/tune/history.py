@@ -22,9 +22,9 @@ from jaxroute.core.attributes import encoded
 from jaxroute.core.checks import show
 from jaxroute.core.code import changes
 from jaxroute.core.description import first_difference
-from jaxroute.store.packs import digest_of, plain
+from jaxroute.core.provenance import now
+from jaxroute.store.packs import StoreMismatchError, digest_of, plain
 from jaxroute.store.places import Folder, is_url
-from jaxroute.store.provenance import StoreMismatchError, now
 
 PHASES: tuple[str, ...] = ("search", "choice", "judgement")
 _ABOUT, _HISTORY, _BATCH = "search.json", "history.json", "batch-"

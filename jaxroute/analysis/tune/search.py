@@ -33,9 +33,9 @@ from jaxroute.analysis.tune.surrogate import Knowledge
 from jaxroute.core import checks
 from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe
+from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.simulate import tqdm
-from jaxroute.store.provenance import fingerprint
 
 # Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
 _FINALISTS, _FEWEST_SEEDS = 8, 4
@@ -316,7 +316,7 @@ class _Search:
         return player.one_by_one(candidates, batch.span, **self._options(_block(self.plan)))
 
     def _options(self, block: int) -> dict[str, Any]:
-        """Those of `simulate`, with so many seeds a block where the execution does not say it."""
+        """Options of `simulate`, with so many seeds a block where the execution does not say it."""
         execution = self.options["execution"]
         return self.options | {"execution": replace(execution, block=execution.block or block)}
 

@@ -18,10 +18,6 @@ import jax
 FORMAT = 4
 
 
-class StoreMismatchError(ValueError):
-    """Error: a stored result was made by other settings or other code than those of this call."""
-
-
 @functools.cache
 def versions() -> dict[str, str]:
     """Returns the versions of what the numbers depend on, of this process."""
@@ -39,7 +35,11 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "jax": versions()["jax"],
         "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
-        **({"matmul_precision": precision} if (precision := jax.config.jax_default_matmul_precision) else {}),
+        **(
+            {"matmul_precision": precision}
+            if (precision := getattr(jax.config, "jax_default_matmul_precision", None))
+            else {}
+        ),
     }
 
 
