@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,15 @@ def lines_of(found: results.Inspection) -> list[str]:
         f"policies  {', '.join(request.policies)}",
         f"metrics   {', '.join([*request.variables, *request.zero_flows])}",
     ]
+    by_version: dict[str, list[Mapping[str, Any]]] = {}
     for one in found.reports:
         commit = f", commit {one['commit']}" if one.get("commit") else ""
-        who = f"{one['created']} on {one.get('host', '')}, {one['device']}, with jax {one['versions']['jax']}{commit}"
-        lines.append(f"made      {who}: {one['decisions']:,} decisions")
+        by_version.setdefault(f"{one['device']}, with jax {one['versions']['jax']}{commit}", []).append(one)
+    for version, calls in by_version.items():
+        first, last = min(one["created"] for one in calls), max(one["created"] for one in calls)
+        when = f"{first} to {last}, by {len(calls):,} calls" if len(calls) > 1 else first
+        hosts = some_of(sorted({one.get("host", "") for one in calls}), 3, "hosts")
+        lines.append(f"made      {when} on {hosts}, {version}: {sum(one['decisions'] for one in calls):,} decisions")
     if len(found.made_with) > 1:
         lines += [
             f"cells     {one['cells']:,} with {one['processor']}, jaxroute {one['jaxroute']}" for one in found.made_with
@@ -77,8 +82,12 @@ def spans_of(seeds: np.ndarray, most: int = 6) -> str:
     """Returns seeds as ranges in words, such as "0 to 99, 200, and 3 more ranges"."""
     values = np.sort(seeds.astype(np.int64))
     parts = np.split(values, np.flatnonzero(np.diff(values) != 1) + 1)
-    texts = [f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts[:most]]
-    return ", ".join(texts) + (f", and {len(parts) - most:,} more ranges" if len(parts) > most else "")
+    return some_of([f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts], most, "ranges")
+
+
+def some_of(texts: Sequence[str], most: int, what: str) -> str:
+    """Returns the first texts of some in words, and the number of the others."""
+    return ", ".join(texts[:most]) + (f", and {len(texts) - most:,} more {what}" if len(texts) > most else "")
 
 
 def experiment_of(path: str | os.PathLike[str]) -> str:

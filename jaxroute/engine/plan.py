@@ -224,10 +224,10 @@ def units_of_statistics(
     chunks = np.split(granules, np.flatnonzero(np.diff(granules // size)) + 1) if len(granules) else []
     curves: dict[str, list[Any]] = {}
     for chunk in chunks:
-        for mine, some in _shared(chunk, shape, granules, share):
+        for left, some in _left(found, chunk, shape, granules, share):
             seeds = np.concatenate([request.cut.granules[granule] for granule in some])
             there: dict[str, list[list[int]]] = {}  # The settings of each policy that were simulated last.
-            for tile in _tiles(mine & found.left(some), axes, layout, static):
+            for tile in _tiles(left, axes, layout, static):
                 needed = [policy for policy in request.policies if found.needed(policy, tile, some)]
                 unit = Unit(found, tile, seeds, policies=needed, curves={} if steady else curves)
                 for policy in needed:
@@ -242,18 +242,19 @@ def units_of_statistics(
                     yield unit
 
 
-def _shared(
-    chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray, share: Share
+def _left(
+    found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray, share: Share
 ) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """Yields the settings that a process simulates, and of which granules of a chunk it does so."""
+    """Yields the settings that a process simulates, as nothing of them is there yet, and the granules of a chunk for which it does so."""
     settings, alike = math.prod(shape), dict[bytes, list[int]]()
     spans = [parts_of(share, setting, settings, len(granules)) for setting in range(settings)]
     begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
     for place, granule in zip(np.searchsorted(granules, chunk).tolist(), chunk.tolist(), strict=True):
-        alike.setdefault(((begin <= place) & (place < end)).tobytes(), []).append(granule)
+        left = ((begin <= place) & (place < end)).reshape(shape) & found.left([granule])
+        alike.setdefault(left.tobytes(), []).append(granule)
     for key, some in alike.items():
-        if (mine := np.frombuffer(key, bool).reshape(shape)).any():
-            yield mine, some
+        if (left := np.frombuffer(key, bool).reshape(shape)).any():
+            yield left, some
 
 
 class Step(NamedTuple):

@@ -297,9 +297,8 @@ class Statistics:
         wanted = cells.ranges(granules)
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for part in self._parts:
-            for setting in range(len(part.families)):
-                if part.lacks(setting, wanted, self._wanted):
-                    found[part.region(setting, self.request.axes)] = True
+            own = [part.lacks(setting, wanted, self._wanted) for setting in range(len(part.families))]
+            found |= np.reshape(own, [part.axes.get(axis, 1) for axis in self.request.axes])
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:

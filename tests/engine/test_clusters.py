@@ -12,10 +12,12 @@ import xarray as xr
 from helpers import ROOT
 
 import jaxroute as jr
+from jaxroute.cli import stores
 from jaxroute.engine import execution
 from jaxroute.engine.execution import share_here
 from jaxroute.engine.plan import parts_of
 from jaxroute.problems import stochastic
+from jaxroute.store import results
 
 PAGE = (ROOT / "notebooks/site/howto/many_machines.md").read_text()
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -95,6 +97,22 @@ def test_shares_are_the_whole_and_no_run_is_simulated_twice(keep, size, tmp_path
     same(jr.load(tmp_path), part)
     if keep == "runs":  # Differences need both policies in one process.
         assert part.attrs["decisions"] == 4 * 300 * 30
+
+
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+@pytest.mark.parametrize("lost", range(4))
+def test_of_what_a_lost_share_left_nothing_else_is_simulated(keep, lost, tmp_path):
+    """It begins and ends within a setting, and within a block."""
+    env, settings = stochastic.bernoulli([0.8, 0.2]), jr.grid(stochastic.GaussianThompson, scale=[0.5, 1.0, 2.0])
+    options = {"horizon": 10, "seeds": 11 * 256, "keep": keep, "out": tmp_path}
+    for rank in {0, 1, 2, 3} - {lost}:
+        with pytest.warns(execution.PartWarning, match="is not complete"):
+            jr.simulate(env, settings, execution=jr.Execution(share=(rank, 4), block=1024), **options)
+    whole = jr.simulate(env, settings, execution=jr.Execution(block=1024), **options)
+    assert whole.attrs["decisions"] == 3 * 11 * 256 * 10
+    same(whole, jr.simulate(env, settings, **options | {"out": None}))
+    (made,) = [line for line in stores.lines_of(results.inspect(tmp_path)) if line.startswith("made")]
+    assert "by 4 calls on " in made and made.endswith(": 84,480 decisions")
 
 
 def test_shares_of_other_layouts_fit(tmp_path):
