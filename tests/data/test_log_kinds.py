@@ -460,3 +460,12 @@ def test_json_that_holds_no_records(value, message, tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(value))
     with pytest.raises(ValueError, match=message):
         read_log(tmp_path / "t.json")
+
+
+def test_of_one_model_and_one_called_like_a_statistic_is_asked_and_answered(tmp_path):
+    wide = tmp_path / "wide.csv"
+    wide.write_text("id,gpt|score,mean|score\n" + "".join(f"q{i},{i / 20},{1 - i / 30}\n" for i in range(20)))
+    with pytest.raises(ValueError, match=r"some called like statistics \('mean'\): .* --models gpt,mean\), and their costs"):
+        read_log(wide)
+    log = read_log(wide, models=["gpt", "mean"], costs={"gpt": 1e-3, "mean": 2e-3})
+    assert log.table.models == ("gpt", "mean") and log.table.scores[5].tolist() == pytest.approx([0.25, 1 - 5 / 30])

@@ -363,9 +363,9 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
     if lacking == ["score"] and not likely and strange:
         likely = f"{strange[0]!r} has {of_cells.examples(sheet.cells(strange[0]))}, which are no verdicts that are known: write 1 and 0"
     more = f"{likely}. {has}" if likely else has
-    statistics = next((of for of in found if of.role == "score" and len(of.statistics) > 1), None)
-    if statistics and not candidates.get("model"):
-        shape, called = statistics.shape.replace("{}", "<model>"), statistics.statistics
+    doubtful = (of for of in found if of.role == "score" and of.statistics and len(of.columns) + len(of.statistics) > 1)
+    if (of := next(doubtful, None)) and not candidates.get("model"):
+        shape, called = of.shape.replace("{}", "<model>"), [*of.columns, *of.statistics]
         priced = candidates.get("cost") or any(of.role in ("cost", "price_in") for of in found)
         costs = (
             ""
@@ -373,7 +373,7 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
             else f", and their costs ({option('--cost', f'{called[0]}=VALUE')} ... or {option('--price', f'{called[0]}=IN:OUT')} ...)"
         )
         return (
-            f"{sheet.name} has columns {shape} for {', '.join(called)}, which are words of statistics: if they are models, say so "
+            f"{sheet.name} has columns {shape} for {', '.join(called)}, some called like statistics ({some(map(repr, of.statistics))}): if they are models, say so "
             f"(models={called}, on the command line {option('--models', ','.join(called))}){costs}. {more}"
         )
     if len(scores.columns) == 1 and not candidates.get("score") and not candidates.get("model"):
