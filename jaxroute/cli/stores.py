@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.data.files import some
 from jaxroute.store import results
 from jaxroute.store.packs import ENDING
 from jaxroute.store.places import STORE_NAME, is_url, store_path
@@ -55,7 +56,7 @@ def lines_of(found: results.Inspection) -> list[str]:
     for version, calls in by_version.items():
         first, last = min(one["created"] for one in calls), max(one["created"] for one in calls)
         when = f"{first} to {last}, by {len(calls):,} calls" if len(calls) > 1 else first
-        hosts = some_of(sorted({one.get("host", "") for one in calls}), 3, "hosts")
+        hosts = some(sorted({one.get("host", "") for one in calls}), 3)
         lines.append(f"made      {when} on {hosts}, {version}: {sum(one['decisions'] for one in calls):,} decisions")
     if len(found.made_with) > 1:
         lines += [
@@ -79,15 +80,10 @@ def lines_of(found: results.Inspection) -> list[str]:
 
 
 def spans_of(seeds: np.ndarray, most: int = 6) -> str:
-    """Returns seeds as ranges in words, such as "0 to 99, 200, and 3 more ranges"."""
+    """Returns seeds as ranges in words, such as "0 to 99, 200 and 3 more"."""
     values = np.sort(seeds.astype(np.int64))
     parts = np.split(values, np.flatnonzero(np.diff(values) != 1) + 1)
-    return some_of([f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts], most, "ranges")
-
-
-def some_of(texts: Sequence[str], most: int, what: str) -> str:
-    """Returns the first texts of some in words, and the number of the others."""
-    return ", ".join(texts[:most]) + (f", and {len(texts) - most:,} more {what}" if len(texts) > most else "")
+    return some([f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts], most)
 
 
 def experiment_of(path: str | os.PathLike[str]) -> str:

@@ -245,12 +245,12 @@ def units_of_statistics(
 def _left(
     found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray, share: Share
 ) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """Yields the settings that a process simulates, as nothing of them is there yet, and the granules of a chunk for which it does so."""
+    """Yields settings that a process simulates, and the granules of a chunk of which they lack something."""
     settings, alike = math.prod(shape), dict[bytes, list[int]]()
     spans = [parts_of(share, setting, settings, len(granules)) for setting in range(settings)]
     begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
     for place, granule in zip(np.searchsorted(granules, chunk).tolist(), chunk.tolist(), strict=True):
-        left = ((begin <= place) & (place < end)).reshape(shape) & found.left([granule])
+        left = ((begin <= place) & (place < end)).reshape(shape) & found.left(granule)
         alike.setdefault(left.tobytes(), []).append(granule)
     for key, some in alike.items():
         if (left := np.frombuffer(key, bool).reshape(shape)).any():

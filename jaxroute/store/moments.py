@@ -292,12 +292,11 @@ class Statistics:
                     found |= {g for g in there if part.lacks(setting, [(g, 1)], self._wanted)}
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
-    def left(self, granules: Iterable[int]) -> np.ndarray:
-        """Returns of which settings, along all axes, something of some full granules is to be simulated."""
-        wanted = cells.ranges(granules)
+    def left(self, granule: int) -> np.ndarray:
+        """Returns of which settings, along all axes, something of a full granule is to be simulated."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for part in self._parts:
-            own = [part.lacks(setting, wanted, self._wanted) for setting in range(len(part.families))]
+            own = [part.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(part.families))]
             found |= np.reshape(own, [part.axes.get(axis, 1) for axis in self.request.axes])
         return found
 
