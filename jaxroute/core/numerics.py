@@ -52,6 +52,7 @@ def one_hot(index: Index, size: int) -> jax.Array:
     return lax.iota(jnp.int32, size) == index
 
 
+@jax.jit
 def pick(mask: Array, values: Array) -> jax.Array:
     """The element of `values` (`[K]` or `[..., K]`) where the one-hot `mask` (`[K]`) is True; zero if it has no True."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxroute.core import draws
+from jaxroute.core import arithmetic, draws
 from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
@@ -270,7 +270,9 @@ class Block:
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record, spans=spans, **options)
+            with arithmetic.protected(seeds):
+                players = env.build(leaves[0]), policy.build(leaves[1])
+                values = player(*players, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend

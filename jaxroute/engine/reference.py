@@ -9,6 +9,7 @@ from jax import lax
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
+from jaxroute.engine.batching.lanes import exactly
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import Record, draws_key, recorded_flows, recorded_gauges, spec_for
 
@@ -22,7 +23,7 @@ def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: in
         players = {"env": env, "policy": policy} | traced
         return play(**players, keys={name: draws_key(pair) for name, pair in words.items()}, horizon=horizon, record=record)
 
-    return jax.vmap(widened(run), in_axes=(None, -1), out_axes=-1)(known, dict(streams))
+    return jax.vmap(exactly(widened(run)), in_axes=(None, -1), out_axes=-1)(known, dict(streams))
 
 
 def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxroute.core import arithmetic
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rounds import Record, States, leaves_of, one_run, states_of
 
@@ -46,9 +47,10 @@ def rollout(
       `zero/<name>` holds the sums of absolute zero flows. The last interval is shorter if `record.every` does not divide
       `horizon`.
     """
-    packed, states = packed_rollout(
-        env, policy, streams, horizon, record, since=since, begun=begun, keep_states=keep_states, reversible=reversible
-    )
+    with arithmetic.protected(streams["env"][0]):
+        packed, states = packed_rollout(
+            env, policy, streams, horizon, record, since=since, begun=begun, keep_states=keep_states, reversible=reversible
+        )
     return packed.by_name() | states
 
 
@@ -78,7 +80,7 @@ def packed_rollout(
     by_itself = run.size == 1
     if by_itself:
         # Without an axis of runs: reads and writes at a place stay what they are, and states are written in place.
-        plan, play, read = run.plan, run.play, run.read
+        plan, play, read = exactly(run.plan), exactly(run.play), exactly(run.read)
         of_runs, states = _without_axis(of_runs), _without_axis(states)
         _, shapes = jax.eval_shape(play, *of_runs, states, jnp.int32(0))
     else:

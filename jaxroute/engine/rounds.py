@@ -25,7 +25,7 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, PyTree, Spec
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
@@ -94,7 +94,7 @@ _traced_once = jax.jit(_called, static_argnums=(0, 1, 2), inline=True)
 
 def built_for(env: AnyEnvironment, policy: AnyPolicy | PolicyOf) -> AnyPolicy:
     """The policy itself, or the one that a function `env -> policy` makes for this environment."""
-    return policy if is_policy(policy) else widened(functools.partial(build_policy, policy))(env)
+    return policy if is_policy(policy) else exactly(widened(functools.partial(build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:

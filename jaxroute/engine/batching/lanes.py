@@ -10,14 +10,20 @@ The function is traced once without the run axis, and the resulting jaxpr is rep
 in step functions. A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
 """
 
+import functools
+import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from jaxroute.core import arithmetic
+from jaxroute.core.arithmetic import Trait, trait_of
 from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
     BARRIERS,
@@ -25,6 +31,7 @@ from jaxroute.engine.batching.dependence import (
     bind,
     carry_dependence,
     handles_keys,
+    is_key,
     scan_sizes,
     which_depend,
 )
@@ -48,6 +55,18 @@ _FRONT_AXES = frozenset([
     "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "rev", "split", "squeeze", "stack",
 ])
 # fmt: on
+# Functions with a derivative of their own, and the parameter that is their jaxpr.
+_OWN_DERIVATIVE = {
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_linear_solve": "jaxprs",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+# Functions that add up numbers of which at most one is not zero: in any order.
+_PICKS = ("pick",)
+_any_order: ContextVar[bool] = ContextVar("any_order", default=False)
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
 
@@ -68,6 +87,16 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
     return Lanes(fn, size, fixed)
 
 
+def exactly(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of trees of arrays as it is, with the one arithmetic (`arithmetic`)."""
+    each = Lanes(fn, 1, -1)
+
+    def call(*args: Any) -> Any:
+        return each(*args)
+
+    return call
+
+
 class Lanes:
     """What `lanes` returns."""
 
@@ -76,12 +105,12 @@ class Lanes:
         self._traced: dict[Any, tuple[ClosedJaxpr, Any]] = {}
 
     def __call__(self, *args: Any) -> Any:
-        number = len(args) - self._fixed
+        number = 0 if self._fixed < 0 else len(args) - self._fixed
         mapped, fixed = jax.tree.leaves(args[:number]), jax.tree.leaves(args[number:])
         closed, out_shape = self._trace(args)
         values = [*map(enter, mapped), *(Value(leaf, False) for leaf in fixed)]
         outs = _replay(closed.jaxpr, closed.consts, values, self._size)
-        leaves = [leave(spread(v, self._size)) for v in outs]
+        leaves = [v.array if self._fixed < 0 else leave(spread(v, self._size)) for v in outs]
         return jax.tree.unflatten(jax.tree.structure(out_shape), leaves)
 
     def shapes(self, *args: Any) -> Any:
@@ -91,7 +120,7 @@ class Lanes:
 
     def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
         """The function of one run, and the shapes of its results, for arguments like these."""
-        number = len(args) - self._fixed
+        number = 0 if self._fixed < 0 else len(args) - self._fixed
         mapped, fixed = jax.tree.flatten(args[:number]), jax.tree.flatten(args[number:])
         shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
         shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
@@ -112,15 +141,20 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
     """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the jaxpr that calls it, if one does."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
+    fixed = Trait.CONSTANT | Trait.EVEN
 
     def read(var: Any) -> Value:
-        return Value(jnp.asarray(var.val, var.aval.dtype), False) if hasattr(var, "val") else env[var]
+        return Value(jnp.asarray(var.val, var.aval.dtype), False, trait=fixed) if hasattr(var, "val") else env[var]
 
-    env.update(zip(jaxpr.constvars, [Value(c, False) for c in consts], strict=True))
+    known = [Value(c, False, trait=Trait.NONE if isinstance(c, Tracer) else fixed) for c in consts]
+    env.update(zip(jaxpr.constvars, known, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         values = [read(v) for v in eqn.invars]
         outs = _apply(eqn, values, size, tables)
+        if eqn.primitive.name not in _INSIDE:
+            trait = trait_of(eqn, [v.trait for v in values], eqn.primitive.name in _ELEMENTWISE)
+            outs = [out._replace(trait=trait) for out in outs]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -129,22 +163,29 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
     name, params = eqn.primitive.name, eqn.params
     if name in CALLS:
         inner = params[CALLS[name]]
-        return _replay(inner.jaxpr, inner.consts, values, size, tables)
+        token = _any_order.set(_any_order.get() or params.get("name") in _PICKS)
+        try:
+            return _replay(inner.jaxpr, inner.consts, values, size, tables)
+        finally:
+            _any_order.reset(token)
+    if name in _OWN_DERIVATIVE:
+        return _own_derivative(eqn, values, size)
+    if name in _LOOPS:
+        return _LOOPS[name](eqn, values, size)
     if not any(v.mapped for v in values):
-        return [Value(out, False) for out in bind(eqn, [v.array for v in values])]
+        arrays = [v.array for v in values]
+        outs = _exact(eqn, arrays, [v.trait for v in values], (False,) * len(arrays))
+        return [Value(out, False) for out in (bind(eqn, arrays) if outs is None else outs)]
     if name == "random_wrap":
         return [Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [Value(values[0].array, True)]
     if name in BARRIERS:
-        return [Value(out, v.mapped) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
+        return [Value(out, v.mapped, v.is_key) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
     if name == "largest_over_runs":  # Of what is left the map over settings takes the largest.
         return [Value(bind(eqn, [jnp.max(values[0].array, axis=-1)])[0], False)]
     if handles_keys(eqn):
         return _fallback(eqn, values, size)
-    if name in ("scan", "cond", "while"):
-        outs = {"scan": _scan, "cond": _cond, "while": _while}[name](eqn, values, size)
-        return _fallback(eqn, values, size) if outs is None else outs
     if name in indexing.WRITES:
         values = [tables.write(values[0]), *values[1:]]
         rule = indexing.write(eqn, values, size)
@@ -156,6 +197,25 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
     return _fallback(eqn, values, size) if rule is None else [Value(out, True) for out in rule]
 
 
+def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
+    """The results of an operation on float32, rounded as `arithmetic` has it; None where XLA's own are right."""
+    name, params = eqn.primitive.name, eqn.params
+    if getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
+        return None
+    if name in ("reduce_sum", "reduce_prod"):
+        if _any_order.get():
+            return None
+        return [arithmetic.reduced(name, arrays[0], params["axes"])]
+    if name in ("cumsum", "cumprod"):
+        return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
+    if name == "dot_general" and all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars):
+        (summed, _), _ = params["dimension_numbers"]
+        if math.prod(eqn.invars[0].aval.shape[axis] for axis in summed) <= arithmetic.MOST_TERMS:
+            return [arithmetic.dot(*arrays, params["dimension_numbers"], runs)]
+        return None
+    return arithmetic.elementwise(eqn, arrays, traits)
+
+
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
     """Result arrays `[..., R]` of one primitive, or None where there is no rule."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
@@ -164,11 +224,19 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
     if name in _ELEMENTWISE:
         if name == "bitcast_convert_type" and getattr(eqn.invars[0].aval, "shape", ()) != shape:
             return None
-        return bind(eqn, _wide(values, shape, size))
+        wide = _wide(values, shape, size)
+        whole = (*shape, size)
+        traits = [v.trait if jnp.shape(v.array) == whole else v.trait | Trait.EVEN for v in values]
+        outs = _exact(eqn, wide, traits, ())
+        return bind(eqn, wide) if outs is None else outs
     if name == "child_words":  # Both words of a key for each element.
         return bind(eqn, _wide(values, shape[1:], size))
     if name in _FRONT_AXES:
-        return bind(eqn, [spread(v, size).array for v in values])
+        arrays = [spread(v, size).array for v in values]
+        outs = _exact(eqn, arrays, [], ())
+        return bind(eqn, arrays) if outs is None else outs
+    if name == "dot_general":
+        return _exact(eqn, arrays, [], tuple(v.mapped for v in values))
     if name == "broadcast_in_dim" and len(arrays) == 1:
         dims = (*params["broadcast_dimensions"], rank)
         return [lax.broadcast_in_dim(arrays[0], (*shape, size), dims)]
@@ -210,6 +278,37 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     return [enter(out) for out in outs]
 
 
+def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
+    """A function with a derivative of its own: replayed, with the derivative that it has."""
+    inner, given = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], values
+    if eqn.primitive.name == "custom_linear_solve":  # By the solver that it holds.
+        lengths = eqn.params["const_lengths"]
+        first = lengths.matvec + lengths.vecmat
+        inner, given = inner.solve, [*values[first : first + lengths.solve], *values[sum(lengths) :]]
+    places = [next(i for i, v in enumerate(values) if v is one) for one in given]
+    apart = any(v.mapped for v in values)
+
+    def again(arrays: Sequence[Any]) -> list[Value]:
+        return [v._replace(array=a) for v, a in zip(values, arrays, strict=True)]
+
+    def original(*arrays: Any) -> list[Any]:
+        return [v.array for v in _fallback(eqn, again(arrays), size)] if apart else bind(eqn, arrays)
+
+    @jax.custom_jvp
+    def call(*arrays: Any) -> list[Any]:
+        args = [again(arrays)[i] for i in places]
+        outs = _replay(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), args, size)
+        return [(spread(v, size) if apart else v).array for v in outs]
+
+    call.defjvp(lambda primals, tangents: (call(*primals), jax.jvp(original, primals, tangents)[1]))
+    return [Value(out, apart) for out in call(*(v.array for v in values))]
+
+
+def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
+    """Values of what a loop or a branch is given: keys that differ between runs are words there, too."""
+    return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
+
+
 def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
@@ -224,11 +323,11 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
     )
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
+    flags = [*(v.mapped for v in consts), *mapped, *(v.mapped for v in xs)]
     ys_mapped: list[bool] = []
 
     def body(c: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        args = consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
-        args += [Value(a, v.mapped) for a, v in zip(x, xs, strict=True)]
+        args = _values([*(v.array for v in consts), *c, *x], flags, inner.jaxpr.invars)
         outs = _replay(inner.jaxpr, inner.consts, args, size)
         new = [(spread(v, size) if m else v).array for v, m in zip(outs[:num_carry], mapped, strict=True)]
         ys_mapped[:] = [v.mapped for v in outs[num_carry:]]
@@ -242,11 +341,10 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         reverse=params["reverse"],
         unroll=params["unroll"],
     )
-    outs = [Value(a, m) for a, m in zip(final, mapped, strict=True)]
-    return outs + [Value(a, m) for a, m in zip(ys, ys_mapped, strict=True)]
+    return _values([*final, *ys], [*mapped, *ys_mapped], eqn.outvars)
 
 
-def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
+def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     index, *operands = values
     if index.mapped:
         return _rarely(eqn, values, size)
@@ -256,7 +354,7 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
 
     def branch(inner: ClosedJaxpr) -> Callable[..., list[Any]]:
         def call(*arrays: Any) -> list[Any]:
-            args = [Value(a, v.mapped) for a, v in zip(arrays, operands, strict=True)]
+            args = [v._replace(array=a) for a, v in zip(arrays, operands, strict=True)]
             outs = _replay(inner.jaxpr, inner.consts, args, size)
             return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
 
@@ -269,10 +367,10 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
     else:  # A choice by platform, which is made before anything is compiled.
         named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
         outs = lax.platform_dependent(*arrays, **named)
-    return [Value(a, m) for a, m in zip(outs, mapped, strict=True)]
+    return _values(outs, mapped, eqn.outvars)
 
 
-def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
+def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
 
     `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr); where all
@@ -282,17 +380,16 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None
     """
     index, *operands = values
     branches = eqn.params["branches"]
-    if len(branches) != 2:
-        return None
     given = [(v.array, v.mapped) for v in operands]
 
     def play(inner: ClosedJaxpr, arrays: Sequence[Any], width: int) -> list[Any]:
-        args = [Value(a, mapped) for a, (_, mapped) in zip(arrays, given, strict=True)]
+        args = _values(arrays, [mapped for _, mapped in given], inner.jaxpr.invars)
         return [spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
 
     def select(index: Any, *arrays: Any) -> list[Any]:
-        first, second = (play(inner, arrays, size) for inner in branches)
-        return [jnp.where(index == 1, b, a) for a, b in zip(first, second, strict=True)]
+        results = [play(inner, arrays, size) for inner in branches]
+        return [functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(same[1:], 1), same[0])
+                for same in zip(*results, strict=True)]
 
     def gather(index: Any, *arrays: Any) -> list[Any]:
         takes = index == 1
@@ -316,34 +413,53 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None
         first = play(branches[0], arrays, size)
         return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
 
+    if len(branches) != 2:
+        return _values(select(index.array, *(a for a, _ in given)), [True] * len(eqn.outvars), eqn.outvars)
+
     @jax.custom_jvp
     def choose(index: Any, *arrays: Any) -> Any:
         return lax.platform_dependent(index, *arrays, cpu=gather, default=select)
 
     choose.defjvp(lambda primals, tangents: jax.jvp(select, primals, tangents))
-    return [Value(a, True) for a in choose(index.array, *(a for a, _ in given))]
+    return _values(choose(index.array, *(a for a, _ in given)), [True] * len(eqn.outvars), eqn.outvars)
 
 
-def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
+def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
+    """A loop; where runs stop at different times, it goes on for all until the last one stops, and those that have stopped keep what they have."""
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
-    carry = values[num_cond + num_body :]
+    carry, variables = values[num_cond + num_body :], params["body_jaxpr"].jaxpr.outvars
     mapped = carry_dependence(
         [v.mapped for v in carry],
         lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now),
     )
-    if which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]:
-        return None  # Runs stop at different times: vmap masks them.
+    apart = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
+    if apart:
+        mapped = [True] * len(mapped)
 
-    def cond(c: list[Any]) -> Any:
-        args = cond_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
+    def goes_on(c: Sequence[Any]) -> Any:
+        args = cond_consts + _values(c, mapped, variables)
         return _replay(params["cond_jaxpr"].jaxpr, params["cond_jaxpr"].consts, args, size)[0].array
 
-    def body(c: list[Any]) -> list[Any]:
-        args = body_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
+    def step(c: Sequence[Any]) -> list[Any]:
+        args = body_consts + _values(c, mapped, variables)
         outs = _replay(params["body_jaxpr"].jaxpr, params["body_jaxpr"].consts, args, size)
         return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
 
+    def masked(state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+        live, old = state
+        new = [jnp.where(live, b, a) for a, b in zip(old, step(old), strict=True)]
+        return live & goes_on(new), new
+
     start = [(spread(v, size) if m else v).array for v, m in zip(carry, mapped, strict=True)]
-    return [Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]
+    if apart:
+        start = lax.while_loop(lambda state: jnp.any(state[0]), masked, (goes_on(start), start))[1]
+    else:
+        start = lax.while_loop(goes_on, step, start)
+    return _values(start, mapped, eqn.outvars)
+
+
+_LOOPS = {"scan": _scan, "cond": _cond, "while": _while}
+# What is replayed inside says of its results what they are.
+_INSIDE = frozenset([*CALLS, *_OWN_DERIVATIVE, *_LOOPS])

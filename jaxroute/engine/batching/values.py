@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxroute.core.arithmetic import Trait
 from jaxroute.engine.batching.dependence import is_key
 
 
@@ -15,11 +16,13 @@ class Value(NamedTuple):
     array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are held as words `[..., 2, R]`.
     mapped: whether it differs between runs.
     is_key: whether the array holds the words of typed keys.
+    trait: what a compiler might make of it.
     """
 
     array: Any
     mapped: bool
     is_key: bool = False
+    trait: Trait = Trait.NONE
 
 
 def enter(leaf: Any) -> Value:
@@ -43,7 +46,7 @@ def spread(value: Value, size: int) -> Value:
     if is_key(value.array):
         words = jax.random.key_data(value.array)
         return Value(_append_axis(words, size), True, True)
-    return Value(_append_axis(value.array, size), True)
+    return Value(_append_axis(value.array, size), True, trait=value.trait | Trait.EVEN)
 
 
 def _append_axis(array: Any, size: int) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from jaxroute.core import arithmetic
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.engine.kernels import operations
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, counting
@@ -102,6 +103,8 @@ class Emitter(Writer):
             except Unsupported as error:
                 operations.raise_for_user(error, eqn.params.get("name", ""), inner)
                 raise
+        if (defined := arithmetic.definition(eqn)) is not None:
+            return self.call(defined, args)
         if name in _SAME:
             return args
         if name == "largest_over_runs":
