@@ -10,6 +10,7 @@ The function is traced once without the run axis, and the resulting jaxpr is rep
 in step functions. A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
 """
 
+import collections
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from jaxroute.core import arithmetic
+from jaxroute.core import arithmetic, primitives
 from jaxroute.core.arithmetic import Trait, trait_of
 from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
@@ -142,6 +143,8 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
+    uses = collections.Counter(v for eqn in jaxpr.eqns for v in eqn.invars if not hasattr(v, "val"))
+    uses.update(2 * [v for v in jaxpr.outvars if not hasattr(v, "val")])
 
     def read(var: Any) -> Value:
         return Value(jnp.asarray(var.val, var.aval.dtype), False, trait=fixed) if hasattr(var, "val") else env[var]
@@ -155,6 +158,9 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
         if eqn.primitive.name not in _INSIDE:
             trait = trait_of(eqn, [v.trait for v in values], eqn.primitive.name in _ELEMENTWISE)
             outs = [out._replace(trait=trait) for out in outs]
+        # XLA takes a definition for something cheap, which it computes again wherever it is used.
+        if arithmetic.is_defined(eqn) and (not outs[0].mapped or uses[eqn.outvars[0]] > 1):
+            outs = [out._replace(array=primitives.kept(out.array)) for out in outs]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
