@@ -165,7 +165,9 @@ def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -
         return [a - b if name == "sub" else a + b]
     if name == "div":
         a, b = (x + _zero() if trait & Trait.RATIO else x for x, trait in zip(arrays, traits, strict=True))
-        return [quotient(a, _uneven(b) if traits[1] & Trait.EVEN else b)]
+        shape = np.broadcast_shapes(jnp.shape(a), jnp.shape(b))
+        even = traits[1] & Trait.EVEN or jnp.shape(b) != shape
+        return [quotient(a, _uneven(jnp.broadcast_to(b, shape)) if even else b)]
     return [_ROUNDED[name](*arrays)] if name in _ROUNDED else None
 
 

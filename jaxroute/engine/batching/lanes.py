@@ -88,30 +88,24 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
     return Lanes(fn, size, fixed)
 
 
-def exactly(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of trees of arrays as it is, with the one arithmetic (`arithmetic`)."""
-    each = Lanes(fn, 1, -1)
-
-    def call(*args: Any) -> Any:
-        return each(*args)
-
-    return call
+def exactly(fn: Callable[..., Any]) -> "Lanes":
+    """A function of pytrees of arrays as it is, with the one arithmetic (`arithmetic`); it is traced once."""
+    return Lanes(fn, None, 0)
 
 
 class Lanes:
-    """What `lanes` returns."""
+    """What `lanes` and `exactly` return."""
 
-    def __init__(self, fn: Callable[..., Any], size: int, fixed: int):
+    def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
         self._traced: dict[Any, tuple[ClosedJaxpr, Any]] = {}
 
     def __call__(self, *args: Any) -> Any:
-        number = 0 if self._fixed < 0 else len(args) - self._fixed
-        mapped, fixed = jax.tree.leaves(args[:number]), jax.tree.leaves(args[number:])
+        mapped, fixed = self._parted(args)
         closed, out_shape = self._trace(args)
-        values = [*map(enter, mapped), *(Value(leaf, False) for leaf in fixed)]
-        outs = _replay(closed.jaxpr, closed.consts, values, self._size)
-        leaves = [v.array if self._fixed < 0 else leave(spread(v, self._size)) for v in outs]
+        values = [*map(enter, jax.tree.leaves(mapped)), *(Value(leaf, False) for leaf in jax.tree.leaves(fixed))]
+        outs = _replay(closed.jaxpr, closed.consts, values, self._size or 1)
+        leaves = [v.array if self._size is None else leave(spread(v, self._size)) for v in outs]
         return jax.tree.unflatten(jax.tree.structure(out_shape), leaves)
 
     def shapes(self, *args: Any) -> Any:
@@ -119,10 +113,14 @@ class Lanes:
         _, out_shape = self._trace(args)
         return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
 
+    def _parted(self, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The arguments that are mapped, and those that are not."""
+        number = 0 if self._size is None else len(args) - self._fixed
+        return args[:number], args[number:]
+
     def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
         """The function of one run, and the shapes of its results, for arguments like these."""
-        number = 0 if self._fixed < 0 else len(args) - self._fixed
-        mapped, fixed = jax.tree.flatten(args[:number]), jax.tree.flatten(args[number:])
+        mapped, fixed = (jax.tree.flatten(part) for part in self._parted(args))
         shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
         shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
         key = (mapped[1], fixed[1], *((x.shape, x.dtype) for x in shapes))
@@ -315,6 +313,13 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 
+def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
+    """The values that a step begins with; what no step changes a compiler may take for what it was at the start."""
+    same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
+    kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
+    return [*kept, *now[len(start) :]]
+
+
 def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
@@ -329,12 +334,12 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
     )
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
-    flags = [*(v.mapped for v in consts), *mapped, *(v.mapped for v in xs)]
-    ys_mapped: list[bool] = []
+    variables = inner.jaxpr.invars[num_consts:]
+    flags, ys_mapped = [*mapped, *(v.mapped for v in xs)], [False] * (len(eqn.outvars) - num_carry)
 
     def body(c: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        args = _values([*(v.array for v in consts), *c, *x], flags, inner.jaxpr.invars)
-        outs = _replay(inner.jaxpr, inner.consts, args, size)
+        args = _unchanged(_values([*c, *x], flags, variables), carry, variables, inner)
+        outs = _replay(inner.jaxpr, inner.consts, [*consts, *args], size)
         new = [(spread(v, size) if m else v).array for v, m in zip(outs[:num_carry], mapped, strict=True)]
         ys_mapped[:] = [v.mapped for v in outs[num_carry:]]
         return new, [v.array for v in outs[num_carry:]]
@@ -435,7 +440,8 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
-    carry, variables = values[num_cond + num_body :], params["body_jaxpr"].jaxpr.outvars
+    carry, inner = values[num_cond + num_body :], params["body_jaxpr"]
+    variables = inner.jaxpr.invars[num_body:]
     mapped = carry_dependence(
         [v.mapped for v in carry],
         lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now),
@@ -445,12 +451,12 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         mapped = [True] * len(mapped)
 
     def goes_on(c: Sequence[Any]) -> Any:
-        args = cond_consts + _values(c, mapped, variables)
+        args = cond_consts + _unchanged(_values(c, mapped, variables), carry, variables, inner)
         return _replay(params["cond_jaxpr"].jaxpr, params["cond_jaxpr"].consts, args, size)[0].array
 
     def step(c: Sequence[Any]) -> list[Any]:
-        args = body_consts + _values(c, mapped, variables)
-        outs = _replay(params["body_jaxpr"].jaxpr, params["body_jaxpr"].consts, args, size)
+        args = body_consts + _unchanged(_values(c, mapped, variables), carry, variables, inner)
+        outs = _replay(inner.jaxpr, inner.consts, args, size)
         return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
 
     def masked(state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
@@ -458,7 +464,8 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         new = [jnp.where(live, b, a) for a, b in zip(old, step(old), strict=True)]
         return live & goes_on(new), new
 
-    start = [(spread(v, size) if m else v).array for v, m in zip(carry, mapped, strict=True)]
+    carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
+    start = [v.array for v in carry]
     if apart:
         start = lax.while_loop(lambda state: jnp.any(state[0]), masked, (goes_on(start), start))[1]
     else:
