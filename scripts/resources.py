@@ -34,11 +34,11 @@ from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, is_environment
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.kernels import cuda
-from jaxroute.engine.kernels.source import Source, source_of
-from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
+from jaxroute.kernels import cuda
+from jaxroute.kernels.source import Source, source_of
+from jaxroute.kernels.values import Unsupported
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
 TARGET = "sm_90a"

@@ -386,7 +386,7 @@ def _keep_compiled() -> str | None:
     if not jax.config.jax_enable_compilation_cache:
         return None
     if jax.config.jax_compilation_cache_dir is None:
-        from jaxroute.engine.kernels import host
+        from jaxroute.kernels import host
 
         folder = host.cache_folder().with_name("compiled")
         try:
@@ -711,7 +711,7 @@ def _kernels() -> bool:
     """Tries a kernel on the CPU, and on a GPU if there is a driver; prints what it finds, and returns whether nothing is broken."""
     import jax
 
-    from jaxroute.engine.kernels import cuda, host
+    from jaxroute.kernels import cuda, host
 
     def fine(device: str, by: str | None, reason: str | None) -> bool:
         level = "FAILED" if by else "note"  # The scan needs no compiler.
@@ -751,7 +751,7 @@ def _doctor(options) -> int:
     import jaxroute
     from jaxroute.core import provenance
     from jaxroute.engine.batching import compiling
-    from jaxroute.engine.kernels import host
+    from jaxroute.kernels import host
     from jaxroute.problems import stochastic
 
     devices = jax.local_devices()

@@ -42,10 +42,10 @@ from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
-from jaxroute.engine.kernels import cuda, host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
+from jaxroute.kernels import cuda, host
 from jaxroute.store import runs
 from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.packs import digest_of, plain

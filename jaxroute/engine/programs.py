@@ -21,16 +21,16 @@ from jaxroute.core import draws
 from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.kernels import calls, cuda
-from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
-from jaxroute.engine.kernels.rollout import kernel_rollout
-from jaxroute.engine.kernels.values import SlowerThanScan
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
 from jaxroute.engine.waiting import wait_aloud
+from jaxroute.kernels import calls, cuda
+from jaxroute.kernels.compiling import Begun, Unsupported, compilations, finish
+from jaxroute.kernels.rollout import kernel_rollout
+from jaxroute.kernels.values import SlowerThanScan
 
 
 def _apart(values: dict[str, Any]) -> tuple[Packed, dict[str, Any]]:

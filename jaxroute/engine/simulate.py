@@ -19,7 +19,6 @@ from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.execution import Execution, PartWarning, read_execution
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
-from jaxroute.engine.kernels import host
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.plan import Step, Task, Unit, Work
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
@@ -27,6 +26,7 @@ from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import bar, tqdm
+from jaxroute.kernels import host
 from jaxroute.store import cells, results
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics

@@ -28,12 +28,12 @@ from jaxroute.core import draws, provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine.batching import compiling
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.kernels import cuda, host, rollout
-from jaxroute.engine.kernels.compiling import compilations
-from jaxroute.engine.kernels.source import Array, Source
 from jaxroute.engine.programs import PLAYERS
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.kernels import cuda, host, rollout
+from jaxroute.kernels.compiling import compilations
+from jaxroute.kernels.source import Array, Source
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 
 Pieces = Iterator[dict[str, Any]]

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.emitter import Emitter
-from jaxroute.engine.kernels.source import Array, Source
-from jaxroute.engine.kernels.values import flat
+from jaxroute.kernels import host
+from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.source import Array, Source
+from jaxroute.kernels.values import flat
 
 
 def source_of_function(fn, *args, wide=False):

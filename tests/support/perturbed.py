@@ -18,9 +18,9 @@ from jaxroute.core.protocols import build_policy, is_policy
 from jaxroute.core.types import Metric
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.source import source_of
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, one_run, run_streams
+from jaxroute.kernels import host
+from jaxroute.kernels.source import source_of
 
 # Units in the last place that a function may be off.
 ULPS = {

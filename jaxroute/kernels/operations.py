@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.engine.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
-from jaxroute.engine.kernels.rules.registry import RULES, rule
-from jaxroute.engine.kernels.values import Unsupported, Value
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
+from jaxroute.kernels.rules.registry import RULES, rule
+from jaxroute.kernels.values import Unsupported, Value
+from jaxroute.kernels.writer import Writer
 
 # Modules whose rules are registered where they are imported.
 FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)

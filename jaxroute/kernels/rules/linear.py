@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.rules.registry import rule
-from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, flat
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.rules.registry import rule
+from jaxroute.kernels.values import Place, Storage, Unsupported, Value, flat
+from jaxroute.kernels.writer import Writer
 
 # Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
 _SWEEPS = 12

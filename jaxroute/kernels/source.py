@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxroute.engine.kernels import placement
-from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
-from jaxroute.engine.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
 from jaxroute.engine.rounds import Run
+from jaxroute.kernels import placement
+from jaxroute.kernels.emitter import Emitter, dtype_of, shape_of
+from jaxroute.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'

@@ -10,7 +10,7 @@ import jaxlib
 import numpy as np
 import pytest
 
-from jaxroute.engine.kernels import calls, host
+from jaxroute.kernels import calls, host
 
 # Structures of ctypes: the name in XLA's header, and names of the fields there; a dash for one that nothing reads, and that has several names.
 STRUCTURES = {

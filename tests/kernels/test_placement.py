@@ -6,7 +6,7 @@ import pytest
 from jax import lax
 
 from jaxroute.core import numerics, primitives
-from jaxroute.engine.kernels.placement import by_rows
+from jaxroute.kernels.placement import by_rows
 
 TABLE = (4, 50)
 

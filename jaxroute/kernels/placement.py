@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
-from jaxroute.engine.kernels.operations import CALLED_WIDE
-from jaxroute.engine.kernels.values import is_row
+from jaxroute.kernels.operations import CALLED_WIDE
+from jaxroute.kernels.values import is_row
 
 # Rows of fewer numbers are few lines of memory in any case.
 _SHORT_ROW = 32

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
-from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, rule
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.elementwise import EXPRESSIONS
+from jaxroute.kernels.rules.registry import aval_of, kind_of, rule
+from jaxroute.kernels.values import (
     Place,
     Unsupported,
     Value,
@@ -18,7 +18,7 @@ from jaxroute.engine.kernels.values import (
     is_row,
     literal,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 # Rows of so many numbers are copied as such.
 _WIDE_ROW = 8

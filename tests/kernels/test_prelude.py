@@ -7,9 +7,9 @@ import pytest
 from perturbed import WAYS, perturbed
 from scipy import special
 
-from jaxroute.engine.kernels import cuda, host
-from jaxroute.engine.kernels.source import LANES, PRELUDE, WIDE_ENTRY
-from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.kernels import cuda, host
+from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
+from jaxroute.kernels.values import Unsupported
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 

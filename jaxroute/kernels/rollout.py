@@ -23,12 +23,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from jaxroute.engine.batching.lanes import lanes
-from jaxroute.engine.kernels import calls, compiling, cuda, host
-from jaxroute.engine.kernels.source import Source, source_of, steps
-from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
+from jaxroute.kernels import calls, compiling, cuda, host
+from jaxroute.kernels.source import Source, source_of, steps
+from jaxroute.kernels.values import Unsupported
 
 
 def kernel_rollout(

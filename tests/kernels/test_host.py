@@ -16,8 +16,8 @@ from lane_cases import keys
 import jaxroute as jr
 from jaxroute import draws
 from jaxroute.core.attributes import decoded
-from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.kernels import host
+from jaxroute.kernels.values import Unsupported
 from jaxroute.problems import problems, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
@@ -60,7 +60,7 @@ def test_clang_gives_the_bits_of_gcc(backend, only, tmp_path):
 
 FOLDERS = """
 import ctypes, json, os, sys, tempfile
-from jaxroute.engine.kernels import host
+from jaxroute.kernels import host
 loaded, real = [], ctypes.CDLL
 def load(name):
     library = real(name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.registry import aval_of, kind_of, mirrored, rule
+from jaxroute.kernels.values import (
     Place,
     Unsupported,
     Value,
@@ -18,7 +18,7 @@ from jaxroute.engine.kernels.values import (
     times,
     unflat,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 
 @rule("broadcast_in_dim")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.memory import cores
+from jaxroute.kernels.values import Unsupported
 
 # Seconds that a compilation may take.
 MOST_S = 120

@@ -10,9 +10,9 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
-from jaxroute.engine.kernels import operations
-from jaxroute.engine.kernels.values import Storage, Unsupported, Value, counting
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels import operations
+from jaxroute.kernels.values import Storage, Unsupported, Value, counting
+from jaxroute.kernels.writer import Writer
 
 _MORE_CALLS = {
     "core_call": "call_jaxpr",

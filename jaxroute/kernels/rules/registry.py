@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.values import (
     Value,
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.values import (
     MOST_ON_DEVICE_STACK,
     Index,
     Place,

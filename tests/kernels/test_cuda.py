@@ -15,9 +15,9 @@ from c_functions import source_of_function
 from helpers import CHILDREN_PATH
 from lane_cases import floats, integers
 
-from jaxroute.engine.kernels import cuda
-from jaxroute.engine.kernels.source import Array, Source, steps
-from jaxroute.engine.kernels.values import SlowerThanScan, Unsupported
+from jaxroute.kernels import cuda
+from jaxroute.kernels.source import Array, Source, steps
+from jaxroute.kernels.values import SlowerThanScan, Unsupported
 
 
 def _has_nvrtc():
@@ -305,8 +305,8 @@ import jax.numpy as jnp
 jax.config.update("jax_platforms", "cpu")
 import kernels
 from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.kernels import compiling, cuda
-from jaxroute.engine.kernels.rollout import kernel_rollout
+from jaxroute.kernels import compiling, cuda
+from jaxroute.kernels.rollout import kernel_rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import stochastic
 

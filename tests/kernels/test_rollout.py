@@ -21,7 +21,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
-from jaxroute.engine.kernels import compiling, cuda, host, source
+from jaxroute.kernels import compiling, cuda, host, source
 from jaxroute.problems import queueing, service, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")

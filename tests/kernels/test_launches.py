@@ -12,7 +12,7 @@ import pytest
 from conformance_cases import POLICIES
 from kernel_calls import call_of
 
-from jaxroute.engine.kernels.rollout import rounds_p
+from jaxroute.kernels.rollout import rounds_p
 from jaxroute.problems import queueing
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")

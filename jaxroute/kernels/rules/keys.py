@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.rules.elementwise import element
-from jaxroute.engine.kernels.rules.moving import stacked
-from jaxroute.engine.kernels.rules.registry import aval_of, rule
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.elementwise import element
+from jaxroute.kernels.rules.moving import stacked
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import (
     Place,
     Unsupported,
     Value,
     flat,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 
 @rule("threefry_2x32")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.engine.kernels.rules.registry import aval_of, kind_of
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.registry import aval_of, kind_of
+from jaxroute.kernels.values import (
     Place,
     Unsupported,
     Value,
     narrow,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 
 def _functions(**names: str) -> Callable[..., str]:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core.primitives import place_mask
-from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
-from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.elementwise import EXPRESSIONS
+from jaxroute.kernels.rules.registry import aval_of, kind_of, mirrored, rule
+from jaxroute.kernels.values import (
     Index,
     Place,
     Unsupported,
@@ -21,7 +21,7 @@ from jaxroute.engine.kernels.values import (
     times,
     unflat,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 _REDUCTIONS: dict[str, tuple[str, str]] = {
     "reduce_sum": ("add", "0"),

@@ -7,8 +7,8 @@ from conformance_cases import OPTIONS, POLICIES, at_horizon
 from flax import struct
 from perturbed import Kernel, compare
 
-from jaxroute.engine.kernels import host
 from jaxroute.estimators.families import Bernoulli, Exponential
+from jaxroute.kernels import host
 from jaxroute.problems import default_policies, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")

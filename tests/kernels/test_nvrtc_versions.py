@@ -13,7 +13,7 @@ import pytest
 import resources
 from helpers import ROOT
 
-from jaxroute.engine.kernels import cuda
+from jaxroute.kernels import cuda
 from jaxroute.problems import default_policies, problems
 
 FOLDERS = os.environ.get("NVRTC_FOLDERS", "").split(os.pathsep)

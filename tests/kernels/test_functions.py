@@ -10,8 +10,8 @@ from jax import lax
 from lane_cases import R, assert_same, floats, integers, keys
 
 from jaxroute.core import numerics, primitives
-from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.kernels import host
+from jaxroute.kernels.values import Unsupported
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.rules.registry import aval_of, rule
-from jaxroute.engine.kernels.values import (
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import (
     Unsupported,
     Value,
     c_type,
     counting,
     flat,
 )
-from jaxroute.engine.kernels.writer import Writer
+from jaxroute.kernels.writer import Writer
 
 
 @rule("sort")
