@@ -38,7 +38,7 @@ from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
 from jaxroute.kernels import cuda
 from jaxroute.kernels.source import Source, source_of
-from jaxroute.kernels.values import Unsupported
+from jaxroute.kernels.nodes import Unsupported
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
 TARGET = "sm_90a"

@@ -30,7 +30,7 @@ from jaxroute.engine.waiting import wait_aloud
 from jaxroute.kernels import calls, cuda
 from jaxroute.kernels.compiling import Begun, Unsupported, compilations, finish
 from jaxroute.kernels.rollout import kernel_rollout
-from jaxroute.kernels.values import SlowerThanScan
+from jaxroute.kernels.nodes import SlowerThanScan
 
 
 def _apart(values: dict[str, Any]) -> tuple[Packed, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A traced function of one run, written as C: its operations by their rules, its loops and branches as those of C."""
+"""A traced function of one run as statements: its operations by their rules, its loops and branches as those of C."""
 
 import contextlib
 import math
@@ -11,7 +11,9 @@ from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.kernels import operations
-from jaxroute.kernels.values import Storage, Unsupported, Value, counting
+from jaxroute.kernels.nodes import Assign, Call, Expr, If, Loop, Storage, Unsupported, apply, literal, variable
+from jaxroute.kernels.rules.registry import dtype_of, shape_of
+from jaxroute.kernels.values import Value, mirrored
 from jaxroute.kernels.writer import Writer
 
 _MORE_CALLS = {
@@ -27,18 +29,8 @@ _CALLS = {**CALLS, **_MORE_CALLS}
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
-def shape_of(aval: Any) -> tuple[int, ...]:
-    """Shape of a value's numbers: keys are two words."""
-    return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
-
-
-def dtype_of(aval: Any) -> np.dtype:
-    """Type of a value's numbers."""
-    return np.dtype(np.uint32) if is_key(aval) else np.dtype(aval.dtype)
-
-
 class Emitter(Writer):
-    """Writes the C of traced functions, one after the other, into `lines`."""
+    """Writes the statements of traced functions, one after the other, into `block`."""
 
     # Jaxprs
 
@@ -127,50 +119,44 @@ class Emitter(Writer):
             storage.readers -= 1
 
     def _which_vary(self, values: Sequence[Value]) -> list[bool]:
-        """Which values differ between runs that are played at once."""
+        """Which values differ between runs that are simulated at once."""
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
-        """A number of each run, of which the largest is meant where several are played at once."""
+        """The largest number over the runs that are simulated at once, from one of each run."""
         if not self._which_vary([value])[0]:
             return value
         if value.shape or value.dtype != np.int32:
             raise Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
         storage = self.variable(value.dtype, 0, varying=False)
-        self.line(f"{storage.name} = largest({value.at(())}, {self.masks[-1] if self.masks else 'true'});", storage)
+        self.add(Assign(variable(storage), apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
+
+    def meant(self) -> Expr:
+        """The mask of the runs that statements are meant for."""
+        return self.masks[-1] if self.masks else literal(True, bool)
 
     def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[Storage]:
         """Storages of what a loop carries, with their first values: those that are free, or new ones.
 
         Args:
-          values: the first ones.
-          varying: which will differ between runs that are played at once.
+          values: first values.
+          varying: which will differ between runs that are simulated at once.
         """
-        taken: set[Storage] = set()
         storages: list[Storage] = []
         for value, varies in zip(values, varying, strict=True):
             storage = value.storage
-            if (
-                storage is not None
-                and self.may_overwrite(value)
-                and storage not in taken
-                and bool(value.shape) == bool(storage.size)
-                and storage.varying == (varies and self.wide)
-                and (varies or storage.depth == len(self.masks))
-            ):
+            if storage is not None and storage not in storages and self.may_take(value, varies):
                 self.ready(value)
             else:
-                storage = self.variable(value.dtype, value.size if value.shape else 0, varies)
+                storage = self.array(value.dtype, value.shape, varies)
                 self.write(storage, value)
-            taken.add(storage)
             storages.append(storage)
         return storages
 
     def carry_on(self, storages: Sequence[Storage], values: Sequence[Value]) -> None:
-        """At the end of a step: gives what is carried its new values, all at once."""
-        others = set(storages)
-        ready = []
+        """Gives what is carried its new values at the end of a step, all at once."""
+        others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
             ready.append(self.copied(value, storage.varying) if mixed else value)
@@ -181,53 +167,51 @@ class Emitter(Writer):
 
     def repeat(
         self,
-        head: str,
+        statement: Loop | If,
         body: Callable[[list[Value]], list[Value]],
         start: Sequence[Value],
         varying: Sequence[bool] | None = None,
         test: Callable[[list[Value]], None] | None = None,
-        mask: str = "",
+        mask: Expr | None = None,
     ) -> list[Value]:
-        """`carry = body(carry)` in a loop with this head; the last values.
+        """The last values of `carry = body(carry)` in a loop or a branch.
 
         Args:
-          head: of the loop, such as `for (...)`.
+          statement: the loop or the branch, without its body.
           body: writes one step.
           start: first values.
-          varying: which differ between runs that are played at once, if it is not all.
+          varying: which differ between runs that are simulated at once; by default all.
           test: writes, before a step, what may end the loop.
-          mask: of runs that go on, if the others wait for them.
+          mask: runs that go on, if the others wait for them.
         """
         storages = self.carried(start, [True] * len(start) if varying is None else varying)
         shapes = [value.shape for value in start]
-        for storage in storages:
-            storage.reads += 1
-        with self.block(head):
+        self.finish()
+        self.add(statement)
+        with self.inside(statement.body):
             now = [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
             if test is not None:
                 with self.held(now):
                     test(now)
-            with self.masked(mask) if mask else contextlib.nullcontext():
+            with self.masked(mask) if mask is not None else contextlib.nullcontext():
                 self.carry_on(storages, body(now))
                 self.finish()
         return [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
 
     def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
-        params = eqn.params
-        inner, length = params["jaxpr"], params["length"]
-        num_consts, num_carry = scan_sizes(params)
+        inner, length = eqn.params["jaxpr"], eqn.params["length"]
+        num_consts, num_carry = scan_sizes(eqn.params)
         consts, carry = args[:num_consts], args[num_consts : num_consts + num_carry]
         xs = [self.stored(x) if x.known is None else x for x in args[num_consts + num_carry :]]
         outs = [(shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
         ys = [
-            self.variable(dtype, length * math.prod(shape)) if math.prod(shape) * length else None for shape, dtype in outs
+            self.variable(dtype, length * math.prod(shape)) if length * math.prod(shape) else None for shape, dtype in outs
         ]
-        t = self.name("i")
-        step = f"({length - 1} - {t})" if params["reverse"] else t
+        loop, index = self.counting(length)
+        step = mirrored(index, length) if eqn.params["reverse"] else index
 
         def body(now: list[Value]) -> list[Value]:
-            rows = [self.row(x, step) for x in xs]
-            new = self.call(inner, [*consts, *now, *rows])
+            new = self.call(inner, [*consts, *now, *(self.row(x, step) for x in xs)])
             for y, (shape, _), value in zip(ys, outs, new[num_carry:], strict=True):
                 if y is not None:
                     self.write_part(y, (length, *shape), (step, *(0,) * len(shape)), value, (1, *shape))
@@ -239,9 +223,9 @@ class Emitter(Writer):
             flags[num_consts : num_consts + num_carry], lambda now: which_depend(inner, [*fixed, *now, *scanned])[:num_carry]
         )
         with self.held([*consts, *xs]):
-            last = self.repeat(counting(t, length), body, carry, varying)
+            last = self.repeat(loop, body, carry, varying)
         whole = [
-            Value((length, *shape), dtype, lambda place: "0") if y is None else self.value_of(y, (length, *shape))
+            self.nothing((length, *shape), dtype) if y is None else self.value_of(y, (length, *shape))
             for y, (shape, dtype) in zip(ys, outs, strict=True)
         ]
         return [*last, *whole]
@@ -249,96 +233,101 @@ class Emitter(Writer):
     def _cond(self, eqn: Any, args: list[Value]) -> list[Value]:
         index, operands = args[0], args[1:]
         branches = eqn.params["branches"]
+        last = len(branches) - 1
         if index.known is not None:
-            return self.call(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
+            return self.call(branches[min(max(int(index.known), 0), last)], operands)
         shapes = [(shape_of(v.aval), dtype_of(v.aval)) for v in eqn.outvars]
         which, (apart, *flags) = index.at(()), self._which_vary(args)
         self.finish()
         varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
-        outs = self._handed_on(eqn, operands, varying)
-        for place, (shape, dtype) in enumerate(shapes):
-            if outs[place] is None:
-                outs[place] = self.variable(dtype, math.prod(shape) if shape else 0, varying[place])
-        last = len(branches) - 1
-        tests = [f"!({which})" if index.dtype == np.bool_ else f"{which} <= 0" if last else "true"]
-        if not apart:
-            heads = [f"if ({tests[0]})", *(f"else if ({which} == {number})" for number in range(1, last)), "else"]
-            for head, branch in zip(heads[: last + 1], branches, strict=True):
-                with self.block(head):
-                    self.carry_on(outs, self.call(branch, operands))
+        taken = self._handed_on(eqn, operands, varying)
+        outs = [
+            self.array(dtype, shape, varies) if own is None else own
+            for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
+        ]
+        if not last:
+            tests = [literal(True, bool)]
+        elif index.dtype == np.bool_:
+            tests = [~which, which]
         else:
-            tests += [f"{which} == {number}" for number in range(1, last)]
-            tests += [which if index.dtype == np.bool_ else f"{which} >= {last}"] * (last > 0)
-            masks = [self._mask(test) for test in tests]
-            shared = [value for value, own in zip(operands, flags, strict=True) if not own]
-            with self.held(shared):  # Several branches may be taken, one after the other.
-                for mask, branch in zip(masks, branches, strict=True):
-                    with self.block(f"if (any({mask}))"), self.masked(mask):
-                        self.carry_on(outs, self.call(branch, operands))
-                        self.finish()
+            tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
+        if apart:
+            self._masked_branches(branches, tests, outs, operands, flags)
+        else:
+            self._branches(branches, tests, outs, operands)
         return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
-    def _mask(self, test: str) -> str:
-        """The runs, of those that are meant, for which a test holds."""
-        name = self.name("m")
-        self.line(f"const B {name} = {' & '.join([*self.masks[-1:], f'B({test})'])};")
-        return name
+    def _branches(self, branches: Any, tests: Sequence[Expr], outs: Sequence[Storage], operands: list[Value]) -> None:
+        """Writes one branch of several that all runs take."""
+        block = self.block
+        for number, branch in enumerate(branches):
+            if number == len(branches) - 1 and number:
+                inner = block
+            else:
+                block.append(one := If(tests[number]))
+                inner, block = one.body, one.otherwise
+            with self.inside(inner):
+                self.carry_on(outs, self.call(branch, operands))
 
-    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[Any]:
-        """For each result of a choice the storage of an operand that some branch returns as it is, if nobody else needs that; else None.
+    def _masked_branches(
+        self, branches: Any, tests: Sequence[Expr], outs: Sequence[Storage], operands: list[Value], flags: Sequence[bool]
+    ) -> None:
+        """Writes branches of which runs take different ones, one after the other."""
+        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
+        shared = [value for value, own in zip(operands, flags, strict=True) if not own]
+        with self.held(shared):
+            for mask, branch in zip(masks, branches, strict=True):
+                self.add(one := If(apply("any", mask)))
+                with self.inside(one.body), self.masked(mask):
+                    self.carry_on(outs, self.call(branch, operands))
+                    self.finish()
+
+    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[Storage | None]:
+        """For each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
 
         Args:
           eqn: the choice.
-          operands: without its index.
-          varying: which results differ between runs that are played at once.
+          operands: its operands without the index.
+          varying: which results differ between runs that are simulated at once.
         """
-        outs: list[Any] = [None] * len(eqn.outvars)
+        outs: list[Storage | None] = [None] * len(eqn.outvars)
         for branch in eqn.params["branches"]:
             inner = branch.jaxpr
             for place, var in enumerate(inner.outvars):
                 if hasattr(var, "val") or var not in inner.invars or outs[place] is not None:
                     continue
                 operand = operands[inner.invars.index(var)]
-                if (
-                    self.may_overwrite(operand)
-                    and operand.storage not in outs
-                    and bool(operand.shape) == bool(operand.storage.size)
-                    and operand.storage.varying == (varying[place] and self.wide)
-                    and (varying[place] or operand.storage.depth == len(self.masks))
-                ):
+                if self.may_take(operand, varying[place]) and operand.storage not in outs:
                     outs[place] = operand.storage
-                    operand.storage.reads += 1
         return outs
 
     def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
         params = eqn.params
         num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-        cond_consts, body_consts = args[:num_cond], args[num_cond : num_cond + num_body]
+        cond_consts, body_consts, start = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
         flags = self._which_vary(args)
         varying = carry_dependence(
             flags[num_cond + num_body :],
             lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
         )
         apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
-        live = self.name("m") if apart else ""  # Runs that go on.
-        if apart:
-            varying = [True] * len(varying)
-            self.line(f"B {live} = {self.masks[-1] if self.masks else 'true'};")
+        going = self.local(self.meant()) if apart else None  # Runs that go on.
 
         def test(now: list[Value]) -> None:
-            text = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
+            goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
             self.finish()
-            if apart:
-                self.line(f"{live} &= {text};")
-                self.line(f"if (!any({live})) break;")
-            else:
-                self.line(f"if (!({f'first_lane({text})' if self.varies(text) else text})) break;")
+            if going is not None:
+                self.add(Assign(going, going & goes_on))
+                goes_on = apply("any", going)
+            elif goes_on.varies:
+                goes_on = apply("first_lane", goes_on)
+            self.add(If(~goes_on, [Call("break")]))
 
         def body(now: list[Value]) -> list[Value]:
             return self.call(params["body_jaxpr"], [*body_consts, *now])
 
         with self.held([*cond_consts, *body_consts]):
-            return self.repeat("for (;;)", body, args[num_cond + num_body :], varying, test, live)
+            return self.repeat(Loop(), body, start, [True] * len(start) if apart else varying, test, going)
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.kernels.nodes import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
-from jaxroute.kernels.values import Unsupported
 
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")

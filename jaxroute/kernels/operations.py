@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
+from jaxroute.kernels.nodes import Unsupported
 from jaxroute.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
 from jaxroute.kernels.rules.registry import RULES, rule
-from jaxroute.kernels.values import Unsupported, Value
+from jaxroute.kernels.values import Value
 from jaxroute.kernels.writer import Writer
 
 # Modules whose rules are registered where they are imported.
@@ -39,7 +40,7 @@ def raise_for_user(error: Unsupported, name: str, called: Any) -> None:
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     """Writes an operation that is neither a loop nor a branch nor a call; its results."""
     name = eqn.primitive.name
-    if name in elementwise.EXPRESSIONS:
+    if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)
     if name not in RULES:
         raise Unsupported(f"jax.lax.{name}" if hasattr(jax.lax, name) else name)

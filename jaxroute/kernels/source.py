@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,25 @@ from jax.core import Tracer
 
 from jaxroute.engine.rounds import Run
 from jaxroute.kernels import placement
-from jaxroute.kernels.emitter import Emitter, dtype_of, shape_of
-from jaxroute.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
+from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.nodes import (
+    INT,
+    Call,
+    Expr,
+    If,
+    Index,
+    Loop,
+    Storage,
+    Unsupported,
+    apply,
+    as_expr,
+    either,
+    element,
+    variable,
+)
+from jaxroute.kernels.printer import c_type, print_block, print_tables
+from jaxroute.kernels.rules.registry import dtype_of, shape_of
+from jaxroute.kernels.values import Value, add, flat, quotient, times
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'
@@ -167,18 +184,18 @@ def source_of(
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, spans, chunk, warm_up, wide)
+    writer = _Writer(run, states, spans, chunk, warm_up, Emitter(wide))
     return writer.source(), writer.shared, writer.names
 
 
 class _Writer:
     """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
 
-    def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, wide: bool):
+    def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
         self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
         self._intervals, self._records = len(spans), len(spans) - warm_up
         self.shared: list[Any] = [spans]
-        self._emitter = Emitter(wide)
+        self._emitter = emitter
         self._arrays: list[Array] = []
         self._known: dict[int, Value] = {}
         self._input((self._intervals, 2), np.int32, shared=True)
@@ -201,29 +218,28 @@ class _Writer:
         for value in self._own:  # They are read in every round.
             if value.storage is not None:
                 value.storage.writable = False
-        apart = self._apart(len(self._own), len(jax.tree.leaves(states))) if wide else set()
+        apart = self._apart(len(self._own), len(jax.tree.leaves(states))) if emitter.wide else set[int]()
         self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(jax.tree.leaves(states))]
-        self._zeros = [self._emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
+        self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
         """The function."""
-        emitter, i = self._emitter, self._emitter.name("i")
+        emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
         between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
         if between:
             stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
-            sums = emitter.repeat("if (continued)", lambda _: stored, sums)
-        head = f"for (int {i} = 0; {i} < {self._intervals}; ++{i})"
-        last = emitter.repeat(head, lambda carry: self._interval(i, carry), [*self._states, *sums])
+            sums = emitter.repeat(If(_named("continued", bool)), lambda _: stored, sums)
+        loop, i = emitter.counting(self._intervals)
+        loop.rolled = False
+        last = emitter.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
         for memory, value in zip(between, last[len(self._states) :], strict=False):
             emitter.write(memory, value)
         outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
         for number, value in enumerate(last[: len(self._states)], len(outputs)):
             outputs.append(Array(value.shape, value.dtype))
             self._write(number, value)
-        text, tables = emitter.text(), "\n".join(emitter.tables)
-        arrays, states = (tuple(self._arrays), tuple(outputs)), len(self._states)
-        return Source(text, tables, *arrays, emitter.wide, emitter.heap, emitter.scratch, states)
+        return source_from(emitter, self._arrays, outputs, len(self._states))
 
     def _constant(self, const: Any) -> Value:
         """What a function closes over: known, or an input that all runs share."""
@@ -267,9 +283,9 @@ class _Writer:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
         return self._arrays[-1]
 
-    def _function(self, traced: Any, states: Sequence[Value], t: str) -> list[Value]:
+    def _function(self, traced: Any, states: Sequence[Value], t: Expr) -> list[Value]:
         """A function `(instance, words, states, t)` of one run."""
-        time = Value((), np.dtype(np.int32), lambda place: t)
+        time = Value((), INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
@@ -278,63 +294,76 @@ class _Writer:
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
-        return [self._computed("{} + {}", a, b) for a, b in zip(totals, more, strict=True)]
+        return [self._computed(lambda x, y: x + y, a, b) for a, b in zip(totals, more, strict=True)]
 
-    def _computed(self, formula: str, *values: Value) -> Value:
+    def _computed(self, formula: Callable[..., Expr], *values: Value) -> Value:
         """A formula of the elements of arrays of one shape."""
-        return self._emitter.elementwise(
-            [(values[0].shape, values[0].dtype)],
-            lambda place, names: [f"{names[0]} = {formula.format(*(one.at(place) for one in values))};"],
-        )[0]
+        return self._emitter.pointwise(
+            values[0].shape, values[0].dtype, lambda place: formula(*(one.at(place) for one in values))
+        )
 
-    def _interval(self, i: str, carry: Sequence[Value]) -> list[Value]:
+    def _interval(self, i: Expr, carry: Sequence[Value]) -> list[Value]:
         """The rounds of a record interval that belong to this launch, and its record if they end with it."""
-        emitter = self._emitter
-        begin, end, last, c = (emitter.name(prefix) for prefix in ("n", "n", "n", "t"))
-        emitter.line(f"const int {begin} = in0[2 * {i}], {end} = {begin} + in0[2 * {i} + 1];")
-        emitter.line(f"if ({end} <= start || {begin} >= stop) continue;")
-        emitter.line(f"const int {last} = min_i({end}, stop);")
-        head = f"for (int {c} = max_i({begin}, start); {c} < {last};)"
-        carry = emitter.repeat(head, lambda now: self._chunk(c, begin, end, last, now), carry)
+        emitter, start, stop = self._emitter, _named("start"), _named("stop")
+        spans = Storage("in0", INT, 2 * self._intervals)
+        begin = self._number(element(spans, times(i, 2)))
+        end = self._number(as_expr(add(begin, element(spans, add(times(i, 2), 1)))))
+        emitter.add(If(either(end <= start, begin >= stop), [Call("continue")]))
+        last = self._number(apply("min", end, stop))
+        c = Storage(emitter.name("t"), INT, 0)
+        loop = Loop(c, apply("max", begin, start), variable(c) < last, 0)
+        carry = emitter.repeat(loop, lambda now: self._chunk(variable(c), begin, end, last, now), carry)
         states, totals, partial = self._parted(carry)
 
         def recorded(sums: list[Value]) -> list[Value]:
-            totals = sums[: len(sums) // 2]
-            with emitter.block(f"if ({i} >= {self._warm_up})"):
-                for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
+            emitter.finish()
+            emitter.add(record := If(i >= self._warm_up))
+            with emitter.inside(record.body):
+                for number, value in enumerate([*sums[: len(sums) // 2], *self._function(self._read, states, end)]):
                     self._write(number, value, add(i, -self._warm_up))
             return [*self._zeros, *self._zeros]
 
         with emitter.held(states):
-            return [*states, *emitter.repeat(f"if ({last} == {end})", recorded, [*totals, *partial])]
+            return [*states, *emitter.repeat(If(last.equals(end)), recorded, [*totals, *partial])]
 
-    def _chunk(self, c: str, begin: str, end: str, last: str, carry: Sequence[Value]) -> list[Value]:
+    def _chunk(self, c: Expr, begin: Expr, end: Expr, last: Expr, carry: Sequence[Value]) -> list[Value]:
         """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
-        length, behind, stop = self._chunk_length, emitter.name("n"), emitter.name("n")
         if self._plan is not None:
-            head = f"if ({c} % {self._run.stage_length} == 0)"
+            stage = If(apply("index_rem", c, self._run.stage_length or 1).equals(0))
             with emitter.held([*totals, *partial]):
-                states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
-        emitter.line(f"const int {behind} = min_i({begin} + (({c} - {begin}) / {length} + 1) * {length}, {end});")
-        emitter.line(f"const int {stop} = min_i({behind}, {last});")
-        head = f"for (; {c} < {stop}; ++{c})"
+                states = emitter.repeat(stage, lambda now: self._function(self._plan, now, c), states)
+        behind, stop = self._ends(c, begin, end, last)
         with emitter.held(totals):
-            carry = emitter.repeat(head, lambda now: self._round(c, now), [*states, *partial])
+            carry = emitter.repeat(Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
         states, partial = carry[: len(states)], carry[len(states) :]
 
         def complete(sums: list[Value]) -> list[Value]:
             totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
             new = self._added(totals, partial)
             # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
-            return [*new, *(self._computed("{1} - ({2} - {0})", *one) for one in zip(totals, partial, new, strict=True))]
+            return [
+                *new,
+                *(self._computed(lambda a, b, c: b - (c - a), *one) for one in zip(totals, partial, new, strict=True)),
+            ]
 
         with emitter.held(states):
-            return [*states, *emitter.repeat(f"if ({stop} == {behind})", complete, [*totals, *partial])]
+            return [*states, *emitter.repeat(If(stop.equals(behind)), complete, [*totals, *partial])]
 
-    def _round(self, t: str, carry: Sequence[Value]) -> list[Value]:
+    def _ends(self, c: Expr, begin: Expr, end: Expr, last: Expr) -> tuple[Expr, Expr]:
+        """Rounds before which the chunk of a round ends, and its part in this launch."""
+        done = quotient(apply("index_sub", c, begin), self._chunk_length)
+        next_ = as_expr(add(begin, times(add(done, 1), self._chunk_length)))
+        behind = self._number(apply("min", next_, end))
+        return behind, self._number(apply("min", behind, last))
+
+    def _number(self, value: Expr) -> Expr:
+        """A number of a round that is computed once."""
+        return self._emitter.local(value, varying=False)
+
+    def _round(self, t: Expr, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
-        self._emitter.line("BEGIN_ROUND")
+        self._emitter.add(Call("begin_round"))
         played = self._function(self._play, states, t)
         return [*played[: len(states)], *self._added(totals, played[len(states) :])]
 
@@ -344,6 +373,18 @@ class _Writer:
         with self._emitter.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
             self._emitter.put(number, at, value.at(place))
+
+
+def _named(name: str, dtype: Any = np.int32) -> Expr:
+    """A variable that the text around a kernel declares."""
+    return variable(Storage(name, np.dtype(dtype), 0))
+
+
+def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
+    """The text of what an emitter has written, see `Source`."""
+    text = print_block(emitter.block, emitter.wide)
+    known = [print_tables(emitter.tables, emitter.wide)]
+    return Source(text.body, "\n".join(known), tuple(inputs), tuple(outputs), emitter.wide, text.heap, text.scratch, states)
 
 
 def _one_run(leaf: Any) -> Any:

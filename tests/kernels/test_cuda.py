@@ -17,7 +17,7 @@ from lane_cases import floats, integers
 
 from jaxroute.kernels import cuda
 from jaxroute.kernels.source import Array, Source, steps
-from jaxroute.kernels.values import SlowerThanScan, Unsupported
+from jaxroute.kernels.nodes import SlowerThanScan, Unsupported
 
 
 def _has_nvrtc():

@@ -9,7 +9,7 @@ from scipy import special
 
 from jaxroute.kernels import cuda, host
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
-from jaxroute.kernels.values import Unsupported
+from jaxroute.kernels.nodes import Unsupported
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 

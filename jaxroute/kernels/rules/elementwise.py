@@ -8,195 +8,119 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.kernels.rules.registry import aval_of, kind_of
-from jaxroute.kernels.values import (
-    Place,
-    Unsupported,
-    Value,
-    narrow,
-)
+from jaxroute.kernels.nodes import Expr, Place, Unsupported, apply, both, choose, convert, either, literal
+from jaxroute.kernels.printer import FORMATS, check, is_narrow
+from jaxroute.kernels.rules.registry import aval_of
+from jaxroute.kernels.values import Value
 from jaxroute.kernels.writer import Writer
 
 
-def _functions(**names: str) -> Callable[..., str]:
-    """A function of C for each kind of number."""
+def combined(name: str, *operands: Expr) -> Expr:
+    """An operation of the table of formats on operands of one type.
 
-    def text(kind: str, *args: str, **_: Any) -> str:
-        if kind not in names:
-            raise Unsupported(f"numbers of kind {kind} in {sorted(names.values())}")
-        return f"{names[kind]}({', '.join(args)})"
-
-    return text
-
-
-def _math(name: str) -> Callable[..., str]:
-    """A function of the C library."""
-    return _functions(f=f"{name}f", d=name)
+    Raises:
+      Unsupported: it has no C for this type.
+    """
+    check(name, operands[0].dtype)
+    return apply(name, *operands)
 
 
-def _infix(symbol: str, **functions: str) -> Callable[..., str]:
-    def text(kind: str, a: str, b: str, **_: Any) -> str:
-        return f"{functions[kind]}({a}, {b})" if kind in functions else f"({a} {symbol} {b})"
-
-    return text
-
-
-def _power(kind: str, x: str, y: int) -> str:
+def _power(x: Expr, y: int) -> Expr:
     """By squaring, in the order of XLA."""
-    if y == 0:
-        return "1"
-    count, total, square = abs(y), "", x
+    one, count, total, square = literal(1, x.dtype), abs(y), None, x
     while count:
         if count & 1:
-            total = square if not total else f"({total} * {square})"
+            total = square if total is None else total * square
         count >>= 1
-        if count:
-            square = f"({square} * {square})"
-    return (f"div_f(1.0f, {total})" if kind == "f" else f"(1.0 / {total})") if y < 0 else total
+        square = square * square
+    if total is None:
+        return one
+    return combined("div", one, total) if y < 0 else total
 
 
-def _polynomial(kind: str, x: str, *coefficients: str, **_: Any) -> str:
+def _polynomial(x: Expr, *coefficients: Expr) -> Expr:
     """Horner's rule; the coefficients begin with the constant one."""
-    return functools.reduce(lambda total, more: f"(({total} * {x}) + {more})", reversed(coefficients))
+    return functools.reduce(lambda total, more: total * x + more, reversed(coefficients))
 
 
-def _converted(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:
+def _converted(x: Expr, new: np.dtype) -> Expr:
+    old = x.dtype
     if new == old:
         return x
     if new.kind == "b":
-        zero = "0.0f" if writer.wide and old.kind == "f" else "0u" if writer.wide and old.kind == "u" else "0"
-        return f"({x} != {zero})"
-    if old.kind == "f" and new.kind in "iu":
-        if old.itemsize == 8 or new.itemsize == 8:
-            return writer.converted(new, x)
-        whole = f"{'int_of' if new.kind == 'i' else 'unsigned_of'}({x})"
-        return whole if new.itemsize == 4 else writer.converted(new, whole)
-    return writer.converted(new, x)
+        return x.differs(0)
+    if old.kind == "f" and new.kind in "iu" and max(old.itemsize, new.itemsize) < 8:
+        x = apply("int_of" if new.kind == "i" else "unsigned_of", x, dtype=np.int32 if new.kind == "i" else np.uint32)
+    return x if x.dtype == new else convert(x, new)
 
 
-def _bitcast(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:
-    if new.itemsize != old.itemsize or new.itemsize != 4:
+def _bitcast(x: Expr, new: np.dtype) -> Expr:
+    if new.itemsize != x.dtype.itemsize or new.itemsize != 4:
         raise Unsupported("bitcast_convert_type of other than 32 bits")
-    if old.kind == "f":
-        return x if new.kind == "f" else writer.converted(new, f"bits_of({x})")
-    return f"float_of({x})" if new.kind == "f" else writer.converted(new, x)
+    if new == x.dtype:
+        return x
+    if new.kind == "f":
+        return apply("float_of", x, dtype=new)
+    return convert(apply("bits_of", x, dtype=np.uint32) if x.dtype.kind == "f" else x, new)
 
 
-def _round(kind: str, x: str, rounding_method: Any, **_: Any) -> str:
-    name = "round" if int(rounding_method) == 0 else "rint"
-    return f"{name}{'f' if kind == 'f' else ''}({x})"
+def _precise(x: Expr, exponent_bits: int, mantissa_bits: int) -> Expr:
+    if (x.dtype, exponent_bits, mantissa_bits) != (np.float32, 8, 23):
+        raise Unsupported("reduce_precision to fewer bits")
+    return x
 
 
-def _not(kind: str, x: str, **_: Any) -> str:
-    return f"(!{x})" if kind == "b" else f"(~{x})"
+def _select(which: Expr, *cases: Expr) -> Expr:
+    """One of the cases; all are read before one is chosen, as `c ? a : b` would not."""
+    if which.dtype == np.bool_:
+        return choose(which, cases[1], cases[0])
+    pairs = reversed(list(enumerate(cases[:-1])))
+    return functools.reduce(lambda other, one: choose(which <= one[0], one[1], other), pairs, cases[-1])
 
 
-def _negative(kind: str, x: str, **_: Any) -> str:
-    return f"sub_i(0, {x})" if kind == "i" else f"(-{x})"
+def _rounded(x: Expr, rounding_method: Any) -> Expr:
+    return combined("rint" if int(rounding_method) else "round", x)
 
 
-def _select(kind: str, own: str, which: str, *cases: str) -> str:
-    """One of the cases, of kind `own`. All are read before one is chosen, as `c ? a : b` would not."""
-    if kind == "b":
-        return f"choose_{own}({which}, {cases[1]}, {cases[0]})"
-    text = cases[-1]
-    for number, case in reversed(list(enumerate(cases[:-1]))):
-        text = f"choose_{own}({which} <= {number}, {case}, {text})"
-    return text
-
-
-_MAX = _functions(f="max_f", i="max_i", u="max_u")
-_MIN = _functions(f="min_f", i="min_i", u="min_u")
-
-# Functions that the C library has under the same name.
-_IN_THE_LIBRARY = (
-    *(
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "cbrt",
-        "ceil",
-        "cos",
-        "cosh",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-    ),
-    *("floor", "lgamma", "log", "log1p", "pow", "sin", "sinh", "sqrt", "tan", "tanh"),
-)
+# Operations that are made of others: `(*operands, **parameters) -> expression`.
+_COMPOSED: dict[str, Callable[..., Expr]] = {
+    "add_any": lambda a, b: combined("add", a, b),
+    "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
+    "integer_pow": lambda x, y: _power(x, y),
+    "polynomial": _polynomial,
+    "reduce_precision": _precise,
+    "round": _rounded,
+    "select_n": _select,
+    "square": lambda x: _power(x, 2),
+}
+_PARAMETERS = ("y", "exponent_bits", "mantissa_bits", "rounding_method")
+_BY_TYPE = {"convert_element_type": _converted, "bitcast_convert_type": _bitcast}
+NAMES = frozenset([*_COMPOSED, *_BY_TYPE, *FORMATS])
 
 # Of a long array that depends on its places alone, such as a mask of those in use, an element is computed where it is read.
 _CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "convert_element_type"])
 _SHORT, _MOST_STEPS = 64, 4
 
-# `(kind of the first operand, *expressions, **parameters) -> expression`.
-EXPRESSIONS: dict[str, Callable[..., str]] = {
-    "abs": _functions(f="fabsf", d="fabs", i="abs_i", u=""),
-    "add": _infix("+", i="add_i"),
-    "add_any": _infix("+", i="add_i"),
-    "and": _infix("&"),
-    "atan2": _math("atan2"),
-    "clamp": lambda kind, low, x, high, **_: _MIN(kind, _MAX(kind, low, x), high),
-    "clz": _functions(i="clz_32", u="clz_32"),
-    "digamma": _functions(f="digamma_f"),
-    "div": _infix("/", f="div_f", i="div_i", u="div_u"),
-    "eq": _infix("=="),
-    "erf_inv": _functions(f="erf_inv_f"),
-    "ge": _infix(">="),
-    "gt": _infix(">"),
-    "integer_pow": lambda kind, x, y, **_: _power(kind, x, y),
-    "is_finite": _functions(f="is_finite_f"),
-    "le": _infix("<="),
-    "logistic": _functions(f="logistic_f"),
-    "lt": _infix("<"),
-    "max": lambda kind, a, b, **_: f"({a} | {b})" if kind == "b" else _MAX(kind, a, b),
-    "min": lambda kind, a, b, **_: f"({a} & {b})" if kind == "b" else _MIN(kind, a, b),
-    "mul": lambda kind, a, b, **_: f"({a} & {b})" if kind == "b" else f"mul_i({a}, {b})" if kind == "i" else f"({a} * {b})",
-    "ne": _infix("!="),
-    "neg": _negative,
-    "nextafter": _math("nextafter"),
-    "not": _not,
-    "or": _infix("|"),
-    "polynomial": _polynomial,
-    "population_count": _functions(i="popcount_32", u="popcount_32"),
-    "reduce_precision": lambda kind, x, exponent_bits, mantissa_bits, **_: _precise(kind, x, exponent_bits, mantissa_bits),
-    "rem": _functions(f="fmodf", d="fmod", i="rem_i", u="rem_u"),
-    "round": _round,
-    "rsqrt": _functions(f="rsqrt_f"),
-    "shift_left": _functions(i="shl_i", u="shl_u"),
-    "shift_right_arithmetic": _functions(i="sar_i", u="shr_u"),
-    "shift_right_logical": _functions(i="shr_i", u="shr_u"),
-    "sign": _functions(f="sign_f", i="sign_i"),
-    "square": lambda kind, x, **_: _power(kind, x, 2) if kind != "i" else f"mul_i({x}, {x})",
-    "sub": _infix("-", i="sub_i"),
-    "xor": _infix("^"),
-    **{name: _math(name) for name in _IN_THE_LIBRARY},
-    "le_to": _functions(f="le_to_f", i="le_i", u="le_u"),
-    "lt_to": _functions(f="lt_to_f", i="lt_i", u="lt_u"),
-    "convert_element_type": lambda *_: "",
-    "bitcast_convert_type": lambda *_: "",
-    "select_n": _select,
-}
+
+def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[Expr]) -> Expr:
+    """An elementwise operation of numbers, whose result is of this type."""
+    name = eqn.primitive.name
+    if name in _BY_TYPE:
+        return _BY_TYPE[name](operands[0], dtype)
+    if name in _COMPOSED:
+        made = _COMPOSED[name](*operands, **{key: eqn.params[key] for key in _PARAMETERS if key in eqn.params})
+    else:
+        made = combined(name, *operands)
+    return convert(made, dtype) if wide and is_narrow(dtype) else made
 
 
-def _precise(kind: str, x: str, exponent_bits: int, mantissa_bits: int) -> str:
-    if (kind, exponent_bits, mantissa_bits) != ("f", 8, 23):
-        raise Unsupported("reduce_precision to fewer bits")
-    return x
-
-
-def element(value: Value, place: Place) -> str:
+def element(value: Value, place: Place) -> Expr:
     """An element of an operand; axes of length 1 are those of its neighbours."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    name, params = eqn.primitive.name, eqn.params
+    name = eqn.primitive.name
     shape, dtype = aval_of(eqn)
     if name == "convert_element_type" and args[0].dtype == dtype:
         return [args[0]]
@@ -211,29 +135,21 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
-    kind = kind_of(args[0].dtype)
 
-    def text_at(place: Place) -> str:
-        texts = [element(a, place) for a in args]
-        if name == "convert_element_type":
-            return _converted(writer, texts[0], dtype, args[0].dtype)
-        if name == "bitcast_convert_type":
-            return _bitcast(writer, texts[0], dtype, args[0].dtype)
-        if name == "select_n":
-            return _select(kind, kind_of(dtype), *texts)
-        text = EXPRESSIONS[name](kind, *texts, **params)
-        return writer.converted(dtype, text) if writer.wide and narrow(dtype) else text
+    def at(place: Place) -> Expr:
+        return operation(writer.wide, eqn, dtype, [element(a, place) for a in args])
 
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
     # A mask in memory is four instructions away.
     if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and all(map(_of_places, args)):
-        made = Value(shape, dtype, text_at, frozenset().union(*(a.storages for a in args)), steps=steps)
+        made = Value(shape, dtype, at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
-        made = writer.elementwise([(shape, dtype)], lambda place, names: [f"{names[0]} = {text_at(place)};"])[0]
+        made = writer.pointwise(shape, dtype, at)
     if name == "eq":
         made.lone = _lone_axis(*args)
-    if name == "select_n" and kind == "b" and args[0].lone is not None and args[0].shape == shape and _is_zero(args[1]):
+    lone = name == "select_n" and args[0].dtype == np.bool_ and args[0].lone is not None and args[0].shape == shape
+    if lone and _is_zero(args[1]):
         made.chosen = args[0], args[2]
         made.storages |= args[0].storages | args[2].storages
     return [made]
@@ -247,13 +163,8 @@ def _of_places(x: Value) -> bool:
 def _lone_axis(a: Value, b: Value) -> int | None:
     """Axis along which two arrays are equal at one place at most: one of them counts, the other stays as it is."""
     for counts, other in ((a, b), (b, a)):
-        known = counts.known
-        if (
-            known is not None
-            and known.ndim == 1
-            and len(np.unique(known)) == len(known) > 1
-            and (other.uniform or other.size == 1)
-        ):
+        known, one = counts.known, other.uniform or other.size == 1
+        if one and known is not None and known.ndim == 1 and len(np.unique(known)) == len(known) > 1:
             return 0
     return None
 
@@ -263,13 +174,11 @@ def _is_zero(x: Value) -> bool:
 
 
 def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
-    joined = " && " if name == "eq" else " || "
+    def at(place: Place) -> Expr:
+        tests = [combined(name, a.at((*place, i)), b.at((*place, i))) for i in (0, 1)]
+        return both(*tests) if name == "eq" else either(*tests)
 
-    def make(place: Place, names: Sequence[str]) -> list[str]:
-        tests = (f"{a.at((*place, i))} {'==' if name == 'eq' else '!='} {b.at((*place, i))}" for i in (0, 1))
-        return [f"{names[0]} = {joined.join(tests)};"]
-
-    return writer.elementwise([(shape, np.dtype(bool))], make)[0]
+    return writer.pointwise(shape, bool, at)
 
 
 _FOLDED: dict[str, Callable[..., Any]] = {

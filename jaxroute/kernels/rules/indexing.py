@@ -7,35 +7,53 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxroute.kernels.rules.elementwise import EXPRESSIONS
-from jaxroute.kernels.rules.registry import aval_of, kind_of, rule
-from jaxroute.kernels.values import (
+from jaxroute.kernels.nodes import (
+    Call,
+    Expr,
+    Index,
     Place,
     Unsupported,
-    Value,
-    add,
-    flat,
-    is_row,
+    apply,
+    as_expr,
+    both,
+    choose,
+    element,
     literal,
+    variable,
 )
+from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, is_row
 from jaxroute.kernels.writer import Writer
 
 # Rows of so many numbers are copied as such.
 _WIDE_ROW = 8
+_Mode = lax.GatherScatterMode
 
 
-def _start(value: Value, largest: int) -> Any:
+def _clipped(index: Expr, largest: int) -> Expr:
     """An index between 0 and the largest."""
+    if index.dtype.kind == "u":
+        return apply("min", index, literal(largest, np.uint32), dtype=np.uint32)
+    at_least = apply("max", index, literal(0), dtype=np.int32)
+    return apply("min", at_least, literal(largest))
+
+
+def _start(value: Value, largest: int) -> Index:
     if not largest:
         return 0
     if value.known is not None:
-        known = int(value.known.item())
-        return min(max(known, 0), largest)
-    text = value.at(())
-    return f"min_u({text}, {largest}u)" if value.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
+        return min(max(int(value.known.item()), 0), largest)
+    return _clipped(value.at(()), largest)
 
 
-def _at_hand(writer: Writer, x: Value) -> Value:
+def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[Index]:
+    """First index along each axis of a part of these sizes; the words of keys have none of their own."""
+    first = [writer.once(_start(s, n - size)) for s, n, size in zip(starts, shape, sizes, strict=False)]
+    return [*first, *[0] * (len(shape) - len(first))]
+
+
+def _readable(writer: Writer, x: Value) -> Value:
     """A value of which a few elements are read: stored, unless it is another way to look at a table, transposed say."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
@@ -43,13 +61,13 @@ def _at_hand(writer: Writer, x: Value) -> Value:
 @rule("dynamic_slice")
 def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
-    x = _at_hand(writer, x)
-    first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
-    first += [0] * (len(x.shape) - len(first))
+    x = _readable(writer, x)
+    first = _starts(writer, starts, x.shape, shape)
     if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
         writer.ready(x)
         row = writer.variable(x.dtype, math.prod(shape))
-        writer.line(f"{x.storage.name}.rows<{row.size}>(&{row.element(0)}, {first[0]});", row)
+        operands = variable(x.storage), element(row, 0), as_expr(first[0])
+        writer.add(Call("read_rows", operands, (row,), row.size))
         return [writer.value_of(row, shape)]
     view = writer.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
     return [writer.copied(view)]
@@ -57,84 +75,80 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
 
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
-    first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, new.shape, strict=False)]
-    first += [0] * (len(x.shape) - len(first))
-    new = writer.apart(new, x)
+    first = _starts(writer, starts, x.shape, new.shape)
+    new = writer.without(new, x)
     storage = writer.to_change(x, assigned=True)
-    if storage.apart and is_row(x.shape, new.shape):
-        new = (
-            new
-            if new.storage is not None and new.storage.varying and not new.storage.stride
-            else writer.copied(new, varying=True)
-        )
-        assert new.storage is not None
-        writer.ready(new)
-        writer.before_writing(storage)
-        meant = writer.masks[-1] if storage.depth < len(writer.masks) else "true"
-        width, row = math.prod(new.shape), new.storage.element(0)
-        writer.line(f"{storage.name}.write_rows<{width}>(&{row}, {first[0]}, {meant});", storage)
-    else:
+    if not (storage.apart and is_row(x.shape, new.shape)):
         writer.write_part(storage, x.shape, first, new, new.shape)
+        return [writer.value_of(storage, x.shape)]
+    if new.storage is None or not new.storage.varying or new.storage.stride:
+        new = writer.copied(new, varying=True)
+    assert new.storage is not None
+    writer.ready(new)
+    writer.before_writing(storage)
+    meant = writer.masks[-1] if storage.depth < len(writer.masks) else literal(True, bool)
+    operands = variable(storage), element(new.storage, 0), as_expr(first[0]), meant
+    writer.add(Call("write_rows", operands, (storage,), math.prod(new.shape)))
     return [writer.value_of(storage, x.shape)]
-
-
-_Mode = lax.GatherScatterMode
 
 
 def _gathered_at(
     numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: Place
-) -> tuple[list[Any], list[str]]:
-    """First index along every axis, as it is, of the window that a place of the batch stands for; and what its being inside says."""
-    starts: list[Any] = [0] * len(shape)
+) -> tuple[list[Index], list[Expr]]:
+    """First index along every axis of the window that a place of the batch stands for, within bounds; and conditions of its being so by itself."""
+    starts: list[Index] = [0] * len(shape)
     batching = getattr(numbers, "operand_batching_dims", ())
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
     index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
     for axis, at in zip(batching, own, strict=True):
         starts[axis] = batch[at]
-    inside = []
+    inside: list[Expr] = []
     for number, axis in enumerate(index_map):
         place = (*batch, number)
         largest = shape[axis] - sizes[axis]
-        if indices.known is None or not all(isinstance(p, int) for p in place):
-            text = indices.at(place)
-            test = f"{text} <= {largest}u" if indices.dtype.kind == "u" else f"{text} >= 0 && {text} <= {largest}"
-            inside.append(test)
-            starts[axis] = (
-                f"min_u({text}, {largest}u)" if indices.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
-            )
+        if indices.known is None or any(isinstance(p, Expr) for p in place):
+            index = indices.at(place)
+            unsigned = index.dtype.kind == "u"
+            bound = apply("le", index, literal(largest, np.uint32 if unsigned else np.int32))
+            inside.append(bound if unsigned else both(index >= 0, bound))
+            starts[axis] = _clipped(index, largest)
         else:
-            known = int(indices.known[tuple(map(int, place))])
+            known = int(indices.known[place])
             if not 0 <= known <= largest:
-                inside.append("false")
+                inside.append(literal(False, bool))
             starts[axis] = min(max(known, 0), largest)
     return starts, inside
+
+
+def _within(starts: Sequence[Index], kept: Sequence[int], window: Sequence[int], place: Place) -> Place:
+    """Indices of an element of a window, from where it begins and the axes of the place that are those of the window."""
+    own = list(starts)
+    for axis, dim in zip(kept, window, strict=True):
+        own[axis] = add(starts[axis], place[dim])
+    return tuple(own)
+
+
+def _fill(params: Any, dtype: np.dtype) -> Any:
+    """The number that stands for what is out of bounds."""
+    if params.get("fill_value") is not None:
+        return params["fill_value"]
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    return np.nan if dtype.kind == "f" else True
 
 
 @rule("gather")
 def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     params, numbers = eqn.params, eqn.params["dimension_numbers"]
     shape, dtype = aval_of(eqn)
-    sizes = tuple(params["slice_sizes"])
-    sizes = (*sizes, *x.shape[len(sizes) :])
-    x = _at_hand(writer, x)
+    words = len(x.shape) - len(params["slice_sizes"])
+    sizes = (*params["slice_sizes"], *x.shape[len(x.shape) - words :])
+    x = _readable(writer, x)
     indices = indices if indices.known is not None else writer.stored(indices)
-    words = tuple(range(len(shape) - (len(x.shape) - len(params["slice_sizes"])), len(shape)))
-    offset_dims = (*numbers.offset_dims, *words)
+    offset_dims = (*numbers.offset_dims, *range(len(shape) - words, len(shape)))
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [i for i in range(len(x.shape)) if i not in dropped]
     fills = params["mode"] == _Mode.FILL_OR_DROP
-    fill = params.get("fill_value")
-    if fills and fill is None:
-        fill = (
-            np.nan
-            if dtype.kind == "f"
-            else np.iinfo(dtype).min
-            if dtype.kind == "i"
-            else True
-            if dtype.kind == "b"
-            else np.iinfo(dtype).max
-        )
-
     batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
     shared = x.storage is not None and not x.storage.varying and not x.storage.stride and x.dtype == np.float32
@@ -143,42 +157,33 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
             _rows(writer, x, indices, batch_shape, lambda batch: _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0])
         ]
 
-    def make(place: Place, names: Sequence[str]) -> list[str]:
+    def at(place: Place) -> Expr:
         batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
         starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        own = list(starts)
-        for axis, dim in zip(kept, offset_dims, strict=True):
-            own[axis] = add(starts[axis], place[dim])
-        text = x.at(tuple(own))
-        if fills and inside:
-            test, other = " && ".join(inside), literal(np.asarray(fill).astype(dtype)[()])
-            text = f"choose_{kind_of(dtype)}({test}, {text}, {other})" if writer.wide else f"({test}) ? {text} : {other}"
-        return [f"{names[0]} = {text};"]
+        found = x.at(_within(starts, kept, offset_dims, place))
+        return choose(both(*inside), found, literal(_fill(params, dtype), dtype)) if fills and inside else found
 
-    return writer.elementwise([(shape, dtype)], make)
+    return [writer.pointwise(shape, dtype, at)]
 
 
-def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[Place], str]) -> Value:
+def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[Place], Index]) -> Value:
     """Rows of a table that runs share, each run's own, copied number by number of a row: they are next to each other in the table."""
     shape = (*batch, *x.shape[1:])
     assert x.storage is not None
     writer.ready(indices, x)
     storage = writer.variable(x.dtype, math.prod(shape))
-    width = math.prod(x.shape[1:])
     with writer.loops(batch) as place:
-        first = storage.element(flat((*place, *(0 for _ in x.shape[1:])), shape))
-        writer.line(f"rows_of<{width}>(&{first}, &{x.storage.element(0)}, {row(place)});", storage)
+        first = element(storage, flat((*place, *(0 for _ in x.shape[1:])), shape))
+        writer.add(Call("rows_of", (first, element(x.storage, 0), as_expr(row(place))), (storage,), math.prod(x.shape[1:])))
     return writer.value_of(storage, shape)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
 def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value) -> list[Value]:
     params, numbers = eqn.params, eqn.params["dimension_numbers"]
-    name = eqn.primitive.name.replace("-", "_")
-    if name == "scatter" and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
+    operation = eqn.primitive.name.removeprefix("scatter")[1:]
+    if not operation and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
         raise Unsupported("scatter that applies a function")
-    kind = kind_of(x.dtype)
-    operation = name.removeprefix("scatter").removeprefix("_")
     added, rank = len(x.shape) - eqn.invars[0].aval.ndim, len(updates.shape)
     window = (*numbers.update_window_dims, *range(rank - added, rank))
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -187,21 +192,14 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
     for axis, dim in zip(kept, window, strict=True):
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
-    indices, updates = writer.apart(indices, x), writer.apart(updates, x)
+    indices, updates = writer.without(indices, x), writer.without(updates, x)
     storage = writer.to_change(x, assigned=True)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:
         batch = tuple(p for i, p in enumerate(place) if i not in window)
         starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        own = list(starts)
-        for axis, dim in zip(kept, window, strict=True):
-            own[axis] = add(starts[axis], place[dim])
-        target = storage.element(flat(tuple(own), x.shape))
-        text = updates.at(place)
-        if operation:
-            text = EXPRESSIONS[operation](kind, target, text)
-            storage.reads += 1
-        line = writer.assigned(storage, target, text)
-        writer.line(writer.only_if(" && ".join(inside), line) if drops and inside else line, storage)
+        target = element(storage, flat(_within(starts, kept, window, place), x.shape))
+        new = combined(operation, target, updates.at(place)) if operation else updates.at(place)
+        writer.assign(target, new, both(*inside) if drops and inside else None)
     return [writer.value_of(storage, x.shape)]

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.kernels.nodes import INT, Expr, Place, Raw, Storage, Unsupported, element, variable
+from jaxroute.kernels.printer import c_type
 from jaxroute.kernels.rules.registry import rule
-from jaxroute.kernels.values import Place, Storage, Unsupported, Value, flat
+from jaxroute.kernels.values import Value, flat
 from jaxroute.kernels.writer import Writer
 
 # Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
@@ -17,30 +19,46 @@ _SWEEPS = 12
 _SMALL = 2.0**-23
 
 
-def _changed(writer: Writer, x: Value) -> Storage:
-    """A storage with this array, which may be changed."""
-    storage = writer.to_change(x)
-    storage.reads += 1
-    return storage
+class _Lines:
+    """Lines of C, and the expressions in them."""
+
+    def __init__(self) -> None:
+        self._operands: dict[str, Expr] = {}
+
+    def text(self, e: Expr) -> str:
+        """The name that stands for an expression."""
+        name = f"e{len(self._operands)}"
+        self._operands[name] = e
+        return f"${{{name}}}"
+
+    def entry(self, storage: Storage, shape: Sequence[int], place: Place, *names: str) -> str:
+        """An element whose last indices are variables of C."""
+        return self.text(element(storage, flat((*place, *map(_named, names)), shape)))
+
+    def write(self, writer: Writer, template: str, *writes: Storage) -> None:
+        writer.add(Raw(template, self._operands, writes))
 
 
-def _entry(storage: Storage, shape: Sequence[int], place: Place, i: str, j: str) -> str:
-    return storage.element(flat((*place, i, j), shape))
+def _named(name: str) -> Expr:
+    return variable(Storage(name, INT, 0))
 
 
 @rule("cholesky")
 def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The lower factor, NaN where there is none."""
-    shape, number = x.shape, writer.type_of(x.dtype)
-    n, storage = shape[-1], _changed(writer, x)
+    shape, number = x.shape, c_type(x.dtype, writer.wide)
+    n, storage = shape[-1], writer.to_change(x)
     root = "sqrtf" if x.dtype.itemsize == 4 else "sqrt"
+    lines = _Lines()
     with writer.loops(shape[:-2]) as place:
 
         def a(i: str, j: str) -> str:
-            return _entry(storage, shape, place, i, j)
+            return lines.entry(storage, shape, place, i, j)
 
-        writer.code(f"""
-            {writer.type_of(bool)} whole = true;
+        lines.write(
+            writer,
+            f"""
+            {c_type(bool, writer.wide)} whole = true;
             for (int j = 0; j < {n}; ++j) {{
                 {number} d = {a("j", "j")};
                 for (int k = 0; k < j; ++k) d -= {a("j", "k")} * {a("j", "k")};
@@ -58,7 +76,9 @@ def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                     if (i < j) {a("i", "j")} = 0;
                     SET_IF(!whole, {a("i", "j")}, {"NAN_32" if x.dtype.itemsize == 4 else "NAN_64"});
                 }}
-            }}""")
+            }}""",
+            storage,
+        )
     return [writer.value_of(storage, shape)]
 
 
@@ -66,59 +86,66 @@ def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _triangular_solve(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     params = eqn.params
     shape, n = b.shape, a.shape[-1]
-    storage = _changed(writer, writer.copied(b, True) if b.storages & a.storages else b)
+    storage = writer.to_change(writer.copied(b, True) if b.storages & a.storages else b)
     writer.ready(a)
     left, transposed = params["left_side"], params["transpose_a"]
     # Rows of the unknowns if they stand on the right of the matrix, columns if on its left.
     forward = (params["lower"] != transposed) == left
     others = shape[-1] if left else shape[-2]
+    lines = _Lines()
     with writer.loops(shape[:-2]) as place:
 
         def coefficient(i: str, j: str) -> str:
             """Of unknown `j` in the equation of unknown `i`."""
-            return a.at((*place, j, i) if transposed == left else (*place, i, j))
+            return lines.text(a.at((*place, *map(_named, (j, i) if transposed == left else (i, j)))))
 
         def unknown(i: str) -> str:
-            return _entry(storage, shape, place, *((i, "o") if left else ("o", i)))
+            return lines.entry(storage, shape, place, *((i, "o") if left else ("o", i)))
 
         step = "for (int i = 0; i < {n}; ++i)" if forward else "for (int i = {n} - 1; i >= 0; --i)"
         before = "for (int j = 0; j < i; ++j)" if forward else "for (int j = i + 1; j < {n}; ++j)"
         divided = "" if params["unit_diagonal"] else f" / {coefficient('i', 'i')}"
-        writer.code(f"""
+        lines.write(
+            writer,
+            f"""
             for (int o = 0; o < {others}; ++o) {{
                 {step.format(n=n)} {{
-                    {writer.type_of(b.dtype)} s = {unknown("i")};
+                    {c_type(b.dtype, writer.wide)} s = {unknown("i")};
                     {before.format(n=n)} s -= {coefficient("i", "j")} * {unknown("j")};
                     {unknown("i")} = s{divided};
                 }}
-            }}""")
+            }}""",
+            storage,
+        )
     return [writer.value_of(storage, shape)]
 
 
 @rule("lu")
 def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Factors in place, the row that each row was exchanged with, and the order of rows; the largest of a column is the pivot."""
-    shape, number = x.shape, writer.type_of(x.dtype)
+    shape, number = x.shape, c_type(x.dtype, writer.wide)
     rows, columns = shape[-2:]
     steps, lead = min(rows, columns), shape[:-2]
-    storage = _changed(writer, x)
+    storage = writer.to_change(x)
     pivots = writer.variable(np.int32, math.prod(lead) * steps)
     order = writer.variable(np.int32, math.prod(lead) * rows)
-    pivots.reads, order.reads = 1, 1
     size, chosen = ("fabsf", "choose_f") if x.dtype.itemsize == 4 else ("fabs", "choose_d")
-    whole = writer.type_of(np.int32)
+    whole = c_type(np.int32, writer.wide)
+    lines = _Lines()
     with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
-            return _entry(storage, shape, place, i, j)
+            return lines.entry(storage, shape, place, i, j)
 
         def p(i: str) -> str:
-            return pivots.element(flat((*place, i), (*lead, steps)))
+            return lines.entry(pivots, (*lead, steps), place, i)
 
         def o(i: str) -> str:
-            return order.element(flat((*place, i), (*lead, rows)))
+            return lines.entry(order, (*lead, rows), place, i)
 
-        writer.code(f"""
+        lines.write(
+            writer,
+            f"""
             for (int i = 0; i < {rows}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
                 {whole} best = j;
@@ -142,7 +169,11 @@ def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                     {a("i", "j")} = f;
                     for (int k = j + 1; k < {columns}; ++k) {a("i", "k")} -= f * {a("j", "k")};
                 }}
-            }}""")
+            }}""",
+            storage,
+            pivots,
+            order,
+        )
     shapes = ((storage, shape), (pivots, (*lead, steps)), (order, (*lead, rows)))
     return [writer.value_of(one, own) for one, own in shapes]
 
@@ -151,21 +182,25 @@ def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _lu_pivots(writer: Writer, eqn: Any, pivots: Value) -> list[Value]:
     size, lead, steps = eqn.params["permutation_size"], pivots.shape[:-1], pivots.shape[-1]
     order = writer.variable(np.int32, math.prod(lead) * size)
-    order.reads = 1
     pivots = writer.stored(pivots) if pivots.known is None else pivots
     writer.ready(pivots)
+    lines = _Lines()
     with writer.loops(lead) as place:
 
         def o(i: str) -> str:
-            return order.element(flat((*place, i), (*lead, size)))
+            return lines.entry(order, (*lead, size), place, i)
 
-        writer.code(f"""
+        lines.write(
+            writer,
+            f"""
             for (int i = 0; i < {size}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
-                const {writer.type_of(np.int32)} other = {pivots.at((*place, "j"))}, held = {o("j")};
+                const {c_type(np.int32, writer.wide)} other = {lines.text(pivots.at((*place, _named("j"))))}, held = {o("j")};
                 {o("j")} = {o("other")};
                 {o("other")} = held;
-            }}""")
+            }}""",
+            order,
+        )
     return [writer.value_of(order, (*lead, size))]
 
 
@@ -175,27 +210,29 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     params = eqn.params
     if params.get("subset_by_index") not in (None, (0, x.shape[-1])):
         raise Unsupported("eigh of some eigenvalues")
-    shape, number, n, lead = x.shape, writer.type_of(x.dtype), x.shape[-1], x.shape[:-2]
-    flag = writer.type_of(bool)
+    shape, number, n, lead = x.shape, c_type(x.dtype, writer.wide), x.shape[-1], x.shape[:-2]
+    flag = c_type(bool, writer.wide)
     if x.dtype.itemsize != 4:
         raise Unsupported("eigh of 64 bits")
-    a_of = _changed(writer, writer.copied(x))
+    a_of = writer.to_change(writer.copied(x))
     v_of = writer.variable(x.dtype, x.size)
     w_of = writer.variable(x.dtype, math.prod(lead) * n)
-    v_of.reads = w_of.reads = 1
+    lines = _Lines()
     with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
-            return _entry(a_of, shape, place, i, j)
+            return lines.entry(a_of, shape, place, i, j)
 
         def v(i: str, j: str) -> str:
-            return _entry(v_of, shape, place, i, j)
+            return lines.entry(v_of, shape, place, i, j)
 
         def w(i: str) -> str:
-            return w_of.element(flat((*place, i), (*lead, n)))
+            return lines.entry(w_of, (*lead, n), place, i)
 
         half = "if (j > i)" if params["lower"] else "if (j < i)"
-        writer.code(f"""
+        lines.write(
+            writer,
+            f"""
             for (int i = 0; i < {n}; ++i) {{
                 for (int j = 0; j < {n}; ++j) {{
                     {v("i", "j")} = i == j ? 1.0f : 0.0f;
@@ -235,7 +272,7 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             for (int i = 0; i < {n}; ++i) {w("i")} = {a("i", "i")};
             for (int i = 1; i < {n}; ++i) {{
                 for (int j = i; j > 0; --j) {{
-                    const {writer.type_of(bool)} swap = {w("j")} < {w("(j - 1)")};
+                    const {c_type(bool, writer.wide)} swap = {w("j")} < {w("(j - 1)")};
                     if (!ANY(swap)) break;
                     const {number} x = {w("j")};
                     SET_IF(swap, {w("j")}, {w("(j - 1)")});
@@ -246,7 +283,11 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                         SET_IF(swap, {v("k", "(j - 1)")}, y);
                     }}
                 }}
-            }}""")
+            }}""",
+            a_of,
+            v_of,
+            w_of,
+        )
     return [writer.value_of(v_of, shape), writer.value_of(w_of, (*lead, n))]
 
 
@@ -261,20 +302,22 @@ def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         whole = x
         x = writer.view(whole, turned, lambda place: whole.at((*place[:-2], place[-1], place[-2])))
-    shape, number, flag, lead = x.shape, writer.type_of(x.dtype), writer.type_of(bool), x.shape[:-2]
+    shape, number, flag, lead = x.shape, c_type(x.dtype, writer.wide), c_type(bool, writer.wide), x.shape[:-2]
     rows, columns = shape[-2:]
-    a_of = _changed(writer, writer.copied(x))
+    a_of = writer.to_change(writer.copied(x))
     w_of = writer.variable(x.dtype, math.prod(lead) * columns)
-    w_of.reads = 1
+    lines = _Lines()
     with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
-            return _entry(a_of, shape, place, i, j)
+            return lines.entry(a_of, shape, place, i, j)
 
         def w(i: str) -> str:
-            return w_of.element(flat((*place, i), (*lead, columns)))
+            return lines.entry(w_of, (*lead, columns), place, i)
 
-        writer.code(f"""
+        lines.write(
+            writer,
+            f"""
             ROLLED for (int sweep = 0, moved = 1; sweep < {_SWEEPS} && moved; ++sweep) {{
                 moved = 0;
                 for (int p = 0; p < {columns}; ++p) {{
@@ -307,11 +350,14 @@ def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             }}
             for (int i = 1; i < {columns}; ++i) {{
                 for (int j = i; j > 0; --j) {{
-                    const {writer.type_of(bool)} swap = {w("j")} > {w("(j - 1)")};
+                    const {c_type(bool, writer.wide)} swap = {w("j")} > {w("(j - 1)")};
                     if (!ANY(swap)) break;
                     const {number} x = {w("j")};
                     SET_IF(swap, {w("j")}, {w("(j - 1)")});
                     SET_IF(swap, {w("(j - 1)")}, x);
                 }}
-            }}""")
+            }}""",
+            a_of,
+            w_of,
+        )
     return [writer.value_of(w_of, (*lead, columns))]

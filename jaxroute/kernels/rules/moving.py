@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.rules.registry import aval_of, kind_of, mirrored, rule
-from jaxroute.kernels.values import (
+from jaxroute.kernels.nodes import (
+    INT,
+    Assign,
+    Expr,
+    Index,
     Place,
+    Storage,
     Unsupported,
-    Value,
-    add,
-    flat,
+    apply,
+    both,
+    choose,
+    convert,
+    element,
     literal,
-    times,
-    unflat,
+    variable,
 )
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, mirrored, remainder, times, unflat
 from jaxroute.kernels.writer import Writer
 
 
@@ -29,7 +36,7 @@ def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if x.known is not None and x.known.size == 1:
         return [writer.constant(np.full(shape, x.known.reshape(()), x.dtype))]
 
-    def at(place: Place) -> str:
+    def at(place: Place) -> Expr:
         own = [0 if size == 1 else place[d] for d, size in zip(dims, x.shape, strict=False)]
         return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
 
@@ -53,8 +60,8 @@ def _reshape(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if [x.shape[i] for i in squeezed] == [n for n in shape if n != 1]:
         wide = [i for i, n in enumerate(shape) if n != 1]
 
-        def at(place: Place) -> str:
-            own: list[Any] = [0] * len(x.shape)
+        def at(place: Place) -> Expr:
+            own: list[Index] = [0] * len(x.shape)
             for source, target in zip(squeezed, wide, strict=True):
                 own[source] = place[target]
             return x.at(tuple(own))
@@ -70,13 +77,13 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
     inverse = [permutation.index(i) for i in range(len(shape))]
 
-    def at(place: Place) -> str:
+    def at(place: Place) -> Expr:
         return x.at(tuple(place[i] for i in inverse))
 
     # Turned twice, a stored array is what it was.
-    names = tuple(f"i{axis}" for axis in range(len(shape)))
+    names = tuple(variable(Storage("i", INT, 0)) for _ in shape)
     own = next(iter(x.storages)) if len(x.storages) == 1 else None
-    same = own is not None and shape and own.size == x.size and at(names) == own.element(flat(names, shape))
+    same = own is not None and shape and own.size == x.size and at(names) == element(own, flat(names, shape))
     return [writer.view(x, shape, at, own if same else None)]
 
 
@@ -84,7 +91,7 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     dims = eqn.params["dimensions"]
 
-    def at(place: Place) -> str:
+    def at(place: Place) -> Expr:
         return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
 
     return [writer.view(x, x.shape, at)]
@@ -96,7 +103,7 @@ def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     starts = eqn.params["start_indices"]
     strides = eqn.params["strides"] or (1,) * len(starts)
 
-    def at(place: Place) -> str:
+    def at(place: Place) -> Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
         return x.at((*front, *place[len(starts) :]))
 
@@ -109,7 +116,7 @@ def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     for place, size in enumerate(eqn.params["sizes"]):
         shape, _ = aval_of(eqn, place)
 
-        def at(place: Place, first: int = first) -> str:
+        def at(place: Place, first: int = first) -> Expr:
             return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
 
         outs.append(writer.view(x, shape, at))
@@ -128,8 +135,8 @@ def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _tile(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
 
-    def at(place: Place) -> str:
-        return x.at(tuple(p % n if isinstance(p, int) else f"(({p})%{n})" for p, n in zip(place, x.shape, strict=True)))
+    def at(place: Place) -> Expr:
+        return x.at(tuple(remainder(p, n) for p, n in zip(place, x.shape, strict=True)))
 
     return [writer.view(x, shape, at)]
 
@@ -141,9 +148,9 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
     line = np.arange(shape[axis]).astype(dtype)
     known = np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
 
-    def at(place: Place) -> str:
+    def at(place: Place) -> Expr:
         number = place[axis]
-        return literal(line[number]) if isinstance(number, int) else writer.converted(dtype, number)
+        return literal(line[number], dtype) if not isinstance(number, Expr) else convert(number, dtype)
 
     return [Value(shape, dtype, at, known=known)]
 
@@ -198,25 +205,22 @@ def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
         ]
         for place in itertools.product(*kept):
             target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
-            writer.line(f"{storage.element(flat(target, shape))} = {x.at(place)};", storage)
+            writer.add(Assign(element(storage, flat(target, shape)), x.at(place)))
         return [writer.value_of(storage, shape)]
 
-    def make(place: Place, names: Sequence[str]) -> list[str]:
-        tests, own = [], []
+    whole = x if x.known is not None or not x.size else writer.stored(x)
+
+    def at(place: Place) -> Expr:
+        tests: list[Expr] = []
+        own: list[Index] = []
         for p, n, (low, high, _) in zip(place, x.shape, config, strict=True):
-            if not low and not high:
-                own.append(p)
-                continue
-            at = add(p, -low)
-            tests.append(f"{writer.converted(np.uint32, str(at))} < {n}u")
-            own.append(f"min_i(max_i({at}, 0), {n - 1})")
-        test, cases = " && ".join(tests) or "true", (x.at(tuple(own)), value.at(()))
-        if writer.wide:
-            return [f"{names[0]} = choose_{kind_of(dtype)}({test}, {cases[0]}, {cases[1]});"]
-        return [f"{names[0]} = {test} ? {cases[0]} : {cases[1]};"]
+            inner = add(p, -low)
+            if (low or high) and isinstance(inner, Expr):
+                tests.append(convert(inner, np.uint32) < n)
+                inner = apply("min", apply("max", inner, 0), n - 1)
+            own.append(inner)
+        return choose(both(*tests), whole.at(tuple(own)), value.at(())) if tests else whole.at(tuple(own))
 
     if not x.size:
         return [writer.view(value, shape, lambda place: value.at(()))]
-    whole = x if x.known is not None else writer.stored(x)
-    x = whole
-    return writer.elementwise([(shape, dtype)], make)
+    return [writer.pointwise(shape, dtype, at)]

@@ -1,49 +1,62 @@
-"""Sums, extremes and products along axes, and sums on the way."""
+"""Sums, extremes and products along axes, partial sums, and products of matrices."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxroute.core.primitives import place_mask
-from jaxroute.kernels.rules.elementwise import EXPRESSIONS
-from jaxroute.kernels.rules.registry import aval_of, kind_of, mirrored, rule
-from jaxroute.kernels.values import (
+from jaxroute.kernels.nodes import (
+    INT,
+    Assign,
+    Declare,
+    Expr,
     Index,
     Place,
+    Statement,
     Unsupported,
-    Value,
-    add,
-    counting,
-    flat,
+    apply,
+    as_expr,
+    both,
+    choose,
+    either,
+    element,
     literal,
-    times,
-    unflat,
+    variable,
 )
+from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
 from jaxroute.kernels.writer import Writer
 
-_REDUCTIONS: dict[str, tuple[str, str]] = {
-    "reduce_sum": ("add", "0"),
-    "reduce_prod": ("mul", "1"),
-    "reduce_max": ("max", ""),
-    "reduce_min": ("min", ""),
-    "reduce_and": ("and", "1"),
-    "reduce_or": ("or", "0"),
-    "reduce_xor": ("xor", "0"),
+# The operation of each reduction, and its neutral number.
+_REDUCTIONS: dict[str, tuple[str, int | None]] = {
+    "reduce_sum": ("add", 0),
+    "reduce_prod": ("mul", 1),
+    "reduce_max": ("max", None),
+    "reduce_min": ("min", None),
+    "reduce_and": ("and", 1),
+    "reduce_or": ("or", 0),
+    "reduce_xor": ("xor", 0),
 }
+_CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 # So many sums of products are added up at once, where each has so many terms.
 _SUMS_AT_ONCE, _MANY_TERMS = 8, 8
 
 
-def _lowest(dtype: np.dtype, operation: str) -> Any:
-    """What a maximum begins with, or a minimum."""
+def _lowest(dtype: np.dtype, operation: str) -> Expr:
+    """The number that a maximum begins with, or a minimum."""
     if dtype.kind == "b":
-        return np.bool_(operation == "min")
+        return literal(operation == "min", dtype)
     if dtype.kind == "f":
-        return dtype.type(-np.inf if operation == "max" else np.inf)
+        return literal(-np.inf if operation == "max" else np.inf, dtype)
     limits = np.iinfo(dtype)
-    return dtype.type(limits.min if operation == "max" else limits.max)
+    return literal(limits.min if operation == "max" else limits.max, dtype)
+
+
+def _nan(dtype: np.dtype) -> Expr:
+    return literal(np.nan, dtype)
 
 
 @rule(*_REDUCTIONS)
@@ -53,107 +66,91 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     axes = tuple(eqn.params["axes"])
     operation, start = _REDUCTIONS[eqn.primitive.name]
     terms = [x.shape[a] for a in axes]
-    kind = kind_of(dtype)
-    if not math.prod(terms) and operation in ("max", "min"):
+    if start is None and not math.prod(terms):
         raise Unsupported(f"{eqn.primitive.name} of nothing")
-
-    def merged(total: str, text: str) -> str:
-        return EXPRESSIONS[operation](kind, total, text)
-
     if len(axes) == len(x.shape):
-        start = literal(
-            _lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()]
-        )
-        if operation == "add" and x.chosen is not None and axes == (x.chosen[0].lone,):
-            which, case = x.chosen
-            own = f"choose_{kind}"
-            return writer.gathered(  # The one that is chosen, in place of a sum of zeros and of it.
-                x.shape,
-                [(dtype, start)],
-                lambda place, names: [f"{names[0]} = {own}({which.at(place)}, {case.at(place)}, {names[0]});"],
-                lambda names: [f"{names[0]} = {merged(names[0], start)};"],
-            )
-        return writer.gathered(
-            x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
+        return _reduced_to_number(
+            writer, x, operation, _lowest(dtype, operation) if start is None else literal(start, dtype)
         )
 
-    def at(place: Place, inner: Place) -> str:
+    def at(place: Place, inner: Place) -> Expr:
         places = iter(place)
         within = dict(zip(axes, inner, strict=True))
         return x.at(tuple(within[i] if i in within else next(places) for i in range(len(x.shape))))
 
-    first = literal(np.asarray(int(start or 0)).astype(dtype)[()])
-    if operation in ("max", "min") and math.prod(terms):
-        first = ""
     writer.ready(x)
-    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        target = storage.element(flat(place, shape))
-        total = writer.name("s")
-        writer.line(f"{writer.type_of(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
-        if (
-            writer.wide and kind == "f" and operation in ("max", "min")
-        ):  # What is NaN is gathered by itself, which waits less.
-            odd, now = writer.name("s"), writer.name("s")
-            writer.line(f"B {odd} = {total} != {total};")
+        total = writer.local(at(place, (0,) * len(axes)) if start is None else literal(start, dtype), dtype)
+        if writer.wide and dtype == np.float32 and start is None:  # NaN is gathered by itself, which waits less.
+            odd = writer.local(total.is_nan())
             with writer.loops(terms) as inner:
-                writer.line(f"const F {now} = {at(place, inner)};")
-                writer.line(f"{odd} |= {now} != {now};")
-                writer.line(f"{total} = choose_f({now} {'>' if operation == 'max' else '<'} {total}, {now}, {total});")
-            writer.line(f"{total} = choose_f({odd}, NAN_32, {total});")
+                now = writer.local(at(place, inner))
+                better = now > total if operation == "max" else now < total
+                writer.add(Assign(odd, odd | now.is_nan()), Assign(total, choose(better, now, total)))
+            writer.add(Assign(total, choose(odd, _nan(dtype), total)))
         elif math.prod(terms):
             with writer.loops(terms) as inner:
-                writer.line(f"{total} = {merged(total, at(place, inner))};")
-        writer.line(f"{target} = {total};", storage)
+                writer.add(Assign(total, combined(operation, total, at(place, inner))))
+        writer.add(Assign(element(storage, flat(place, shape)), total))
     return [writer.value_of(storage, shape)]
+
+
+def _reduced_to_number(writer: Writer, x: Value, operation: str, start: Expr) -> list[Value]:
+    if operation == "add" and x.chosen is not None and x.chosen[0].lone is not None and len(x.shape) == 1:
+        which, case = x.chosen
+        return writer.gathered(  # The number that is chosen, instead of a sum of zeros and of it.
+            x.shape,
+            [start],
+            lambda place, found: [Assign(found[0], choose(which.at(place), case.at(place), found[0]))],
+            lambda found: [Assign(found[0], combined("add", found[0], start))],
+        )
+    return writer.gathered(
+        x.shape, [start], lambda place, found: [Assign(found[0], combined(operation, found[0], x.at(place)))]
+    )
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
     """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
     writer.ready(x)
-    odd, pairs = writer.variable(np.dtype(bool), 0), x.size // 2
+    odd, pairs = variable(writer.variable(bool, 0)), x.size // 2
+    assert odd.storage is not None
     if x.storage is not None and x.storage.apart:
-        writer.line(f"{odd.name} = {x.storage.name}.has_nan();", odd)
-        return writer.value_of(odd, ())
-    writer.line(f"{odd.name} = false;", odd)
+        writer.add(Assign(odd, apply("rows_have_nan", variable(x.storage), dtype=bool)))
+        return writer.value_of(odd.storage, ())
+    writer.add(Assign(odd, literal(False, bool)))
 
     def look(first: Index, second: Index) -> None:
-        a, b = writer.name("s"), writer.name("s")
-        writer.line(f"const F {a} = {x.at(unflat(first, x.shape))}, {b} = {x.at(unflat(second, x.shape))};")
-        writer.line(f"{odd.name} |= either_nan({a}, {b});", odd)
+        a, b = (writer.local(x.at(unflat(i, x.shape))) for i in (first, second))
+        writer.add(Assign(odd, odd | apply("either_nan", a, b)))
 
     if pairs:
-        i = writer.name("i")
-        writer.line(counting(i, pairs) + " {")
-        look(times(i, 2), add(times(i, 2), 1))
-        writer.line("}")
+        with writer.loop(pairs) as i:
+            look(times(i, 2), add(times(i, 2), 1))
     if 2 * pairs < x.size:
         look(2 * pairs, 2 * pairs)
-    return writer.value_of(odd, ())
+    return writer.value_of(odd.storage, ())
 
 
-@rule("cumsum", "cumprod", "cummax", "cummin")
+@rule(*_CUMULATIVE, "cumlogsumexp")
 def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
-    operation = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}[eqn.primitive.name]
+    operation = _CUMULATIVE.get(eqn.primitive.name, "logaddexp")
     if not x.size:
         return [x]
     writer.ready(x)
     storage = writer.variable(dtype, math.prod(shape))
-    others = [1 if i == axis else n for i, n in enumerate(shape)]
-    with writer.loops(others) as place:
+    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
 
-        def here(step: Any) -> Place:
+        def here(step: Index) -> Place:
             return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
 
-        total, step = writer.name("s"), writer.name("i")
-        writer.line(f"{writer.type_of(dtype)} {total} = {x.at(here(0))};")
-        writer.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
-        writer.line(counting(step, shape[axis], 1) + " {")
-        writer.line(f"{total} = {EXPRESSIONS[operation](kind_of(dtype), total, x.at(here(step)))};")
-        writer.line(f"{storage.element(flat(here(step), shape))} = {total};", storage)
-        writer.line("}")
+        total = writer.local(x.at(here(0)))
+        writer.add(Assign(element(storage, flat(here(0), shape)), total))
+        with writer.loop(shape[axis], 1) as step:
+            writer.add(Assign(total, combined(operation, total, x.at(here(step)))))
+            writer.add(Assign(element(storage, flat(here(step), shape)), total))
     return [writer.value_of(storage, shape)]
 
 
@@ -161,153 +158,141 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The first place of the largest or smallest number; NaN counts as such."""
     (axis,) = eqn.params["axes"]
-    beats = ">" if eqn.primitive.name == "argmax" else "<"
+    shape, dtype = aval_of(eqn)
+    largest = eqn.primitive.name == "argmax"
 
-    def better(text: str, best: str) -> str:
-        odd = f" || ({text} != {text} && {best} == {best})" if x.dtype.kind == "f" else ""
-        return f"{text} {beats} {best}{odd}"
+    def better(now: Expr, best: Expr) -> Expr:
+        beats = now > best if largest else now < best
+        return either(beats, both(now.is_nan(), best.equals(best))) if x.dtype.kind == "f" else beats
 
     if len(x.shape) == 1:
-        _, dtype = aval_of(eqn)
-        first = literal(_lowest(x.dtype, "max" if beats == ">" else "min"))
 
-        def step(place: Place, names: Sequence[str]) -> list[str]:
+        def step(place: Place, names: Sequence[Expr]) -> list[Statement]:
             best, where = names
-            text = x.at(place)
+            now = x.at(place)
             # What equals the start must come first, too.
-            new = writer.name("s")
-            test = f"const {writer.condition(text)} {new} = {better(text, best)} || {where} < 0;"
-            return [test, f"SET_IF({new}, {best}, {text});", f"SET_IF({new}, {where}, {place[0]});"]
+            return _if_better(writer, either(better(now, best), where < 0), (best, now), (where, as_expr(place[0])))
 
-        starts = [(x.dtype, first), (dtype if dtype.kind == "i" else np.dtype(np.int32), "-1")]
-        number = writer.gathered(x.shape, starts, step)[1]
+        first = _lowest(x.dtype, "max" if largest else "min")
+        number = writer.gathered(x.shape, [first, literal(-1, dtype if dtype.kind == "i" else INT)], step)[1]
         return [writer.view(number, (), number.at)]
-    return [_first_place(writer, eqn, x, axis, better)]
-
-
-def _first_place(writer: Writer, eqn: Any, x: Value, axis: int, better: Callable[[str, str], str]) -> Value:
-    shape, dtype = aval_of(eqn)
     writer.ready(x)
-    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        best, now, step = writer.name("s"), writer.name("s"), writer.name("i")
-        target = storage.element(flat(place, shape))
-        number = writer.type_of(x.dtype)
+        target = element(storage, flat(place, shape))
+        writer.add(Assign(target, literal(0, dtype)))
+        best = writer.local(x.at((*place[:axis], 0, *place[axis:])))
+        with writer.loop(x.shape[axis], 1) as i:
+            now = writer.local(x.at((*place[:axis], i, *place[axis:])))
+            new = writer.local(better(now, best))
+            writer.add(Assign(best, now, new), Assign(target, i, new))
+    return [writer.value_of(storage, shape)]
 
-        def here(i: Any) -> str:
-            return x.at((*place[:axis], i, *place[axis:]))
 
-        writer.line(f"{target} = 0;", storage)
-        writer.line(f"{number} {best} = {here(0)};")
-        writer.line(counting(step, x.shape[axis], 1) + " {")
-        writer.line(f"const {number} {now} = {here(step)};")
-        new = writer.name("s")
-        writer.line(f"const {writer.type_of(bool)} {new} = {better(now, best)};")
-        writer.line(f"SET_IF({new}, {best}, {now});")
-        writer.line(f"SET_IF({new}, {target}, {step});", storage)
-        writer.line("}")
-    return writer.value_of(storage, shape)
+def _if_better(writer: Writer, test: Expr, *pairs: tuple[Expr, Expr]) -> list[Statement]:
+    """Statements that give targets their values where a test holds, which is computed once."""
+    new = writer.storage("s", bool, 0, varying=test.varies)
+    return [Declare(new, test), *(Assign(target, value, variable(new)) for target, value in pairs)]
+
+
+class _Contest:
+    """What `first_best` compares: scores, who is allowed, and the numbers of places, the least of which is first on ties."""
+
+    def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
+        self.axis, self.ordered = eqn.params["axis"], eqn.params["ordered"]
+        self.score, self.size = score, score.shape[self.axis]
+        self.allowed = next(iter(given[:-1] if self.ordered else given), None)
+        self._order = given[-1] if self.ordered else None
+        self._mask = place_mask(self.size)
+        # Above all numbers of places.
+        self.none = literal((2**31 - 1) & ~self._mask | self.size if self.ordered else self.size)
+
+    def index(self, first: Expr) -> Expr:
+        """The index that a number of a place means."""
+        return first & self._mask if self.ordered else first
+
+    def number_at(self, place: Place) -> Expr:
+        """The number of a place."""
+        return as_expr(place[self.axis]) if self._order is None else self._order.at(place)
+
+    def if_allowed(self, place: Place, *conditions: Expr) -> Expr:
+        """Whether conditions hold and a place is allowed."""
+        return both(*([self.allowed.at(place)] if self.allowed is not None else []), *conditions)
 
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[Value]:
     """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
     shape, dtype = aval_of(eqn)
-    axis, ordered = eqn.params["axis"], eqn.params["ordered"]
-    size, floating = score.shape[axis], score.dtype.kind == "f"
-    order = given[-1] if ordered else None
-    allowed = next(iter(given[:-1] if ordered else given), None)
-    # Numbers of places, of which the least is first: above all of them `none`; and the index that one means.
-    none = str((2**31 - 1) & ~place_mask(size) | size) if ordered else str(size)
-
-    def index(first: str) -> str:
-        return f"({first} & {place_mask(size)})" if ordered else first
-
-    def number_at(place: Place) -> Any:
-        return place[axis] if order is None else order.at(place)
-
+    contest = _Contest(eqn, score, given)
+    floating, axis, size = score.dtype.kind == "f", contest.axis, contest.size
+    lowest, none, no = _lowest(score.dtype, "max"), contest.none, literal(False, bool)
     if len(score.shape) == 1 and writer.wide and floating:
-        return [_first_of_largest(writer, score, allowed, dtype, number_at, none, index)]
+        return [_first_of_largest(writer, contest, dtype)]
+
+    def better(place: Place, now: Expr, best: Expr, where: Expr) -> Expr:
+        tie = both(now.equals(best), contest.number_at(place) < where)
+        return contest.if_allowed(place, either(now > best, tie))
+
     if len(score.shape) == 1:
 
-        def step(place: Place, names: Sequence[str]) -> list[str]:
+        def step(place: Place, names: Sequence[Expr]) -> list[Statement]:
             best, where, odd = names
-            now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
+            now = score.at(place)
             # Where nothing is above the start, the first that is allowed equals it.
-            better = f"({now} > {best} || ({now} == {best} && {number_at(place)} < {where}))" if given else f"{now} > {best}"
-            new = writer.name("s")
-            lines = [f"const {writer.condition(may + now)} {new} = {may}{better};"]
-            lines += [f"SET_IF({new}, {best}, {now});", f"SET_IF({new}, {where}, {number_at(place)});"]
-            return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
+            test = better(place, now, best, where) if given else now > best
+            lines = _if_better(writer, test, (best, now), (where, contest.number_at(place)))
+            return [*lines, Assign(odd, odd | contest.if_allowed(place, now.is_nan()))] if floating else lines
 
-        def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
-            end = [f"{names[1]} = {index(names[1])};"] if ordered else []
-            return [*end, f"SET_IF({names[2]}, {names[1]}, {size});"] if floating else end
+        def last(names: Sequence[Expr]) -> list[Statement]:  # Nothing equals a maximum that is NaN.
+            _, where, odd = names
+            end = [Assign(where, contest.index(where))] if contest.ordered else []
+            return [*end, Assign(where, literal(size), odd)] if floating else [*end]
 
-        first = none if given else "0"
-        starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
-        return writer.gathered(score.shape, starts, step, last)[1:2]
+        return writer.gathered(score.shape, [lowest, none if given else literal(0), no], step, last)[1:2]
     writer.ready(score, *given)
-    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
-    lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
+    storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        best, now, new, odd, number_of = (writer.name(prefix) for prefix in ("s", "s", "s", "s", "i"))
-        target, number = storage.element(flat(place, shape)), writer.type_of(score.dtype)
-        here = (*place[:axis], number_of, *place[axis:])
-
-        writer.line(f"{target} = {none};", storage)
-        writer.line(f"{number} {best} = {lowest};")
-        if floating:
-            writer.line(f"{writer.type_of(bool)} {odd} = false;")
-        writer.line(counting(number_of, size) + " {")
-        writer.line(f"const {number} {now} = {score.at(here)};")
-        may = f"{allowed.at(here)} && " if allowed is not None else ""
-        better = f"({now} > {best} || ({now} == {best} && {number_at(here)} < {target}))"
-        writer.line(f"const {writer.type_of(bool)} {new} = {may}{better};")
-        writer.line(f"SET_IF({new}, {best}, {now});")
-        writer.line(f"SET_IF({new}, {target}, {number_at(here)});")
-        if floating:
-            writer.line(f"{odd} |= {may}{now} != {now};")
-        writer.line("}")
-        if ordered:
-            writer.line(f"{target} = {index(target)};")
+        target = element(storage, flat(place, shape))
+        writer.add(Assign(target, none))
+        best, odd = writer.local(lowest), writer.local(no)
+        with writer.loop(size) as i:
+            here = (*place[:axis], i, *place[axis:])
+            now = writer.local(score.at(here))
+            new = writer.local(better(here, now, best, target))
+            writer.add(Assign(best, now, new), Assign(target, contest.number_at(here), new))
+            writer.add(Assign(odd, odd | contest.if_allowed(here, now.is_nan())))
+        if contest.ordered:
+            writer.add(Assign(target, contest.index(target)))
         if floating:  # Nothing equals a maximum that is NaN.
-            writer.line(f"SET_IF({odd}, {target}, {size});")
-        storage.reads += 1
+            writer.add(Assign(target, literal(size), odd))
     return [writer.value_of(storage, shape)]
 
 
-def _first_of_largest(
-    writer: Writer,
-    score: Value,
-    allowed: Value | None,
-    dtype: Any,
-    number_at: Callable[[Place], Any],
-    none: str,
-    index: Callable[[str], str],
-) -> Value:
+def _first_of_largest(writer: Writer, contest: _Contest, dtype: np.dtype) -> Value:
     """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
-    size = score.shape[0]
+    score = contest.score
 
-    def largest(place: Place, names: Sequence[str]) -> list[str]:
+    def allowed(place: Place, condition: Expr) -> Expr:
+        return condition if contest.allowed is None else contest.allowed.at(place) & condition
+
+    def largest(place: Place, names: Sequence[Expr]) -> list[Statement]:
         now, (best, odd) = score.at(place), names
-        may = f"{allowed.at(place)} & " if allowed is not None else ""
         return [
-            f"{best} = choose_f({may}({now} > {best}), {now}, {best});",
-            f"{odd} |= {may}({now} != {now});",
+            Assign(best, choose(allowed(place, now > best), now, best)),
+            Assign(odd, odd | allowed(place, now.is_nan())),
         ]
 
-    best, odd = writer.gathered(score.shape, [(score.dtype, "-INF_32"), (np.dtype(bool), "false")], largest)
+    best, odd = writer.gathered(score.shape, [_lowest(score.dtype, "max"), literal(False, bool)], largest)
 
-    def first(place: Place, names: Sequence[str]) -> list[str]:
-        may = f"{allowed.at(place)} & " if allowed is not None else ""
-        here = f"{may}({score.at(place)} == {best.at(())})"
-        return [f"{names[0]} = min_i({names[0]}, choose_i({here}, {number_at(place)}, {none}));"]
+    def first(place: Place, names: Sequence[Expr]) -> list[Statement]:
+        here = allowed(place, score.at(place).equals(best.at(())))
+        return [Assign(names[0], apply("min", names[0], choose(here, contest.number_at(place), contest.none)))]
 
-    def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
-        return [f"{names[0]} = choose_i({odd.at(())}, {size}, {index(names[0])});"]
+    def last(names: Sequence[Expr]) -> list[Statement]:  # Nothing equals a maximum that is NaN.
+        return [Assign(names[0], choose(odd.at(()), literal(contest.size), contest.index(names[0])))]
 
-    return writer.gathered(score.shape, [(dtype, none)], first, last)[0]
+    return writer.gathered(score.shape, [contest.none], first, last)[0]
 
 
 @rule("dot_general")
@@ -321,42 +306,30 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     terms = [a.shape[i] for i in a_sum]
     writer.ready(a, b)
 
-    def at(
-        value: Value,
-        batch: Sequence[int],
-        free: Sequence[int],
-        summed: Sequence[int],
-        place: Place,
-        own: Place,
-        inner: Place,
-    ) -> str:
-        where: dict[int, Any] = dict(zip(summed, inner, strict=True))
-        where |= dict(zip(batch, place, strict=False)) | dict(zip(free, own, strict=True))
-        return value.at(tuple(where[i] for i in range(len(value.shape))))
+    def product(place: Place, inner: Place) -> Expr:
+        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
+        sides = (a, a_batch, a_free, a_sum, rows), (b, b_batch, b_free, b_sum, place[len(a_batch) + len(a_free) :])
+        left, right = (
+            value.at(_joined(len(value.shape), (of_batch, batch), (free, own), (summed, inner)))
+            for value, of_batch, free, summed, own in sides
+        )
+        return left * right
 
-    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    storage = writer.array(dtype, shape)
 
     def sums(places: Sequence[Place]) -> None:
         """Several sums at once, each in the order of its terms: none waits for the one before."""
-        totals = [writer.name("s") for _ in places]
-        for total in totals:
-            writer.line(f"{writer.type_of(dtype)} {total} = 0;")
+        totals = [writer.local(literal(0, dtype)) for _ in places]
         if math.prod(terms):
             with writer.loops(terms) as inner:
                 for total, place in zip(totals, places, strict=True):
-                    batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
-                    columns = place[len(a_batch) + len(a_free) :]
-                    left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
-                    right = at(b, b_batch, b_free, b_sum, batch, columns, inner)
-                    writer.line(f"{total} = {total} + {left} * {right};")
+                    writer.add(Assign(total, total + product(place, inner)))
         for total, place in zip(totals, places, strict=True):
-            writer.line(f"{storage.element(flat(place, shape))} = {total};", storage)
+            writer.add(Assign(element(storage, flat(place, shape)), total))
 
     width = min(shape[-1], _SUMS_AT_ONCE) if writer.wide and shape and math.prod(terms) >= _MANY_TERMS else 1
     with writer.loops(shape[:-1]) as place:
-        if not shape:
-            sums([()])
-        elif width == 1:
+        if width == 1:
             with writer.loops(shape[-1:]) as last:
                 sums([(*place, *last)])
         else:
@@ -368,25 +341,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     return [writer.value_of(storage, shape)]
 
 
-@rule("cumlogsumexp")
-def _cumlogsumexp(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    shape, dtype = aval_of(eqn)
-    axis, reverse = eqn.params["axis"], eqn.params["reverse"]
-    if kind_of(dtype) != "f" or not x.size:
-        raise Unsupported("cumlogsumexp of other than float32")
-    writer.ready(x)
-    storage = writer.variable(dtype, math.prod(shape))
-    storage.reads = 1
-    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
-
-        def here(step: Any) -> Place:
-            return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
-
-        writer.code(f"""
-            {writer.type_of(dtype)} total = {x.at(here(0))};
-            {storage.element(flat(here(0), shape))} = total;
-            for (int k = 1; k < {shape[axis]}; ++k) {{
-                total = logaddexp_f(total, {x.at(here("k"))});
-                {storage.element(flat(here("k"), shape))} = total;
-            }}""")
-    return [writer.value_of(storage, shape)]
+def _joined(rank: int, *parts: tuple[Sequence[int], Place]) -> Place:
+    """A place from indices along some axes, and others."""
+    where = {axis: index for axes, place in parts for axis, index in zip(axes, place, strict=True)}
+    return tuple(where[i] for i in range(rank))

@@ -1,33 +1,52 @@
 """Operations that bring elements into order."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.rules.registry import aval_of, rule
-from jaxroute.kernels.values import (
+from jaxroute.kernels.nodes import (
+    Assign,
+    Call,
+    Expr,
+    If,
+    Index,
+    Loop,
     Unsupported,
-    Value,
-    c_type,
-    counting,
-    flat,
+    apply,
+    both,
+    either,
+    element,
+    literal,
 )
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat
 from jaxroute.kernels.writer import Writer
+
+
+def _ahead(own: Sequence[Expr], others: Sequence[Expr]) -> Expr:
+    """Whether `own` must come before `others`, by the first numbers that differ."""
+    found = None
+    for a, b in reversed(list(zip(own, others, strict=True))):
+        less, same = a < b, a.equals(b)
+        if a.dtype.kind == "f":
+            less = either(less, both(a.equals(a), b.is_nan()))
+            same = either(same, both(a.is_nan(), b.is_nan()))
+        found = less if found is None else either(less, both(same, found))
+    assert found is not None
+    return found
 
 
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """By insertion, which keeps equal numbers in order; NaN comes last."""
-    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
+    axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
     columns = [
         writer.copied(x, varying=True)
         if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x)
         else x
         for x in xs
     ]
-    shape = xs[0].shape
     if shape[axis] < 2:
         return columns
     writer.ready(*columns)
@@ -35,48 +54,32 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
         if column.storage is not None:
             writer.before_writing(column.storage)
 
-    def ahead(own: Sequence[str], others: Sequence[str]) -> str:
-        """Whether `own` must come before `others`."""
-        text = ""
-        for x, a, b in reversed(list(zip(xs, own, others, strict=False))):
-            less, same = f"{a} < {b}", f"{a} == {b}"
-            if x.dtype.kind == "f":
-                less = f"({less} || ({a} == {a} && {b} != {b}))"
-                same = f"({same} || ({a} != {a} && {b} != {b}))"
-            text = f"({less} || ({same} && {text}))" if text else f"({less})"
-        return text
+    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place, writer.loop(shape[axis], 1) as i:
 
-    others = [1 if i == axis else n for i, n in enumerate(shape)]
-    with writer.loops(others) as place:
+        def row(index: Index) -> list[Expr]:
+            return [column.at((*place[:axis], index, *place[axis + 1 :])) for column in columns]
 
-        def here(column: Value, i: Any) -> str:
-            return column.at((*place[:axis], i, *place[axis + 1 :]))
-
-        i, j = writer.name("i"), writer.name("i")
-        held = [writer.name("s") for _ in xs]
-        before = [here(c, f"({j} - 1)") for c in columns]
-        writer.line(counting(i, shape[axis], 1) + " {")
         if writer.wide:  # Neighbours change places until no run has two that must.
-            own, swap = [here(c, j) for c in columns], writer.name("s")
-            writer.line(f"for (int {j} = {i}; {j} > 0; --{j}) {{")
-            writer.line(f"const B {swap} = {ahead(own[:keys], before[:keys])};")
-            writer.line(f"if (!any({swap})) break;")
-            for name, column, a, b in zip(held, columns, own, before, strict=True):
-                writer.line(f"const {writer.type_of(column.dtype)} {name} = {a};")
-                writer.line(f"SET_IF({swap}, {a}, {b});")
-                writer.line(f"SET_IF({swap}, {b}, {name});")
-            writer.line("}")
+            with writer.loop(shape[axis], i, step=-1) as j:
+                own, before = row(j), row(add(j, -1))
+                swap = writer.local(_ahead(own[:keys], before[:keys]))
+                writer.add(If(~apply("any", swap), [Call("break")]))
+                for a, b in zip(own, before, strict=True):
+                    held = writer.local(a)
+                    writer.add(Assign(a, b, swap), Assign(b, held, swap))
         else:
-            for name, column in zip(held, columns, strict=True):
-                writer.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
-            writer.line(f"int {j} = {i};")
-            writer.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
-            for column, text in zip(columns, before, strict=True):
-                writer.line(f"{here(column, j)} = {text};")
-            writer.line("}")
-            for name, column in zip(held, columns, strict=True):
-                writer.line(f"{here(column, j)} = {name};")
-        writer.line("}")
+            held = [writer.local(x) for x in row(i)]
+            j = writer.local(i)
+            before = row(add(j, -1))
+            writer.add(
+                Loop(
+                    j.storage,
+                    test=both(j > 0, _ahead(held[:keys], before[:keys])),
+                    step=-1,
+                    body=[Assign(a, b) for a, b in zip(row(j), before, strict=True)],
+                )
+            )
+            writer.add(*(Assign(a, x) for a, x in zip(row(j), held, strict=True)))
     return columns
 
 
@@ -88,49 +91,37 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     k, n = shape[-1], x.shape[-1]
     writer.ready(x)
-    best, where = writer.variable(dtype, math.prod(shape)), writer.variable(np.int32, math.prod(shape))
-    best.reads = where.reads = 1
-    odd = " || ({a} != {a} && {b} == {b})" if dtype.kind == "f" else ""
+    best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
+
+    def better(a: Expr, b: Expr) -> Expr:
+        return either(a > b, both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
+
     with writer.loops(shape[:-1]) as place:
 
-        def value(j: str) -> str:
-            return best.element(flat((*place, j), shape))
+        def at(j: Index) -> tuple[Expr, Expr]:
+            number = flat((*place, j), shape)
+            return element(best, number), element(where, number)
 
-        def number(j: str) -> str:
-            return where.element(flat((*place, j), shape))
+        def taken(j: Expr, own: Expr, number: Expr) -> list[Assign]:
+            return [Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
 
-        better = "{a} > {b}" + odd
-        own = f"{writer.type_of(dtype)} own = {x.at((*place, 'i'))};"
         if writer.wide:  # What is better takes the place of the next, which goes on to the one behind it.
-            writer.code(f"""
-                for (int i = 0; i < {n}; ++i) {{
-                    {own}
-                    I at = i;
-                    B found = false;
-                    for (int j = 0; j < {k}; ++j) {{
-                        if (i <= j) {{
-                            if (i == j) {value("j")} = own, {number("j")} = at;
-                            break;
-                        }}
-                        found |= {better.format(a="own", b=value("j"))};
-                        const {writer.type_of(dtype)} next = {value("j")};
-                        const I next_at = {number("j")};
-                        SET_IF(found, {value("j")}, own);
-                        SET_IF(found, {number("j")}, at);
-                        SET_IF(found, own, next);
-                        SET_IF(found, at, next_at);
-                    }}
-                }}""")
+            with writer.loop(n) as i:
+                own, number, found = writer.local(x.at((*place, i))), writer.local(i), writer.local(literal(False, bool))
+                with writer.loop(k) as j:
+                    writer.add(If(i <= j, [If(i.equals(j), list(taken(j, own, number))), Call("break")]))
+                    writer.add(Assign(found, found | better(own, at(j)[0])))
+                    following = [writer.local(one) for one in at(j)]
+                    for target, one in zip(at(j), (own, number), strict=True):
+                        writer.add(Assign(target, one, found))
+                    for one, new in zip((own, number), following, strict=True):
+                        writer.add(Assign(one, new, found))
         else:
-            writer.code(f"""
-                int count = 0;
-                for (int i = 0; i < {n}; ++i) {{
-                    const {own}
-                    int j = count;
-                    for (; j > 0 && ({better.format(a="own", b=value("(j - 1)"))}); --j) {{
-                        if (j < {k}) {value("j")} = {value("(j - 1)")}, {number("j")} = {number("(j - 1)")};
-                    }}
-                    if (j < {k}) {value("j")} = own, {number("j")} = i;
-                    if (count < {k}) ++count;
-                }}""")
+            count = writer.local(literal(0))
+            with writer.loop(n) as i:
+                own, j = writer.local(x.at((*place, i))), writer.local(count)
+                moved = If(j < k, list(taken(j, *at(add(j, -1)))))
+                writer.add(Loop(j.storage, test=both(j > 0, better(own, at(add(j, -1))[0])), step=-1, body=[moved]))
+                writer.add(If(j < k, list(taken(j, own, i))))
+                writer.add(If(count < k, [Assign(count, apply("index_add", count, 1))]))
     return [writer.value_of(best, shape), writer.value_of(where, shape)]

@@ -21,7 +21,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.engine.rounds import STATE
 from jaxroute.kernels import cuda
 from jaxroute.kernels.rollout import rounds_p
-from jaxroute.kernels.values import Unsupported
+from jaxroute.kernels.nodes import Unsupported
 from jaxroute.problems import staged, stochastic
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()

@@ -1,0 +1,367 @@
+"""Expressions and statements of a kernel: typed nodes, which a printer turns into C once all of them are there."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+
+class Unsupported(Exception):
+    """A function that cannot be written as C; the message names the operation that has none."""
+
+
+class SlowerThanScan(Unsupported):
+    """A kernel that can be made, and that is slower than the scan."""
+
+
+@dataclasses.dataclass(eq=False)
+class Storage:
+    """A variable or an array of C.
+
+    Attributes:
+      name: name in C.
+      dtype: type of its numbers.
+      size: how many numbers it has; 0 for a variable.
+      writable: whether it may be written over when no value needs it any more.
+      stride: distance in memory between two numbers, as C; empty for 1.
+      apart: whether each run has its numbers side by side, where several are simulated at once (`placement`).
+      varying: whether it differs between runs that are simulated at once.
+      depth: number of masks in force where it is declared.
+      readers: number of living values that read it.
+      loop: block, and place in it, of the loop that gives it its value, if there is one.
+      successor: storage that has taken its place.
+    """
+
+    name: str
+    dtype: np.dtype
+    size: int
+    writable: bool = True
+    stride: str = ""
+    apart: bool = False
+    varying: bool = False
+    depth: int = 0
+    readers: int = 0
+    loop: "tuple[Block, int] | None" = None
+    successor: "Storage | None" = None
+
+    @property
+    def current(self) -> "Storage":
+        """Itself, or the storage that has taken its place."""
+        return self if self.successor is None else self.successor.current
+
+
+@dataclasses.dataclass(frozen=True)
+class Expr:
+    """An expression of C.
+
+    Attributes:
+      op: name of the operation, a key of `formats`; "literal", "variable" or "element" for a leaf.
+      operands: expressions; the index of an element.
+      dtype: type of its number.
+      storage: variable or array of a leaf.
+      number: value of a literal, or name of a function that is called.
+    """
+
+    op: str
+    operands: "tuple[Expr, ...]"
+    dtype: np.dtype
+    storage: Storage | None = None
+    number: Any = None
+
+    @functools.cached_property
+    def reads(self) -> frozenset[Storage]:
+        """All variables and arrays in it."""
+        own = frozenset() if self.storage is None else frozenset([self.storage])
+        return own.union(*(one.reads for one in self.operands))
+
+    def leaves(self) -> "Iterator[Expr]":
+        """All variables and elements in it."""
+        if self.storage is not None:
+            yield self
+        for one in self.operands:
+            yield from one.leaves()
+
+    @property
+    def varies(self) -> bool:
+        """Whether it differs between runs that are simulated at once."""
+        return any(storage.varying for storage in self.reads)
+
+    def __add__(self, other: "Operand") -> "Expr":
+        return apply("add", self, other)
+
+    def __sub__(self, other: "Operand") -> "Expr":
+        return apply("sub", self, other)
+
+    def __mul__(self, other: "Operand") -> "Expr":
+        return apply("mul", self, other)
+
+    def __and__(self, other: "Operand") -> "Expr":
+        return apply("and", self, other)
+
+    def __or__(self, other: "Operand") -> "Expr":
+        return apply("or", self, other)
+
+    def __xor__(self, other: "Operand") -> "Expr":
+        return apply("xor", self, other)
+
+    def __invert__(self) -> "Expr":
+        return apply("not", self)
+
+    def __lt__(self, other: "Operand") -> "Expr":
+        return apply("lt", self, other)
+
+    def __le__(self, other: "Operand") -> "Expr":
+        return apply("le", self, other)
+
+    def __gt__(self, other: "Operand") -> "Expr":
+        return apply("gt", self, other)
+
+    def __ge__(self, other: "Operand") -> "Expr":
+        return apply("ge", self, other)
+
+    def equals(self, other: "Operand") -> "Expr":
+        """`self == other` in C."""
+        return apply("eq", self, other)
+
+    def differs(self, other: "Operand") -> "Expr":
+        """`self != other` in C."""
+        return apply("ne", self, other)
+
+    def is_nan(self) -> "Expr":
+        """Whether a number is NaN: it differs from itself."""
+        return self.differs(self)
+
+
+Operand: TypeAlias = "Expr | int | float | bool"
+# An index of an array: a number, or an expression.
+Index: TypeAlias = int | Expr
+Place: TypeAlias = tuple[Index, ...]
+
+INT, FLAG = np.dtype(np.int32), np.dtype(bool)
+_CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "any", "le_to", "lt_to", "is_finite"])
+
+
+def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
+    """An operation on operands, of which numbers of Python take the type of the first expression.
+
+    Args:
+      op: its name.
+      operands: at least one expression.
+      dtype: type of the result; by default that of the first operand, and bool for conditions.
+      number: see `Expr`.
+    """
+    first = next(one for one in operands if isinstance(one, Expr))
+    given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)
+    if dtype is None:
+        dtype = FLAG if op in _CONDITIONS else given[0].dtype
+    return Expr(op, given, np.dtype(dtype), number=number)
+
+
+def literal(number: Any, dtype: Any = INT) -> Expr:
+    """A known number."""
+    return Expr("literal", (), np.dtype(dtype), number=np.asarray(number, dtype)[()])
+
+
+def variable(storage: Storage) -> Expr:
+    """The value of a variable."""
+    return Expr("variable", (), storage.dtype, storage)
+
+
+def element(storage: Storage, index: Index) -> Expr:
+    """An element of an array, or a variable, which has one."""
+    if not storage.size:
+        return variable(storage)
+    return Expr("element", (as_expr(index),), storage.dtype, storage)
+
+
+def as_expr(index: Index) -> Expr:
+    """An index as an expression."""
+    return index if isinstance(index, Expr) else literal(index)
+
+
+def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
+    """`condition ? one : other`, of which both are computed first."""
+    kind = one if isinstance(one, Expr) else other
+    assert isinstance(kind, Expr)
+    cases = (x if isinstance(x, Expr) else literal(x, kind.dtype) for x in (one, other))
+    return Expr("choose", (condition, *cases), kind.dtype)
+
+
+def both(*conditions: Expr) -> Expr:
+    """Whether all conditions hold, each looked at if those before hold."""
+    return functools.reduce(lambda a, b: apply("both", a, b), conditions)
+
+
+def either(*conditions: Expr) -> Expr:
+    """Whether one of the conditions holds, each looked at if none of those before holds."""
+    return functools.reduce(lambda a, b: apply("either", a, b), conditions)
+
+
+def convert(x: Index, dtype: Any) -> Expr:
+    """A number as one of another type, as C converts it."""
+    return apply("convert", as_expr(x), dtype=dtype)
+
+
+# Statements
+
+
+@dataclasses.dataclass(eq=False)
+class Statement:
+    """A statement of C."""
+
+    def expressions(self) -> Iterator[Expr]:
+        """Expressions whose storages it reads, without those of its blocks."""
+        yield from ()
+
+    def written(self) -> tuple[Storage, ...]:
+        """Storages that it writes; nothing else is an effect of it unless there are none."""
+        return ()
+
+    def blocks(self) -> "tuple[Block, ...]":
+        """Statements inside."""
+        return ()
+
+
+Block: TypeAlias = list[Statement]
+
+
+@dataclasses.dataclass(eq=False)
+class Declare(Statement):
+    """Declares a storage, a variable perhaps with its value."""
+
+    storage: Storage
+    value: Expr | None = None
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.value is not None:
+            yield self.value
+
+    def written(self) -> tuple[Storage, ...]:
+        return (self.storage,)
+
+
+@dataclasses.dataclass(eq=False)
+class Assign(Statement):
+    """Gives a variable or an element its value, where the mask holds if there is one."""
+
+    target: Expr
+    value: Expr
+    mask: Expr | None = None
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from (*self.target.operands, self.value)
+        if self.mask is not None:
+            yield self.mask
+
+    def written(self) -> tuple[Storage, ...]:
+        assert self.target.storage is not None
+        return (self.target.storage,)
+
+
+@dataclasses.dataclass(eq=False)
+class Loop(Statement):
+    """A loop `for (int index = first; test; index += step)`, of which each part may be missing.
+
+    Attributes:
+      rolled: whether a compiler for GPUs is not to unroll it.
+    """
+
+    index: Storage | None = None
+    first: Expr | None = None
+    test: Expr | None = None
+    step: int = 1
+    rolled: bool = False
+    body: Block = dataclasses.field(default_factory=list[Statement])
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from (one for one in (self.first, self.test) if one is not None)
+
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+
+@dataclasses.dataclass(eq=False)
+class If(Statement):
+    """A branch."""
+
+    test: Expr
+    body: Block = dataclasses.field(default_factory=list[Statement])
+    otherwise: Block = dataclasses.field(default_factory=list[Statement])
+
+    def expressions(self) -> Iterator[Expr]:
+        yield self.test
+
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body, self.otherwise)
+
+
+@dataclasses.dataclass(eq=False)
+class Call(Statement):
+    """A statement with a name, a key of `formats`: a call of a function that writes, or a word such as "break".
+
+    Attributes:
+      name: key of `formats`.
+      operands: arguments, in which what is written is an expression too.
+      writes: storages that it writes.
+      size: a number of the format, such as the width of rows.
+    """
+
+    name: str
+    operands: tuple[Expr, ...] = ()
+    writes: tuple[Storage, ...] = ()
+    size: int = 0
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from self.operands
+
+    def written(self) -> tuple[Storage, ...]:
+        return self.writes
+
+
+@dataclasses.dataclass(eq=False)
+class Raw(Statement):
+    """Lines of C in braces of their own, with `${name}` for each operand.
+
+    Attributes:
+      template: the lines.
+      operands: by name.
+      writes: storages that they write.
+    """
+
+    template: str
+    operands: dict[str, Expr]
+    writes: tuple[Storage, ...]
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from self.operands.values()
+
+    def written(self) -> tuple[Storage, ...]:
+        return self.writes
+
+
+def walk(block: Block) -> Iterator[Statement]:
+    """All statements of a block and of the blocks inside, in order."""
+    for statement in block:
+        yield statement
+        for inner in statement.blocks():
+            yield from walk(inner)
+
+
+def live(block: Block, roots: frozenset[Storage] = frozenset()) -> set[Storage]:
+    """Storages that are read, directly or not, by what has an effect, or by what is in `roots`."""
+    writers: dict[Storage, list[Statement]] = {}
+    needed: list[Expr] = []
+    for statement in walk(block):
+        for storage in statement.written():
+            writers.setdefault(storage.current, []).append(statement)
+        if not statement.written():
+            needed += statement.expressions()
+    found, open_ = set[Storage](), {s.current for one in needed for s in one.reads} | {s.current for s in roots}
+    while open_:
+        storage = open_.pop()
+        found.add(storage)
+        reads = {s.current for one in writers.get(storage, ()) for e in one.expressions() for s in e.reads}
+        open_ |= reads - found
+    return found
