@@ -161,8 +161,8 @@ class Emitter(Writer):
             mixed = value.storage is not storage and bool(value.storages & others)
             ready.append(self.copied(value, storage.varying) if mixed else value)
         self.finish()
-        for storage, value in zip(storages, ready, strict=True):
-            if not (sum(value.storage is other.storage for other in ready) == 1 and self.made_in(storage, value)):
+        for storage, value, made in zip(storages, ready, self.made_in(storages, ready), strict=True):
+            if not made:
                 self.write(storage, value)
 
     def repeat(

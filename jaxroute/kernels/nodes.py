@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,8 +30,9 @@ class Storage:
       varying: whether it differs between runs that are simulated at once.
       depth: number of masks in force where it is declared.
       readers: number of living values that read it.
-      loop: block, and place in it, of the loop that gives it its value, if there is one.
+      store: block, and statement in a loop of it, that gives it its value, if a group makes it.
       successor: storage that has taken its place.
+      predecessors: storages whose place it has taken.
     """
 
     name: str
@@ -43,16 +44,26 @@ class Storage:
     varying: bool = False
     depth: int = 0
     readers: int = 0
-    loop: "tuple[Block, int] | None" = None
+    store: "tuple[Block, Assign] | None" = None
     successor: "Storage | None" = None
+    predecessors: "tuple[Storage, ...]" = ()
 
     @property
     def current(self) -> "Storage":
         """Itself, or the storage that has taken its place."""
         return self if self.successor is None else self.successor.current
 
+    def replace(self, other: "Storage") -> None:
+        """Takes the place of another storage."""
+        other.successor = self
+        self.predecessors += (other,)
 
-@dataclasses.dataclass(frozen=True)
+    def all(self) -> "set[Storage]":
+        """Itself, and the storages whose place it has taken."""
+        return {self}.union(*(one.all() for one in self.predecessors))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Expr:
     """An expression of C.
 
@@ -70,18 +81,20 @@ class Expr:
     storage: Storage | None = None
     number: Any = None
 
-    @functools.cached_property
-    def reads(self) -> frozenset[Storage]:
-        """All variables and arrays in it."""
-        own = frozenset() if self.storage is None else frozenset([self.storage])
-        return own.union(*(one.reads for one in self.operands))
-
-    def leaves(self) -> "Iterator[Expr]":
+    def leaves(self) -> "list[Expr]":
         """All variables and elements in it."""
-        if self.storage is not None:
-            yield self
-        for one in self.operands:
-            yield from one.leaves()
+        found, open_ = list[Expr](), [self]
+        while open_:
+            one = open_.pop()
+            if one.storage is not None:
+                found.append(one)
+            open_ += one.operands
+        return found
+
+    @property
+    def reads(self) -> set[Storage]:
+        """All storages in it."""
+        return {one.storage for one in self.leaves() if one.storage is not None}
 
     @property
     def varies(self) -> bool:
@@ -214,6 +227,10 @@ class Statement:
     def expressions(self) -> Iterator[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""
         yield from ()
+
+    def __post_init__(self) -> None:
+        """Notes which storages it reads, without those that its blocks read."""
+        self.reads = {leaf.storage for e in self.expressions() for leaf in e.leaves() if leaf.storage is not None}
 
     def written(self) -> tuple[Storage, ...]:
         """Storages that it writes; nothing else is an effect of it unless there are none."""
@@ -349,19 +366,24 @@ def walk(block: Block) -> Iterator[Statement]:
             yield from walk(inner)
 
 
-def live(block: Block, roots: frozenset[Storage] = frozenset()) -> set[Storage]:
-    """Storages that are read, directly or not, by what has an effect, or by what is in `roots`."""
+def reads_of(statements: Iterable[Statement]) -> set[Storage]:
+    """Storages that statements read, without those that their blocks read."""
+    return set[Storage]().union(*(one.reads for one in statements))
+
+
+def live(block: Block) -> set[Storage]:
+    """Storages that are read, directly or not, by what has an effect."""
     writers: dict[Storage, list[Statement]] = {}
-    needed: list[Expr] = []
+    effects: list[Statement] = []
     for statement in walk(block):
-        for storage in statement.written():
+        written = statement.written()
+        for storage in written:
             writers.setdefault(storage.current, []).append(statement)
-        if not statement.written():
-            needed += statement.expressions()
-    found, open_ = set[Storage](), {s.current for one in needed for s in one.reads} | {s.current for s in roots}
+        if not written:
+            effects.append(statement)
+    found, open_ = set[Storage](), {s.current for s in reads_of(effects)}
     while open_:
         storage = open_.pop()
         found.add(storage)
-        reads = {s.current for one in writers.get(storage, ()) for e in one.expressions() for s in e.reads}
-        open_ |= reads - found
+        open_ |= {s.current for s in reads_of(writers.get(storage, ()))} - found
     return found

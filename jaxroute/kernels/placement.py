@@ -1,17 +1,17 @@
-"""Which arrays of the states have the numbers of a run side by side, where several runs are played at once.
+"""Which arrays of the states have the numbers of a run side by side, where several runs are simulated at once.
 
 Most arrays have those of all runs side by side, number by number. One of which each run reads and writes a row of its own would then be
 read from and written to a line of memory for each number and each run.
 """
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jax.extend.core import JaxprEqn
 
-from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
+from jaxroute.engine.batching.dependence import Flow, is_key
 from jaxroute.kernels.operations import CALLED_WIDE
 from jaxroute.kernels.values import is_row
 
@@ -20,15 +20,11 @@ _SHORT_ROW = 32
 _TYPES = ("float32", "int32", "int16", "int8")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Known:
-    """What is known of a value: whether it differs between runs, and which array of the states it is, if it is one."""
+class _Array(NamedTuple):
+    """A value: whether it differs between runs, and which array of the states it is, if it is one."""
 
     varies: bool
     leaf: int | None = None
-
-
-_SHARED = _Known(False)
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
@@ -43,7 +39,7 @@ def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) ->
     if not any(n is not None for n in may):
         return set()
     uses = _Uses()
-    uses.of(closed.jaxpr, [_Known(varies, n) for varies, n in zip(given, may, strict=True)])
+    uses.results(closed, [_Array(varies, n) for varies, n in zip(given, may, strict=True)])
     return uses.rows - uses.others
 
 
@@ -52,103 +48,53 @@ def _has_long_rows(aval: Any) -> bool:
     return long and not is_key(aval) and np.dtype(aval.dtype).name in _TYPES
 
 
-class _Uses:
-    """Follows arrays through a jaxpr. rows: those with a row at a place of each run. others: those that are used in another way."""
+class _Uses(Flow[_Array]):
+    """How arrays are used.
+
+    Attributes:
+      rows: arrays with a row at a place of each run.
+      others: arrays that are used in another way.
+    """
 
     def __init__(self) -> None:
+        super().__init__(_Array(False))
         self.rows: set[int] = set()
         self.others: set[int] = set()
 
-    def of(self, jaxpr: Any, args: Sequence[_Known]) -> list[_Known]:
-        """What is known of the results of a jaxpr."""
-        known = dict(zip(jaxpr.invars, args, strict=True))
+    def is_opaque(self, eqn: JaxprEqn) -> bool:
+        return eqn.params.get("name", "") in CALLED_WIDE
 
-        def read(var: Any) -> _Known:
-            return _SHARED if hasattr(var, "val") else known.get(var, _SHARED)
+    def operation(self, eqn: JaxprEqn, args: list[_Array]) -> list[_Array]:
+        name = eqn.primitive.name
+        varies = any(one.varies for one in args) and name != "largest_over_runs"
+        if name in ("dynamic_slice", "dynamic_update_slice"):
+            written = name == "dynamic_update_slice"
+            sizes = getattr(eqn.invars[1].aval, "shape", ()) if written else eqn.params["slice_sizes"]
+            self._part(args[0], getattr(eqn.invars[0].aval, "shape", ()), sizes, args[2 if written else 1].varies)
+            self._use(args[1:])
+            return [_Array(varies, args[0].leaf if written else None)]
+        if not self.is_opaque(eqn):
+            self._use(args)
+        return [_Array(varies)] * len(eqn.outvars)
 
-        for eqn in jaxpr.eqns:
-            known.update(zip(eqn.outvars, self._equation(eqn, [read(v) for v in eqn.invars]), strict=True))
-        return [read(v) for v in jaxpr.outvars]
+    def joined(self, facts: Sequence[_Array], deciding: _Array) -> _Array:
+        leaves = {one.leaf for one in facts}
+        if len(leaves) > 1:
+            self._use(facts)
+        return _Array(deciding.varies or any(one.varies for one in facts), leaves.pop() if len(leaves) == 1 else None)
 
-    def _equation(self, eqn: Any, args: list[_Known]) -> list[_Known]:
-        name, params = eqn.primitive.name, eqn.params
-        if name in BARRIERS:
-            return args
-        if name in CALLS and params.get("name", "") not in CALLED_WIDE:
-            inner = params[CALLS[name]]
-            return self.of(getattr(inner, "jaxpr", inner), args)
-        if name == "cond":
-            return self._cond(params, args)
-        if name == "while":
-            return self._while(params, args)
-        if name == "scan":
-            return self._scan(params, args)
-        varies = any(arg.varies for arg in args) and name != "largest_over_runs"
-        if name == "dynamic_slice":
-            self._part(args[0], eqn.invars[0].aval, params["slice_sizes"], args[1:])
-            self._used(args[1:])
-        elif name == "dynamic_update_slice":
-            self._part(args[0], eqn.invars[0].aval, eqn.invars[1].aval.shape, args[2:])
-            self._used(args[1:])
-            return [_Known(varies, args[0].leaf)]
-        elif params.get("name", "") != "has_nan":
-            self._used(args)
-        return [_Known(varies)] * len(eqn.outvars)
+    def row(self, fact: _Array) -> _Array:
+        self._use([fact])
+        return _Array(fact.varies)
 
-    def _part(self, array: _Known, aval: Any, sizes: Sequence[int], starts: Sequence[_Known]) -> None:
-        """A part of an array is read or written."""
+    def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
+        """Notes that a part of an array is read or written."""
         if array.leaf is None:
             return
-        if is_row(aval.shape, sizes):
-            self.rows |= {array.leaf} if starts[0].varies else set()
+        if is_row(shape, sizes):
+            self.rows |= {array.leaf} if own_place else set()
         elif math.prod(sizes) > 1:
             self.others.add(array.leaf)
 
-    def _used(self, args: Sequence[_Known]) -> None:
-        self.others |= {arg.leaf for arg in args if arg.leaf is not None}
-
-    def _carried(self, step: Any, start: Sequence[_Known]) -> list[_Known]:
-        """What is known of carried values behind a loop."""
-        now = list(start)
-        while True:
-            after = step(now)
-            for before, arg in zip(now, after, strict=True):
-                if before.leaf != arg.leaf:
-                    self._used([before, arg])
-            grown = [_Known(b.varies or a.varies, b.leaf) for b, a in zip(now, after, strict=True)]
-            if grown == now:
-                return now
-            now = grown
-
-    def _cond(self, params: Any, args: list[_Known]) -> list[_Known]:
-        merged = []
-        for several in zip(*(self.of(branch.jaxpr, args[1:]) for branch in params["branches"]), strict=True):
-            same = len({one.leaf for one in several}) == 1
-            if not same:
-                self._used(several)
-            merged.append(_Known(args[0].varies or any(one.varies for one in several), several[0].leaf if same else None))
-        return merged
-
-    def _while(self, params: Any, args: list[_Known]) -> list[_Known]:
-        first = params["cond_nconsts"]
-        behind = first + params["body_nconsts"]
-        carry = self._carried(lambda now: self.of(params["body_jaxpr"].jaxpr, [*args[first:behind], *now]), args[behind:])
-        test = self.of(params["cond_jaxpr"].jaxpr, [*args[:first], *carry])[0]
-        return [_Known(one.varies or test.varies, one.leaf) for one in carry]
-
-    def _scan(self, params: Any, args: list[_Known]) -> list[_Known]:
-        num_consts, num_carry = scan_sizes(params)
-        consts, start, scanned = args[:num_consts], args[num_consts : num_consts + num_carry], args[num_consts + num_carry :]
-        self._used(scanned)
-        rows = [_Known(one.varies) for one in scanned]
-        made: list[list[_Known]] = []
-
-        def step(now: list[_Known]) -> list[_Known]:
-            outs = self.of(params["jaxpr"].jaxpr, [*consts, *now, *rows])
-            made.append(outs[num_carry:])
-            return outs[:num_carry]
-
-        carry = self._carried(step, start)
-        for outs in made:
-            self._used(outs)
-        return [*carry, *(_Known(one.varies) for one in made[-1])]
+    def _use(self, args: Sequence[_Array]) -> None:
+        self.others |= {one.leaf for one in args if one.leaf is not None}

@@ -1,6 +1,7 @@
 """The text of a kernel: C of one run, or C++ of several at once, from its statements."""
 
 import dataclasses
+import functools
 import string
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,6 +46,7 @@ LANE_TYPES = {
 }
 
 
+@functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
     """Name of a type in C, or of the type of such numbers of several runs.
 
@@ -57,6 +59,7 @@ def c_type(dtype: Any, wide: bool = False) -> str:
     return types[name]
 
 
+@functools.cache
 def kind_of(dtype: Any) -> str:
     """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool; d, l, m: float64, int64, uint64."""
     dtype = np.dtype(dtype)
@@ -68,6 +71,7 @@ def kind_of(dtype: Any) -> str:
     return found[dtype.itemsize == 8]
 
 
+@functools.cache
 def is_narrow(dtype: Any) -> bool:
     """Whether these are whole numbers of fewer than 32 bits."""
     dtype = np.dtype(dtype)

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from jaxroute.kernels.nodes import (
     as_expr,
     element,
     literal,
+    reads_of,
     variable,
     walk,
 )
@@ -73,11 +74,6 @@ class Group:
 
 class _Elsewhere(Exception):
     """An element is needed at another place of the loop that makes it."""
-
-
-def reads_of(statements: Iterable[Statement]) -> set[Storage]:
-    """Storages that statements read."""
-    return {s for one in statements for e in one.expressions() for s in e.reads}
 
 
 class Writer:
@@ -332,38 +328,47 @@ class Writer:
         """A value that does not read what another one is read from."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
-    def made_in(self, storage: Storage, value: Value) -> bool:
-        """Makes a value in another storage from the start, in place of a copy at the end, if nothing reads what that one had any more.
+    def made_in(self, storages: Sequence[Storage], values: Sequence[Value]) -> list[bool]:
+        """Makes values in other storages from the start, instead of copies at the end, where nothing reads what those had any more.
 
         Args:
-          storage: is to have the value at the end of the block that is being written.
-          value: made by a loop of this block, and not needed elsewhere.
+          storages: storages that are to have the values at the end of the block that is being written.
+          values: values of which each is made by a loop of this block, and not needed elsewhere, or stays where it is.
 
         Returns:
-          Whether that could be done.
+          For each storage whether that could be done.
         """
+        statements = list(walk(self.block))
+        touched: dict[Storage, list[int]] = {}
+        for number, statement in enumerate(statements):
+            for one in (*statement.reads, *statement.written()):
+                touched.setdefault(one, []).append(number)
+        return [
+            sum(value.storage is other.storage for other in values) == 1
+            and self._made_in(storage, value, statements, touched)
+            for storage, value in zip(storages, values, strict=True)
+        ]
+
+    def _made_in(
+        self, storage: Storage, value: Value, statements: Sequence[Statement], touched: dict[Storage, list[int]]
+    ) -> bool:
         made = value.storage
-        if made is None or made is storage or made.loop is None or not storage.writable or storage.apart:
+        if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
             return False
         if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype):
             return False
-        block, first = made.loop
+        block, store = made.store
         if block is not self.block or not made.depth == storage.depth == len(self.masks):
             return False
-        statements = list(walk(block[first:]))
-        own = next((n for n, s in enumerate(statements) if isinstance(s, Assign) and s.target.storage is made), None)
-        if own is None:
-            return False
-        store = statements[own]
-        assert isinstance(store, Assign)
-        for number, statement in enumerate(statements):
-            leaves = [leaf for e in statement.expressions() for leaf in e.leaves()]
-            leaves += [statement.target] if isinstance(statement, Assign) else []
-            for leaf in leaves:
-                here = leaf.storage is not None and leaf.storage.current is storage.current
-                if here and (number >= own or leaf.operands != store.target.operands):
-                    return False  # What was there is needed later, or at another place.
-        made.successor = storage
+        begin, own = touched[made][0], next(n for n in touched[made] if statements[n] is store)
+        taken = storage.current.all()
+        for number in {n for one in taken for n in touched.get(one, ()) if n >= begin}:
+            statement = statements[number]
+            leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
+            leaves += [statement.target] if isinstance(statement, Assign) and statement.target.storage in taken else []
+            if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
+                return False  # What was there is needed later, or at another place.
+        storage.replace(made)
         return True
 
     # Groups
@@ -378,10 +383,7 @@ class Writer:
             return
         group.open = False
         del self._groups[group.shape]
-        self.add(*map(Declare, group.arrays))
-        for array in group.arrays:
-            array.loop = self.block, len(self.block)
-        self.add(*group.before)
+        self.add(*map(Declare, group.arrays), *group.before)
         inner = group.body
         for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
             if isinstance(at, Expr):
@@ -409,13 +411,15 @@ class Writer:
             self.add(*statements)
             return [self.value_of(one, shape) for one in results]
         group, statements = self._joined(shape, lambda place: make(place, results))
-        self._vary(results, statements)
+        group.reads |= self._vary(results, statements)
         group.body += statements
         values: list[Value] = []
         for result in results:
             array = self.storage("a", result.dtype, math.prod(shape), result.varying)
             group.arrays.append(array)
-            group.body.append(Assign(element(array, flat(group.place, shape)), variable(result)))
+            store = Assign(element(array, flat(group.place, shape)), variable(result))
+            array.store = self.block, store
+            group.body.append(store)
             values.append(self._member_value(group, result, array, shape))
         return values
 
@@ -451,19 +455,21 @@ class Writer:
             self.add(*first, *steps, *last(numbers))
             return [self.value_of(one, ()) for one in storages]
         group, steps = self._joined(shape, lambda place: step(place, numbers))
-        self._vary(storages, steps)
+        group.reads |= self._vary(storages, steps)
         group.numbers += storages
         group.before += first
         group.body += steps
         group.after += last(numbers)
         return [self._member_value(group, None, one, ()) for one in storages]
 
-    def _vary(self, storages: Sequence[Storage], statements: Sequence[Statement]) -> None:
-        """Notes of variables whether the statements that make them differ between runs."""
-        if any(one.varying for one in reads_of(walk(list(statements)))):
+    def _vary(self, storages: Sequence[Storage], statements: Sequence[Statement]) -> set[Storage]:
+        """Notes of variables whether the statements that make them differ between runs; returns what these read."""
+        reads = reads_of(statements)
+        if any(one.varying for one in reads):
             for storage in storages:
                 c_type(storage.dtype, wide=True)
                 storage.varying = True
+        return reads
 
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[Place], Sequence[Statement]]
@@ -482,7 +488,6 @@ class Writer:
                 continue
             finally:
                 self._building = before
-            group.reads |= reads_of(walk(list(statements)))
             return group, statements
         raise RuntimeError("an element needs another element of its own loop")
 
