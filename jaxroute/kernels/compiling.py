@@ -55,6 +55,3 @@ def finish(kernels: Begun) -> None:
             kernel.result(MOST_S)
         except TimeoutError:
             raise Unsupported(f"compiling it takes more than {MOST_S} s") from None
-
-
-__all__ = ["Unsupported", "begin", "compilations", "finish", "note"]

@@ -3,16 +3,19 @@
 import contextlib
 import math
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.kernels import operations
-from jaxroute.kernels.nodes import Assign, Call, Expr, If, Loop, Storage, Unsupported, apply, literal, variable
-from jaxroute.kernels.rules.registry import dtype_of, shape_of
+from jaxroute.kernels.nodes import Assign, Call, Expr, If, Loop, Place, Storage, Unsupported, apply, literal, variable
+from jaxroute.kernels.printer import FORMATS, Function
+from jaxroute.kernels.rules import elementwise
+from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
 from jaxroute.kernels.values import Value, mirrored
 from jaxroute.kernels.writer import Writer
 
@@ -29,8 +32,26 @@ _CALLS = {**CALLS, **_MORE_CALLS}
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
+# Returns the definition of an operation by basic ones, or None: of numbers for an elementwise operation, else of its operands.
+Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
+
+
 class Emitter(Writer):
-    """Writes the statements of traced functions, one after the other, into `block`."""
+    """Writes the statements of traced functions, one after the other, into `block`.
+
+    Args:
+      wide: see `Writer`.
+      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
+      definition: definitions of operations.
+
+    Attributes:
+      functions: functions of C that statements call, each after those that it calls.
+    """
+
+    def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = lambda eqn: None):
+        super().__init__(wide)
+        self.fast, self._definition = fast, definition
+        self.functions: dict[Any, Function] = {}
 
     # Jaxprs
 
@@ -104,7 +125,42 @@ class Emitter(Writer):
             lengths = eqn.params["const_lengths"]
             first = lengths.matvec + lengths.vecmat
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
+        if not (self.fast and name in FORMATS) and (definition := self._definition(eqn)) is not None:
+            return self._defined(eqn, definition, args)
         return operations.write(self, eqn, args)
+
+    def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
+        """The results of an operation by its definition."""
+        if any(v.aval.shape for v in definition.jaxpr.invars):
+            return self.call(definition, args)
+
+        def at(place: Place) -> Expr:
+            numbers = [elementwise.element(x, place) for x in args]
+            function = self._function(eqn, definition, any(one.varies for one in numbers))
+            return Expr("call", tuple(numbers), function.result.dtype, number=function.name)
+
+        shape, dtype = aval_of(eqn)
+        return [self.pointwise(shape, dtype, at)]
+
+    def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
+        """The function of C for a definition, of numbers that differ between runs or do not."""
+        key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
+        if key not in self.functions:
+            inner = Emitter(varies, self.fast, self._definition)
+            inner.functions, inner.tables, inner._table_of, inner._names = (
+                self.functions,
+                self.tables,
+                self._table_of,
+                self._names,
+            )
+            given = [inner.storage("x", v.aval.dtype, 0) for v in definition.jaxpr.invars]
+            for one in given:
+                one.writable = False
+            (result,) = inner.call(definition, [inner.value_of(one, ()) for one in given])
+            value = result.at(())
+            inner.finish()
+            self.functions[key] = Function(self.name(f"{eqn.primitive.name}_"), given, inner.block, value)
+        return self.functions[key]
 
     # Loops and branches
 

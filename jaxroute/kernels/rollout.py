@@ -43,12 +43,14 @@ def kernel_rollout(
     keep_states: bool = False,
     spans: jax.Array | None = None,
     wide: bool = False,
+    fast: bool = False,
 ) -> dict[str, Any]:
     """What `rollout` computes, by one call for all rounds.
 
     Args:
       env, policy, streams, horizon, record, since, begun, keep_states, spans: as for `packed_rollout`.
       wide: several runs at once, which is for CPUs; else a thread for each run, or one after the other.
+      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
 
     Returns:
       As `rollout`: arrays `[records, ..., R]` by name.
@@ -67,7 +69,7 @@ def kernel_rollout(
         spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
     # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
     chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
-    source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide)
+    source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
     own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
     later = iter(own)
     common = iter(shared)

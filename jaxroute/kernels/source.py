@@ -29,7 +29,7 @@ from jaxroute.kernels.nodes import (
     element,
     variable,
 )
-from jaxroute.kernels.printer import c_type, print_block, print_tables
+from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
 from jaxroute.kernels.rules.registry import dtype_of, shape_of
 from jaxroute.kernels.values import Value, add, flat, quotient, times
 
@@ -52,10 +52,16 @@ class Array:
 class Source:
     """The text of a function, and what it takes and gives.
 
-    body: lines of C of one run, or of C++ of several at once. tables: its constants. inputs, outputs: in order.
-    wide: whether it is of several. heap: vectors of its long arrays.
-    scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
-    states: number of the arrays of the states, the last inputs and outputs.
+    Attributes:
+      body: lines of C of one run, or of C++ of several at once.
+      tables: known arrays, and functions that the lines call.
+      inputs: arrays that it takes, in order.
+      outputs: arrays that it gives, in order.
+      wide: whether it is of several runs at once.
+      heap: vectors of its long arrays.
+      scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
+      states: number of the arrays of the states, the last inputs and outputs.
+      fast: whether divisions and roots on a GPU are those of its special units.
     """
 
     body: str
@@ -66,6 +72,7 @@ class Source:
     heap: int = 0
     scratch: int = 0
     states: int = 0
+    fast: bool = False
 
     def for_host(self) -> str:
         """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
@@ -113,7 +120,13 @@ class Source:
         given = [f"const {c_type(a.dtype)} *{_restrict(i < first_state)} from{i}" for i, a in enumerate(self.inputs)]
         given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
         given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
-        lines = [PRELUDE.read_text(), _DEVICE, self.tables, f'extern "C" __global__ void rounds({", ".join(given)}) {{']
+        lines = [
+            "" if self.fast else _EXACT,
+            PRELUDE.read_text(),
+            _DEVICE,
+            self.tables,
+            f'extern "C" __global__ void rounds({", ".join(given)}) {{',
+        ]
         lines.append("    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;")
         lines.append("    const long long setting = blockIdx.y;")
         lines.append("    if (r >= R) return;")
@@ -134,6 +147,8 @@ _HOST = """#define ARRAY(kind, name, size, first) kind name[size]
 #define STRIDE 1
 static const int start = -2147483647 - 1, stop = 2147483647;
 static const bool continued = false;"""
+_EXACT = """#define DIVIDE __fdiv_rn
+#define sqrtf __fsqrt_rn"""
 _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
 #define STRIDE R
 #define CONSTANT static __device__ const"""
@@ -166,7 +181,7 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 
 
 def source_of(
-    run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False
+    run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
     """The function that plays the rounds of `run` from the given states.
 
@@ -177,6 +192,7 @@ def source_of(
       chunk: rounds whose sums are added up by themselves; it divides the length of a stage, and that of an interval if that is longer.
       warm_up: the first interval is not recorded.
       wide: several runs at once, for a CPU.
+      fast: see `Emitter`.
 
     Returns:
       The function; the arrays that all runs share, its first inputs; names of what is recorded, the first outputs.
@@ -184,7 +200,7 @@ def source_of(
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, spans, chunk, warm_up, Emitter(wide))
+    writer = _Writer(run, states, spans, chunk, warm_up, Emitter(wide, fast))
     return writer.source(), writer.shared, writer.names
 
 
@@ -383,8 +399,19 @@ def _named(name: str, dtype: Any = np.int32) -> Expr:
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
     """The text of what an emitter has written, see `Source`."""
     text = print_block(emitter.block, emitter.wide)
-    known = [print_tables(emitter.tables, emitter.wide)]
-    return Source(text.body, "\n".join(known), tuple(inputs), tuple(outputs), emitter.wide, text.heap, text.scratch, states)
+    tables = print_tables(emitter.tables, emitter.wide)
+    functions = [print_function(one, emitter.wide) for one in emitter.functions.values()]
+    return Source(
+        text.body,
+        "\n".join([tables, *functions]),
+        tuple(inputs),
+        tuple(outputs),
+        emitter.wide,
+        text.heap,
+        text.scratch,
+        states,
+        emitter.fast,
+    )
 
 
 def _one_run(leaf: Any) -> Any:

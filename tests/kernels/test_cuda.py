@@ -16,8 +16,8 @@ from helpers import CHILDREN_PATH
 from lane_cases import floats, integers
 
 from jaxroute.kernels import cuda
-from jaxroute.kernels.source import Array, Source, steps
 from jaxroute.kernels.nodes import SlowerThanScan, Unsupported
+from jaxroute.kernels.source import Array, Source, steps
 
 
 def _has_nvrtc():

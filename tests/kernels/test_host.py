@@ -28,33 +28,33 @@ sys.path.insert(0, "scripts")
 import kernels, jaxroute as jr
 from jaxroute.core.attributes import decoded
 warnings.simplefilter("ignore")
-backend, only = sys.argv[1], sys.argv[2:]
+compile, only = sys.argv[1], sys.argv[2:]
 for problem, name, env, policy in kernels.pairs():
     if {problem, f"{problem}/{name}"} & set(only):
-        result = jr.simulate(env, {name: policy}, horizon=250, seeds=20, execution=jr.Execution(backend), progress=False)
+        result = jr.simulate(env, {name: policy}, horizon=250, seeds=20, execution=jr.Execution("kernel", compile=compile), progress=False)
         bits = hashlib.sha256(b"".join(result[one].values.tobytes() for one in sorted(result.data_vars)))
         print(problem, name, sorted(result.data_vars), bits.hexdigest(), decoded(result.attrs)["fell_back"])
 """
 SOME = ["stochastic/Exp3", "stochastic/BetaThompson", "contextual/LinUCB", "service/MessPlus", "queueing/QThS"]
 
 
-def results(compilers, cache, backend, only):
+def results(compilers, cache, compile, only):
     env = os.environ | {"CXX": compilers[0], "CC": compilers[1], "XDG_CACHE_HOME": str(cache)}
-    command = [sys.executable, "-c", RESULTS, backend, *only]
+    command = [sys.executable, "-c", RESULTS, compile, *only]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 @pytest.mark.skipif(not (shutil.which("clang++") and shutil.which("g++")), reason="needs clang++ and g++")
 @pytest.mark.parametrize(
-    "backend, only",
+    "compile, only",
     [
-        ("kernel", SOME),
-        pytest.param("brief", SOME, marks=pytest.mark.slow),
-        *(pytest.param("kernel", [problem], marks=pytest.mark.slow, id=problem) for problem in problems()),
+        ("full", SOME),
+        pytest.param("quick", SOME, marks=pytest.mark.slow),
+        *(pytest.param("full", [problem], marks=pytest.mark.slow, id=problem) for problem in problems()),
     ],
 )
-def test_clang_gives_the_bits_of_gcc(backend, only, tmp_path):
-    clang, gcc = (results(names, tmp_path, backend, only) for names in (("clang++", "clang"), ("g++", "gcc")))
+def test_clang_gives_the_bits_of_gcc(compile, only, tmp_path):
+    clang, gcc = (results(names, tmp_path, compile, only) for names in (("clang++", "clang"), ("g++", "gcc")))
     assert clang == gcc and len(gcc) >= 5 and all(line.endswith("{}") for line in gcc)
 
 

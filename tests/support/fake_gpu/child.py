@@ -20,8 +20,8 @@ import jaxroute as jr
 from jaxroute.core.attributes import decoded
 from jaxroute.engine.rounds import STATE
 from jaxroute.kernels import cuda
-from jaxroute.kernels.rollout import rounds_p
 from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.rollout import rounds_p
 from jaxroute.problems import staged, stochastic
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()

@@ -1,4 +1,4 @@
-"""The scan compiled with few optimisations, for a first look."""
+"""What is compiled with few optimisations, for a first look."""
 
 import jax
 import numpy as np
@@ -25,13 +25,14 @@ class Long(stochastic.UCB1):
 
 
 def both(env, policy, **options):
-    return [jr.simulate(env, policy, execution=jr.Execution(backend), **OPTIONS | options) for backend in ("brief", "scan")]
+    ways = jr.Execution(compile="quick"), jr.Execution("scan")
+    return [jr.simulate(env, policy, execution=way, **OPTIONS | options) for way in ways]
 
 
 @pytest.mark.parametrize("policy", [stochastic.UCB1(), stochastic.BetaThompson()], ids=["UCB1", "BetaThompson"])
 def test_it_is_the_scan_but_for_rounding(policy):
     ours, theirs = both(ENV, policy)
-    assert (backends(ours), backends(theirs)) == ({"brief"}, {"scan"})
+    assert (backends(ours), backends(theirs)) == ({"kernel"}, {"scan"})
     np.testing.assert_allclose(ours["regret"], theirs["regret"], rtol=1e-5, atol=1e-5)
 
 
@@ -45,14 +46,15 @@ def test_it_is_compiled_with_fewer_optimisations():
     told = []
     compile_ = programs.compile_lanes
 
-    def watched(lowered, platform, brief=False):
-        told.append(brief)
-        return compile_(lowered, platform, brief)
+    def watched(lowered, platform, quick=False):
+        told.append(quick)
+        return compile_(lowered, platform, quick)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(programs, "compile_lanes", watched)
-        for policy, backend in ((stochastic.UCB1(), "brief"), (stochastic.UCB1(), "scan"), (Long(), "brief")):
-            jr.simulate(ENV, policy, execution=jr.Execution(backend), horizon=33, seeds=16, progress=False)
+        quick, full = jr.Execution(compile="quick"), jr.Execution("scan")
+        for policy, way in ((stochastic.UCB1(), quick), (stochastic.UCB1(), full), (Long(), quick)):
+            jr.simulate(ENV, policy, execution=way, horizon=33, seeds=16, progress=False)
     assert told == [True, False, False]
 
 
@@ -69,23 +71,26 @@ def test_both_have_their_place_on_the_shelf(tmp_path):
 
 
 def test_a_store_goes_on_as_it_was_begun(tmp_path):
-    jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution("brief"), out=tmp_path / "store", **OPTIONS)
+    jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution(compile="quick"), out=tmp_path / "store", **OPTIONS)
     longer = jr.simulate(ENV, stochastic.UCB1(), out=tmp_path / "store", **OPTIONS | {"seeds": 48})
-    assert backends(longer) == {"brief"}
+    assert backends(longer) == {"kernel"} and longer.sizes["seed"] == 48
+    first = jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution(compile="quick"), **OPTIONS)
+    np.testing.assert_array_equal(longer["regret"].values[..., :16, :], first["regret"].values)
     scan = jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution("scan"), out=tmp_path / "store", **OPTIONS)
     assert backends(scan) == {"scan"} == backends(jr.load(tmp_path / "store")) and scan.sizes["seed"] < 48
 
 
 def test_it_is_refused_on_a_gpu():
     options = dict.fromkeys(("record_every", "record", "probes", "instances", "block", "until_stderr", "description"))
-    with pytest.raises(ValueError, match="backend='brief' is for CPUs, got devices of the platform 'cuda'"):
+    with pytest.raises(ValueError, match="compile='quick' is for CPUs, got devices of the platform 'cuda'"):
         read_inputs(
             ENV,
             stochastic.UCB1(),
             horizon=10,
             seeds=16,
             key=0,
-            backend="brief",
+            backend="auto",
+            quick=True,
             platform="cuda",
             keep="runs",
             keep_states=False,
