@@ -37,7 +37,7 @@ from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
 from jaxroute.kernels import cuda
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import Source, source_of
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"

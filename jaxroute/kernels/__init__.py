@@ -6,7 +6,7 @@ How a policy becomes a kernel:
    rounds around them.
 2. `emitter` interprets the jaxprs: calls, scans, branches and loops become those of C, any other operation is written by its rule (`rules`).
    An operation with a definition in basic operations is a function of C, printed once from the definition's jaxpr, or written in line.
-3. Rules build typed expressions and statements (`nodes`). `writer` keeps the storages, lets operations on arrays of one shape share a loop, and
+3. Rules build typed expressions and statements (`ir`). `writer` keeps the storages, lets operations on arrays of one shape share a loop, and
    writes arrays in place where no value needs what was there. Whether a number differs between runs is a field of its storage.
 4. `printer` turns the statements into text, without those that nothing needs: C of one run, for a GPU (NVRTC, a thread for each run) and for a
    quick look on a CPU, or C++ of several runs at once, whose numbers are vectors (`lanes.h`).
@@ -21,7 +21,7 @@ from jaxroute.kernels.compiling import Begun, compilations, finish
 from jaxroute.kernels.cuda import Kernel as DeviceKernel
 from jaxroute.kernels.cuda import version as nvrtc_version
 from jaxroute.kernels.host import cache_folder, compiler
-from jaxroute.kernels.nodes import SlowerThanScan, Unsupported
+from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 from jaxroute.kernels.rollout import kernel_rollout
 
 __all__ = [

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from jaxroute.engine.memory import cores
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 
 # Seconds that a compilation may take.
 MOST_S = 120

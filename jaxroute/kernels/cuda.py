@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.kernels.host import cache_folder
-from jaxroute.kernels.nodes import SlowerThanScan, Unsupported
+from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 
 # Sums and products are rounded one by one, and numbers below 1.2e-38 are 0, as in XLA's programs on a CPU. Roots are off by one unit in the last
 # place, quotients hardly ever (`prelude.h`). By IEEE's rules roots cost UCB1 about 128 more instructions a round, divisions 77.

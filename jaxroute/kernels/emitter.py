@@ -11,8 +11,7 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
-from jaxroute.kernels import operations
-from jaxroute.kernels.nodes import Assign, Call, Expr, If, Loop, Place, Storage, Unsupported, apply, literal, variable
+from jaxroute.kernels import ir, operations
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise
 from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
@@ -62,7 +61,7 @@ class Emitter(Writer):
 
     def _closed_over(self, const: Any) -> Value:
         if isinstance(const, Tracer):
-            raise Unsupported("a function that closes over a traced value within a loop or a branch")
+            raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         return self.constant(jax.random.key_data(const) if is_key(const) else const)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
@@ -112,7 +111,7 @@ class Emitter(Writer):
             inner = eqn.params[_CALLS[name]]
             try:
                 return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
-            except Unsupported as error:
+            except ir.Unsupported as error:
                 operations.raise_for_user(error, eqn.params.get("name", ""), inner)
                 raise
         if name in _SAME:
@@ -134,10 +133,10 @@ class Emitter(Writer):
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
-        def at(place: Place) -> Expr:
+        def at(place: ir.Place) -> ir.Expr:
             numbers = [elementwise.element(x, place) for x in args]
             function = self._function(eqn, definition, any(one.varies for one in numbers))
-            return Expr("call", tuple(numbers), function.result.dtype, number=function.name)
+            return ir.Expr("call", tuple(numbers), function.result.dtype, number=function.name)
 
         shape, dtype = aval_of(eqn)
         return [self.pointwise(shape, dtype, at)]
@@ -183,23 +182,23 @@ class Emitter(Writer):
         if not self._which_vary([value])[0]:
             return value
         if value.shape or value.dtype != np.int32:
-            raise Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
+            raise ir.Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
         storage = self.variable(value.dtype, 0, varying=False)
-        self.add(Assign(variable(storage), apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
+        self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
 
-    def meant(self) -> Expr:
+    def meant(self) -> ir.Expr:
         """The mask of the runs that statements are meant for."""
-        return self.masks[-1] if self.masks else literal(True, bool)
+        return self.masks[-1] if self.masks else ir.literal(True, bool)
 
-    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[Storage]:
+    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
         """Storages of what a loop carries, with their first values: those that are free, or new ones.
 
         Args:
           values: first values.
           varying: which will differ between runs that are simulated at once.
         """
-        storages: list[Storage] = []
+        storages: list[ir.Storage] = []
         for value, varies in zip(values, varying, strict=True):
             storage = value.storage
             if storage is not None and storage not in storages and self.may_take(value, varies):
@@ -210,7 +209,7 @@ class Emitter(Writer):
             storages.append(storage)
         return storages
 
-    def carry_on(self, storages: Sequence[Storage], values: Sequence[Value]) -> None:
+    def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
         """Gives what is carried its new values at the end of a step, all at once."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
@@ -223,12 +222,12 @@ class Emitter(Writer):
 
     def repeat(
         self,
-        statement: Loop | If,
+        statement: ir.Loop | ir.If,
         body: Callable[[list[Value]], list[Value]],
         start: Sequence[Value],
         varying: Sequence[bool] | None = None,
         test: Callable[[list[Value]], None] | None = None,
-        mask: Expr | None = None,
+        mask: ir.Expr | None = None,
     ) -> list[Value]:
         """The last values of `carry = body(carry)` in a loop or a branch.
 
@@ -302,7 +301,7 @@ class Emitter(Writer):
             for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
         ]
         if not last:
-            tests = [literal(True, bool)]
+            tests = [ir.literal(True, bool)]
         elif index.dtype == np.bool_:
             tests = [~which, which]
         else:
@@ -313,32 +312,37 @@ class Emitter(Writer):
             self._branches(branches, tests, outs, operands)
         return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
-    def _branches(self, branches: Any, tests: Sequence[Expr], outs: Sequence[Storage], operands: list[Value]) -> None:
+    def _branches(self, branches: Any, tests: Sequence[ir.Expr], outs: Sequence[ir.Storage], operands: list[Value]) -> None:
         """Writes one branch of several that all runs take."""
         block = self.block
         for number, branch in enumerate(branches):
             if number == len(branches) - 1 and number:
                 inner = block
             else:
-                block.append(one := If(tests[number]))
+                block.append(one := ir.If(tests[number]))
                 inner, block = one.body, one.otherwise
             with self.inside(inner):
                 self.carry_on(outs, self.call(branch, operands))
 
     def _masked_branches(
-        self, branches: Any, tests: Sequence[Expr], outs: Sequence[Storage], operands: list[Value], flags: Sequence[bool]
+        self,
+        branches: Any,
+        tests: Sequence[ir.Expr],
+        outs: Sequence[ir.Storage],
+        operands: list[Value],
+        flags: Sequence[bool],
     ) -> None:
         """Writes branches of which runs take different ones, one after the other."""
         masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
         shared = [value for value, own in zip(operands, flags, strict=True) if not own]
         with self.held(shared):
             for mask, branch in zip(masks, branches, strict=True):
-                self.add(one := If(apply("any", mask)))
+                self.add(one := ir.If(ir.apply("any", mask)))
                 with self.inside(one.body), self.masked(mask):
                     self.carry_on(outs, self.call(branch, operands))
                     self.finish()
 
-    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[Storage | None]:
+    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage | None]:
         """For each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
 
         Args:
@@ -346,7 +350,7 @@ class Emitter(Writer):
           operands: its operands without the index.
           varying: which results differ between runs that are simulated at once.
         """
-        outs: list[Storage | None] = [None] * len(eqn.outvars)
+        outs: list[ir.Storage | None] = [None] * len(eqn.outvars)
         for branch in eqn.params["branches"]:
             inner = branch.jaxpr
             for place, var in enumerate(inner.outvars):
@@ -373,17 +377,17 @@ class Emitter(Writer):
             goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
             self.finish()
             if going is not None:
-                self.add(Assign(going, going & goes_on))
-                goes_on = apply("any", going)
+                self.add(ir.Assign(going, going & goes_on))
+                goes_on = ir.apply("any", going)
             elif goes_on.varies:
-                goes_on = apply("first_lane", goes_on)
-            self.add(If(~goes_on, [Call("break")]))
+                goes_on = ir.apply("first_lane", goes_on)
+            self.add(ir.If(~goes_on, [ir.Call("break")]))
 
         def body(now: list[Value]) -> list[Value]:
             return self.call(params["body_jaxpr"], [*body_consts, *now])
 
         with self.held([*cond_consts, *body_consts]):
-            return self.repeat(Loop(), body, start, [True] * len(start) if apart else varying, test, going)
+            return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
 from jaxroute.kernels.rules.registry import RULES, rule
 from jaxroute.kernels.values import Value

@@ -8,20 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import (
-    Assign,
-    Block,
-    Call,
-    Declare,
-    Expr,
-    If,
-    Loop,
-    Raw,
-    Statement,
-    Storage,
-    Unsupported,
-    live,
-)
+from jaxroute.kernels import ir
 
 # Longer arrays of vectors are not on the stack.
 _MOST_ON_STACK = 64
@@ -55,7 +42,7 @@ def c_type(dtype: Any, wide: bool = False) -> str:
     """
     name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
     if name not in types:
-        raise Unsupported(f"numbers of type {name}" + " of several runs" * wide)
+        raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
     return types[name]
 
 
@@ -67,7 +54,7 @@ def kind_of(dtype: Any) -> str:
         return "b"
     found = {"f": "fd", "i": "il", "u": "um"}.get(dtype.kind)
     if found is None:
-        raise Unsupported(f"numbers of type {dtype.name}")
+        raise ir.Unsupported(f"numbers of type {dtype.name}")
     return found[dtype.itemsize == 8]
 
 
@@ -159,7 +146,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 def check(op: str, dtype: Any) -> None:
     """Raises Unsupported if an operation has no C for numbers of a type."""
     if kind_of(dtype) not in FORMATS[op] and "*" not in FORMATS[op]:
-        raise Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
+        raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
 
 
 def literal_text(number: Any) -> str:
@@ -198,11 +185,11 @@ class Text:
 class _Printer:
     """Prints statements, except those that nothing needs."""
 
-    def __init__(self, wide: bool, needed: set[Storage]):
+    def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
         self.heap = self.scratch = 0
 
-    def expression(self, e: Expr, written: bool = False) -> str:
+    def expression(self, e: ir.Expr, written: bool = False) -> str:
         """Prints an expression; an element that is written if that is asked for."""
         if e.op == "literal":
             return literal_text(e.number)
@@ -219,11 +206,11 @@ class _Printer:
             return f"{text}({', '.join(map(self.expression, e.operands))})"
         return text.format(*map(self._operand, e.operands))
 
-    def _operand(self, e: Expr) -> str:
+    def _operand(self, e: ir.Expr) -> str:
         text = self.expression(e)
         return f"({text})" if e.op in FORMATS and "{" in _format_of(e) else text
 
-    def _leaf(self, e: Expr, storage: Storage, written: bool) -> str:
+    def _leaf(self, e: ir.Expr, storage: ir.Storage, written: bool) -> str:
         if not e.operands:
             return storage.name
         if storage.stride and not self._wide:
@@ -231,65 +218,65 @@ class _Printer:
         index = self.expression(e.operands[0])
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
-    def _converted(self, e: Expr) -> str:
+    def _converted(self, e: ir.Expr) -> str:
         if not self._wide:
             return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
         bits = 8 * e.dtype.itemsize if is_narrow(e.dtype) else ""
         return f"to_{e.dtype.kind}{bits}({self.expression(e.operands[0])})"
 
-    def block(self, statements: Block, end: int = 0) -> list[str]:
+    def block(self, statements: ir.Block, end: int = 0) -> list[str]:
         """Prints statements, one step further to the right; their arrays in scratch memory begin at byte `end` of a run's."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
             if written and self._needed.isdisjoint(one.current for one in written):
                 continue
-            if isinstance(statement, Declare):
+            if isinstance(statement, ir.Declare):
                 text, end = self._declaration(statement, end)
                 lines += [text] if text else []
             else:
                 lines += self._statement(statement, end)
         return [f"    {line}" for line in lines]
 
-    def _statement(self, statement: Statement, end: int) -> list[str]:
-        if isinstance(statement, Assign):
+    def _statement(self, statement: ir.Statement, end: int) -> list[str]:
+        if isinstance(statement, ir.Assign):
             target, value = self.expression(statement.target, written=True), self.expression(statement.value)
             if statement.mask is None:
                 return [f"{target} = {value};"]
             return [f"SET_IF({self.expression(statement.mask)}, {target}, {value});"]
-        if isinstance(statement, Loop):
+        if isinstance(statement, ir.Loop):
             body = self.block(statement.body, end)
             return [f"{self._head(statement)} {{", *body, "}"] if body else []
-        if isinstance(statement, If):
+        if isinstance(statement, ir.If):
             return self._branch(statement, end)
-        if isinstance(statement, Raw):
+        if isinstance(statement, ir.Raw):
             template = string.Template(statement.template)
             return [
                 "{",
                 *template.substitute({k: self.expression(e) for k, e in statement.operands.items()}).splitlines(),
                 "}",
             ]
-        assert isinstance(statement, Call)
+        assert isinstance(statement, ir.Call)
         formats = _STATEMENTS | (_WIDE if self._wide else _NARROW)
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
         texts = [self.expression(e, written=True) for e in statement.operands]
         return [formats[statement.name].format(*texts, size=statement.size, type=kind)]
 
-    def _head(self, loop: Loop) -> str:
+    def _head(self, loop: ir.Loop) -> str:
         name = "" if loop.index is None else loop.index.name
         first = "" if loop.first is None else f"int {name} = {self.expression(loop.first)}"
         test = "" if loop.test is None else f" {self.expression(loop.test)}"
         step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[loop.step if name else 0]
         return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
 
-    def _branch(self, statement: If, end: int) -> list[str]:
+    def _branch(self, statement: ir.If, end: int) -> list[str]:
         body, otherwise = (self.block(one, end) for one in (statement.body, statement.otherwise))
         if not body and not otherwise:
             return []
         rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
         return [f"if ({self.expression(statement.test)}) {{", *body, *rest]
 
-    def _declaration(self, statement: Declare, end: int) -> tuple[str, int]:
+    def _declaration(self, statement: ir.Declare, end: int) -> tuple[str, int]:
         storage = statement.storage
         if storage.successor is not None:
             return "", end
@@ -312,14 +299,14 @@ class _Printer:
         return f"auto &{name} = *({array} *)(heap + {self.heap - size});", end
 
 
-def _format_of(e: Expr) -> str:
+def _format_of(e: ir.Expr) -> str:
     formats = FORMATS[e.op]
     return formats.get(kind_of(e.operands[0].dtype)) or formats["*"]
 
 
-def print_block(statements: Block, wide: bool) -> Text:
+def print_block(statements: ir.Block, wide: bool) -> Text:
     """Prints what a kernel does."""
-    printer = _Printer(wide, live(statements))
+    printer = _Printer(wide, ir.live(statements))
     return Text("\n".join(printer.block(statements)), printer.heap, printer.scratch)
 
 
@@ -335,22 +322,22 @@ class Function:
     """
 
     name: str
-    parameters: Sequence[Storage]
-    body: Block
-    result: Expr
+    parameters: Sequence[ir.Storage]
+    body: ir.Block
+    result: ir.Expr
 
 
 def print_function(function: Function, wide: bool) -> str:
     """Prints a function of numbers, in which arrays on the heap have no place."""
-    body = [*function.body, Call("return", (function.result,))]
-    printer = _Printer(wide, live(body))
+    body = [*function.body, ir.Call("return", (function.result,))]
+    printer = _Printer(wide, ir.live(body))
     varies = wide and any(one.varying for one in function.parameters)
     given = ", ".join(f"{c_type(one.dtype, varies)} {one.name}" for one in function.parameters)
     head = f"FUNCTION {c_type(function.result.dtype, varies)} {function.name}({given}) {{"
     return "\n".join([head, *printer.block(body), "}"])
 
 
-def print_tables(tables: Mapping[Storage, np.ndarray], wide: bool) -> str:
+def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
     """Prints known arrays."""
     lines: list[str] = []
     for storage, array in tables.items():

@@ -27,7 +27,7 @@ from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
 from jaxroute.kernels import calls, compiling, cuda, host
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import Source, source_of, steps
 
 

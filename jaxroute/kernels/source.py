@@ -12,23 +12,8 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.engine.rounds import Run
-from jaxroute.kernels import placement
+from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter
-from jaxroute.kernels.nodes import (
-    INT,
-    Call,
-    Expr,
-    If,
-    Index,
-    Loop,
-    Storage,
-    Unsupported,
-    apply,
-    as_expr,
-    either,
-    element,
-    variable,
-)
 from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
 from jaxroute.kernels.rules.registry import dtype_of, shape_of
 from jaxroute.kernels.values import Value, add, flat, quotient, times
@@ -245,7 +230,7 @@ class _Writer:
         between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
         if between:
             stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
-            sums = emitter.repeat(If(_named("continued", bool)), lambda _: stored, sums)
+            sums = emitter.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
         loop, i = emitter.counting(self._intervals)
         loop.rolled = False
         last = emitter.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
@@ -268,7 +253,7 @@ class _Writer:
             return self._known[id(const)]
         self.shared.append(const)
         array = self._input(const.shape, const.dtype, shared=True)
-        memory = Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
+        memory = ir.Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
         value = self._emitter.value_of(memory, array.shape)
         if size <= _MOST_KEPT:
             value = self._emitter.copied(value)
@@ -299,9 +284,9 @@ class _Writer:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
         return self._arrays[-1]
 
-    def _function(self, traced: Any, states: Sequence[Value], t: Expr) -> list[Value]:
+    def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
         """A function `(instance, words, states, t)` of one run."""
-        time = Value((), INT, lambda place: t)
+        time = Value((), ir.INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
@@ -312,46 +297,46 @@ class _Writer:
     def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         return [self._computed(lambda x, y: x + y, a, b) for a, b in zip(totals, more, strict=True)]
 
-    def _computed(self, formula: Callable[..., Expr], *values: Value) -> Value:
+    def _computed(self, formula: Callable[..., ir.Expr], *values: Value) -> Value:
         """A formula of the elements of arrays of one shape."""
         return self._emitter.pointwise(
             values[0].shape, values[0].dtype, lambda place: formula(*(one.at(place) for one in values))
         )
 
-    def _interval(self, i: Expr, carry: Sequence[Value]) -> list[Value]:
+    def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """The rounds of a record interval that belong to this launch, and its record if they end with it."""
         emitter, start, stop = self._emitter, _named("start"), _named("stop")
-        spans = Storage("in0", INT, 2 * self._intervals)
-        begin = self._number(element(spans, times(i, 2)))
-        end = self._number(as_expr(add(begin, element(spans, add(times(i, 2), 1)))))
-        emitter.add(If(either(end <= start, begin >= stop), [Call("continue")]))
-        last = self._number(apply("min", end, stop))
-        c = Storage(emitter.name("t"), INT, 0)
-        loop = Loop(c, apply("max", begin, start), variable(c) < last, 0)
-        carry = emitter.repeat(loop, lambda now: self._chunk(variable(c), begin, end, last, now), carry)
+        spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
+        begin = self._number(ir.element(spans, times(i, 2)))
+        end = self._number(ir.as_expr(add(begin, ir.element(spans, add(times(i, 2), 1)))))
+        emitter.add(ir.If(ir.either(end <= start, begin >= stop), [ir.Call("continue")]))
+        last = self._number(ir.apply("min", end, stop))
+        c = ir.Storage(emitter.name("t"), ir.INT, 0)
+        loop = ir.Loop(c, ir.apply("max", begin, start), ir.variable(c) < last, 0)
+        carry = emitter.repeat(loop, lambda now: self._chunk(ir.variable(c), begin, end, last, now), carry)
         states, totals, partial = self._parted(carry)
 
         def recorded(sums: list[Value]) -> list[Value]:
             emitter.finish()
-            emitter.add(record := If(i >= self._warm_up))
+            emitter.add(record := ir.If(i >= self._warm_up))
             with emitter.inside(record.body):
                 for number, value in enumerate([*sums[: len(sums) // 2], *self._function(self._read, states, end)]):
                     self._write(number, value, add(i, -self._warm_up))
             return [*self._zeros, *self._zeros]
 
         with emitter.held(states):
-            return [*states, *emitter.repeat(If(last.equals(end)), recorded, [*totals, *partial])]
+            return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
-    def _chunk(self, c: Expr, begin: Expr, end: Expr, last: Expr, carry: Sequence[Value]) -> list[Value]:
+    def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
-            stage = If(apply("index_rem", c, self._run.stage_length or 1).equals(0))
+            stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
             with emitter.held([*totals, *partial]):
                 states = emitter.repeat(stage, lambda now: self._function(self._plan, now, c), states)
         behind, stop = self._ends(c, begin, end, last)
         with emitter.held(totals):
-            carry = emitter.repeat(Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
+            carry = emitter.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
         states, partial = carry[: len(states)], carry[len(states) :]
 
         def complete(sums: list[Value]) -> list[Value]:
@@ -364,26 +349,26 @@ class _Writer:
             ]
 
         with emitter.held(states):
-            return [*states, *emitter.repeat(If(stop.equals(behind)), complete, [*totals, *partial])]
+            return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
 
-    def _ends(self, c: Expr, begin: Expr, end: Expr, last: Expr) -> tuple[Expr, Expr]:
+    def _ends(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """Rounds before which the chunk of a round ends, and its part in this launch."""
-        done = quotient(apply("index_sub", c, begin), self._chunk_length)
-        next_ = as_expr(add(begin, times(add(done, 1), self._chunk_length)))
-        behind = self._number(apply("min", next_, end))
-        return behind, self._number(apply("min", behind, last))
+        done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
+        next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
+        behind = self._number(ir.apply("min", next_, end))
+        return behind, self._number(ir.apply("min", behind, last))
 
-    def _number(self, value: Expr) -> Expr:
+    def _number(self, value: ir.Expr) -> ir.Expr:
         """A number of a round that is computed once."""
         return self._emitter.local(value, varying=False)
 
-    def _round(self, t: Expr, carry: Sequence[Value]) -> list[Value]:
+    def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
-        self._emitter.add(Call("begin_round"))
+        self._emitter.add(ir.Call("begin_round"))
         played = self._function(self._play, states, t)
         return [*played[: len(states)], *self._added(totals, played[len(states) :])]
 
-    def _write(self, number: int, value: Value, record: Index | None = None) -> None:
+    def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
         """Writes a value to an output, or to one record of it."""
         self._emitter.ready(value)
         with self._emitter.loops(value.shape) as place:
@@ -391,9 +376,9 @@ class _Writer:
             self._emitter.put(number, at, value.at(place))
 
 
-def _named(name: str, dtype: Any = np.int32) -> Expr:
+def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
     """A variable that the text around a kernel declares."""
-    return variable(Storage(name, np.dtype(dtype), 0))
+    return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
@@ -430,11 +415,11 @@ def _check_same(states: Any, new: Any) -> None:
         return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
 
     if kinds(states) != kinds(new):
-        raise Unsupported("a state that changes its shape or type between two rounds")
+        raise ir.Unsupported("a state that changes its shape or type between two rounds")
 
 
 def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
     found = [*(flows[n] for n in sorted(flows)), *(gauges[n] for n in sorted(gauges))]
     if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in found):
-        raise Unsupported("a gauge or probe that is a random key")
+        raise ir.Unsupported("a gauge or probe that is a random key")
     return [(tuple(one.shape), np.dtype(one.dtype)) for one in found]

@@ -6,51 +6,51 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxroute.kernels.nodes import Expr, Index, Place, Storage, apply
+from jaxroute.kernels import ir
 
 
-def _computed(op: str, a: Index, b: Index) -> Expr:
-    return apply(f"index_{op}", a, b, dtype=next(one.dtype for one in (a, b) if isinstance(one, Expr)))
+def _computed(op: str, a: ir.Index, b: ir.Index) -> ir.Expr:
+    return ir.apply(f"index_{op}", a, b, dtype=next(one.dtype for one in (a, b) if isinstance(one, ir.Expr)))
 
 
-def add(a: Index, b: Index) -> Index:
+def add(a: ir.Index, b: ir.Index) -> ir.Index:
     """Sum of two indices."""
-    if isinstance(a, Expr):
-        return _computed("add", a, b) if isinstance(b, Expr) or b else a
-    if isinstance(b, Expr):
+    if isinstance(a, ir.Expr):
+        return _computed("add", a, b) if isinstance(b, ir.Expr) or b else a
+    if isinstance(b, ir.Expr):
         return _computed("add", a, b) if a else b
     return a + b
 
 
-def times(a: Index, factor: int) -> Index:
+def times(a: ir.Index, factor: int) -> ir.Index:
     """Product of an index and a number."""
-    if not isinstance(a, Expr):
+    if not isinstance(a, ir.Expr):
         return a * factor
     return 0 if factor == 0 else a if factor == 1 else _computed("mul", a, factor)
 
 
-def quotient(a: Index, divisor: int) -> Index:
+def quotient(a: ir.Index, divisor: int) -> ir.Index:
     """Whole part of an index divided by a number."""
-    if not isinstance(a, Expr):
+    if not isinstance(a, ir.Expr):
         return a // divisor
     return a if divisor == 1 else _computed("div", a, divisor)
 
 
-def remainder(a: Index, divisor: int) -> Index:
+def remainder(a: ir.Index, divisor: int) -> ir.Index:
     """Remainder of an index divided by a number."""
-    if not isinstance(a, Expr):
+    if not isinstance(a, ir.Expr):
         return a % divisor
     return 0 if divisor == 1 else _computed("rem", a, divisor)
 
 
-def mirrored(index: Index, size: int) -> Index:
+def mirrored(index: ir.Index, size: int) -> ir.Index:
     """The same place, counted from the end."""
-    return size - 1 - index if not isinstance(index, Expr) else apply("index_sub", size - 1, index)
+    return size - 1 - index if not isinstance(index, ir.Expr) else ir.apply("index_sub", size - 1, index)
 
 
-def flat(place: Sequence[Index], shape: Sequence[int]) -> Index:
+def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
     """Number of an element in the order of memory."""
-    number: Index = 0
+    number: ir.Index = 0
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
         stride //= max(size, 1)
@@ -58,9 +58,9 @@ def flat(place: Sequence[Index], shape: Sequence[int]) -> Index:
     return number
 
 
-def unflat(number: Index, shape: Sequence[int]) -> Place:
+def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
     """Indices of the element of this number."""
-    place: list[Index] = []
+    place: list[ir.Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
         stride //= max(size, 1)
@@ -97,9 +97,9 @@ class Value:
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    at: Callable[[Place], Expr]
-    storages: frozenset[Storage] = frozenset()
-    storage: Storage | None = None
+    at: Callable[[ir.Place], ir.Expr]
+    storages: frozenset[ir.Storage] = frozenset()
+    storage: ir.Storage | None = None
     known: np.ndarray | None = None
     uniform: bool = False
     lone: int | None = None

@@ -14,26 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import (
-    INT,
-    Assign,
-    Block,
-    Call,
-    Declare,
-    Expr,
-    Index,
-    Loop,
-    Place,
-    Statement,
-    Storage,
-    apply,
-    as_expr,
-    element,
-    literal,
-    reads_of,
-    variable,
-    walk,
-)
+from jaxroute.kernels import ir
 from jaxroute.kernels.printer import c_type
 from jaxroute.kernels.values import Value, add, flat, unflat
 
@@ -42,7 +23,7 @@ _LONG = 16
 # Arrays of a run of more bytes are in scratch memory on a GPU: the driver reserves memory for the stacks of all threads that the device can hold.
 MOST_ON_DEVICE_STACK = 2048
 # Stands for an index, where only the storages of an element are asked for.
-_SOMEWHERE = variable(Storage("i", INT, 0))
+_SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 
 @dataclasses.dataclass(eq=False)
@@ -62,13 +43,13 @@ class Group:
     """
 
     shape: tuple[int, ...]
-    place: Place
-    before: Block = dataclasses.field(default_factory=list[Statement])
-    body: Block = dataclasses.field(default_factory=list[Statement])
-    after: Block = dataclasses.field(default_factory=list[Statement])
-    arrays: list[Storage] = dataclasses.field(default_factory=list[Storage])
-    numbers: list[Storage] = dataclasses.field(default_factory=list[Storage])
-    reads: set[Storage] = dataclasses.field(default_factory=set[Storage])
+    place: ir.Place
+    before: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    body: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    after: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    arrays: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    numbers: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    reads: set[ir.Storage] = dataclasses.field(default_factory=set[ir.Storage])
     open: bool = True
 
 
@@ -90,22 +71,22 @@ class Writer:
 
     def __init__(self, wide: bool = False) -> None:
         self.wide = wide
-        self.masks: list[Expr] = []
-        self.block: Block = []
-        self.tables: dict[Storage, np.ndarray] = {}
-        self._table_of: dict[tuple[str, bytes], Storage] = {}
+        self.masks: list[ir.Expr] = []
+        self.block: ir.Block = []
+        self.tables: dict[ir.Storage, np.ndarray] = {}
+        self._table_of: dict[tuple[str, bytes], ir.Storage] = {}
         self._names = itertools.count()
         self._groups: dict[tuple[int, ...], Group] = {}
         self._building: Group | None = None
 
     # Statements
 
-    def add(self, *statements: Statement) -> None:
+    def add(self, *statements: ir.Statement) -> None:
         """Writes statements."""
         self.block += statements
 
     @contextlib.contextmanager
-    def inside(self, block: Block) -> Generator[None, None, None]:
+    def inside(self, block: ir.Block) -> Generator[None, None, None]:
         """Writes statements into another block. Loops that were begun are finished before, and those begun inside are finished inside."""
         self.finish()
         outer, self.block = self.block, block
@@ -113,14 +94,16 @@ class Writer:
         self.finish()
         self.block = outer
 
-    def counting(self, size: Index, first: Index = 0) -> tuple[Loop, Expr]:
+    def counting(self, size: ir.Index, first: ir.Index = 0) -> tuple[ir.Loop, ir.Expr]:
         """A loop from a first index to before `size`, without its body, and the index."""
-        index = Storage(self.name("i"), INT, 0)
-        now = variable(index)
-        return Loop(index, as_expr(first), now < as_expr(size), rolled=not isinstance(size, Expr) and size > _LONG), now
+        index = ir.Storage(self.name("i"), ir.INT, 0)
+        now = ir.variable(index)
+        return ir.Loop(
+            index, ir.as_expr(first), now < ir.as_expr(size), rolled=not isinstance(size, ir.Expr) and size > _LONG
+        ), now
 
     @contextlib.contextmanager
-    def loop(self, size: Index, first: Index = 0, step: int = 1) -> Generator[Expr, None, None]:
+    def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
         """A loop from a first index to before `size`, or down to 1; gives the index."""
         loop, now = self.counting(size, first)
         if step < 0:
@@ -131,13 +114,13 @@ class Writer:
         self.block = outer
 
     @contextlib.contextmanager
-    def loops(self, shape: Sequence[int]) -> Generator[Place, None, None]:
+    def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
         """Nested loops over all indices of a shape."""
         with contextlib.ExitStack() as stack:
             yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
 
     @contextlib.contextmanager
-    def masked(self, mask: Expr) -> Generator[None, None, None]:
+    def masked(self, mask: ir.Expr) -> Generator[None, None, None]:
         """Statements that are meant for some of the runs that are simulated at once."""
         self.masks.append(mask)
         yield
@@ -149,95 +132,99 @@ class Writer:
         """A new name."""
         return f"{prefix}{next(self._names)}"
 
-    def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> Storage:
+    def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
         """A storage with a name of its own, to be declared."""
-        storage = Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
+        storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
             storage.stride = "STRIDE"
         return storage
 
-    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> Storage:
+    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> ir.Storage:
         """Declares an array, or a variable for size 0."""
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
-        self.add(Declare(storage))
+        self.add(ir.Declare(storage))
         return storage
 
-    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True) -> Storage:
+    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True) -> ir.Storage:
         """Declares a storage for an array of this shape."""
         return self.variable(dtype, math.prod(shape) if shape else 0, varying)
 
-    def local(self, value: Expr, dtype: Any = None, varying: bool = True) -> Expr:
+    def local(self, value: ir.Expr, dtype: Any = None, varying: bool = True) -> ir.Expr:
         """Declares a variable with its first value."""
         storage = self.storage("s", value.dtype if dtype is None else dtype, 0, varying)
-        self.add(Declare(storage, value))
-        return variable(storage)
+        self.add(ir.Declare(storage, value))
+        return ir.variable(storage)
 
-    def once(self, index: Index) -> Index:
+    def once(self, index: ir.Index) -> ir.Index:
         """An index that is computed once."""
-        return self.local(index, varying=index.varies) if isinstance(index, Expr) else index
+        return self.local(index, varying=index.varies) if isinstance(index, ir.Expr) else index
 
-    def in_scratch(self, dtype: Any, size: int) -> Storage:
+    def in_scratch(self, dtype: Any, size: int) -> ir.Storage:
         """Declares an array in the scratch memory of a GPU, whatever its size."""
-        storage = Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
-        self.add(Declare(storage))
+        storage = ir.Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
+        self.add(ir.Declare(storage))
         return storage
 
-    def given(self, number: int, dtype: Any, size: int) -> Storage:
+    def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
         """The memory of an input `[..., R]`: what the runs that are simulated have of it."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
-        source = Storage(f"in{number}", storage.dtype, size)
-        self.add(Call("given", (variable(source), variable(storage)), (storage,)))
+        source = ir.Storage(f"in{number}", storage.dtype, size)
+        self.add(ir.Call("given", (ir.variable(source), ir.variable(storage)), (storage,)))
         return storage
 
-    def put(self, number: int, at: Index, value: Expr) -> None:
+    def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
         """Writes a number to an output `[..., R]`."""
-        self.add(Call("put", (variable(Storage(f"out{number}", value.dtype, 1)), as_expr(at), value)))
+        self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
-    def assign(self, target: Expr, value: Expr, test: Expr | None = None) -> None:
+    def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
         """Gives an element of a storage its value, in the runs that are meant and for which a test holds."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
         if mask is None and not storage.varying and value.varies:
-            value = apply("first_lane", value)
-        self.add(Assign(target, value, mask if test is None else test if mask is None else test & mask))
+            value = ir.apply("first_lane", value)
+        self.add(ir.Assign(target, value, mask if test is None else test if mask is None else test & mask))
 
     # Values
 
-    def value_of(self, storage: Storage, shape: Sequence[int]) -> Value:
+    def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
         """The array in a storage."""
         shape = tuple(shape)
-        return Value(shape, storage.dtype, lambda place: element(storage, flat(place, shape)), frozenset([storage]), storage)
+        return Value(
+            shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
+        )
 
     def constant(self, array: Any) -> Value:
         """A known array."""
         array = np.asarray(array)
         if not array.ndim or (array.size and (array == array.flat[0]).all()):
-            number = literal(array.flat[0], array.dtype)
+            number = ir.literal(array.flat[0], array.dtype)
             return Value(array.shape, array.dtype, lambda place: number, known=array)
 
-        def at(place: Place) -> Expr:
-            if not any(isinstance(i, Expr) for i in place):
-                return literal(array[place], array.dtype)
-            return element(self._table(array), flat(place, array.shape))
+        def at(place: ir.Place) -> ir.Expr:
+            if not any(isinstance(i, ir.Expr) for i in place):
+                return ir.literal(array[place], array.dtype)
+            return ir.element(self._table(array), flat(place, array.shape))
 
         return Value(array.shape, array.dtype, at, known=array)
 
-    def _table(self, array: np.ndarray) -> Storage:
+    def _table(self, array: np.ndarray) -> ir.Storage:
         key = array.dtype.str, array.tobytes()
         if key not in self._table_of:
-            table = self._table_of[key] = Storage(self.name("c"), array.dtype, array.size, writable=False)
+            table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
             self.tables[table] = array
         return self._table_of[key]
 
-    def view(self, value: Value, shape: Sequence[int], at: Callable[[Place], Expr], storage: Storage | None = None) -> Value:
+    def view(
+        self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
+    ) -> Value:
         """Another way to look at a value."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
-    def row(self, value: Value, number: Index) -> Value:
+    def row(self, value: Value, number: ir.Index) -> Value:
         """One slice along the first axis."""
         return self.view(value, value.shape[1:], lambda place: value.at((number, *place)))
 
@@ -256,13 +243,13 @@ class Writer:
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
-    def write(self, storage: Storage, value: Value) -> None:
+    def write(self, storage: ir.Storage, value: Value) -> None:
         """Gives a storage, which no value needs any more, a value."""
         if value.storage is not storage:
             self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
 
     def write_part(
-        self, storage: Storage, shape: Sequence[int], starts: Sequence[Index], value: Value, sizes: Sequence[int]
+        self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
     ) -> None:
         """Writes a value, of the sizes that it has in there, into a part of a storage."""
         self.before_writing(storage)
@@ -273,16 +260,16 @@ class Writer:
         with self.loops(sizes) as place:
             number = flat(tuple(add(s, p) for s, p in zip(starts, place, strict=True)), shape)
             inside = unflat(flat(place, sizes), own) if own != tuple(sizes) else place
-            self.assign(element(storage, number), value.at(inside))
+            self.assign(ir.element(storage, number), value.at(inside))
 
     def ready(self, *values: Value) -> None:
         """Finishes the loops that make values, before others begin that read them."""
-        storages = frozenset[Storage]().union(*(value.storages for value in values))
+        storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
             if not storages.isdisjoint([*group.arrays, *group.numbers]):
                 self._finish(group)
 
-    def before_writing(self, storage: Storage) -> None:
+    def before_writing(self, storage: ir.Storage) -> None:
         """Finishes the loops that read a storage."""
         for group in list(self._groups.values()):
             if storage in group.reads:
@@ -306,7 +293,7 @@ class Writer:
             return False
         return not self.wide or (own.varying and own.depth == len(self.masks))
 
-    def to_change(self, value: Value, assigned: bool = False) -> Storage:
+    def to_change(self, value: Value, assigned: bool = False) -> ir.Storage:
         """A storage with this value, which may be changed: its own if no other value needs it.
 
         Args:
@@ -328,7 +315,7 @@ class Writer:
         """A value that does not read what another one is read from."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
-    def made_in(self, storages: Sequence[Storage], values: Sequence[Value]) -> list[bool]:
+    def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
         """Makes values in other storages from the start, instead of copies at the end, where nothing reads what those had any more.
 
         Args:
@@ -338,8 +325,8 @@ class Writer:
         Returns:
           For each storage whether that could be done.
         """
-        statements = list(walk(self.block))
-        touched: dict[Storage, list[int]] = {}
+        statements = list(ir.walk(self.block))
+        touched: dict[ir.Storage, list[int]] = {}
         for number, statement in enumerate(statements):
             for one in (*statement.reads, *statement.written()):
                 touched.setdefault(one, []).append(number)
@@ -350,7 +337,7 @@ class Writer:
         ]
 
     def _made_in(
-        self, storage: Storage, value: Value, statements: Sequence[Statement], touched: dict[Storage, list[int]]
+        self, storage: ir.Storage, value: Value, statements: Sequence[ir.Statement], touched: dict[ir.Storage, list[int]]
     ) -> bool:
         made = value.storage
         if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
@@ -365,7 +352,7 @@ class Writer:
         for number in {n for one in taken for n in touched.get(one, ()) if n >= begin}:
             statement = statements[number]
             leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
-            leaves += [statement.target] if isinstance(statement, Assign) and statement.target.storage in taken else []
+            leaves += [statement.target] if isinstance(statement, ir.Assign) and statement.target.storage in taken else []
             if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
                 return False  # What was there is needed later, or at another place.
         storage.replace(made)
@@ -383,17 +370,17 @@ class Writer:
             return
         group.open = False
         del self._groups[group.shape]
-        self.add(*map(Declare, group.arrays), *group.before)
+        self.add(*map(ir.Declare, group.arrays), *group.before)
         inner = group.body
         for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
-            if isinstance(at, Expr):
-                inner = [Loop(at.storage, literal(0), at < size, rolled=size > _LONG, body=inner)]
+            if isinstance(at, ir.Expr):
+                inner = [ir.Loop(at.storage, ir.literal(0), at < size, rolled=size > _LONG, body=inner)]
         self.add(*inner, *group.after)
 
     def elementwise(
         self,
         shapes: Sequence[tuple[tuple[int, ...], Any]],
-        make: Callable[[Place, Sequence[Storage]], Sequence[Statement]],
+        make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
         """Values that are made element by element.
 
@@ -417,26 +404,26 @@ class Writer:
         for result in results:
             array = self.storage("a", result.dtype, math.prod(shape), result.varying)
             group.arrays.append(array)
-            store = Assign(element(array, flat(group.place, shape)), variable(result))
+            store = ir.Assign(ir.element(array, flat(group.place, shape)), ir.variable(result))
             array.store = self.block, store
             group.body.append(store)
             values.append(self._member_value(group, result, array, shape))
         return values
 
-    def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[Place], Expr]) -> Value:
+    def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
         """An array with this expression of an element."""
-        return self.elementwise([(shape, dtype)], lambda place, results: [Declare(results[0], at(place))])[0]
+        return self.elementwise([(shape, dtype)], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
         """An array without elements."""
-        return Value(shape, np.dtype(dtype), lambda place: literal(0, dtype))
+        return Value(shape, np.dtype(dtype), lambda place: ir.literal(0, dtype))
 
     def gathered(
         self,
         shape: tuple[int, ...],
-        starts: Sequence[Expr],
-        step: Callable[[Place, Sequence[Expr]], Sequence[Statement]],
-        last: Callable[[Sequence[Expr]], Sequence[Statement]] = lambda numbers: (),
+        starts: Sequence[ir.Expr],
+        step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
+        last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
         """Numbers that a loop over all places of a shape makes, one after the other.
 
@@ -447,8 +434,8 @@ class Writer:
           last: from the numbers, the statements behind the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
-        numbers = [variable(one) for one in storages]
-        first = [Declare(storage, start) for storage, start in zip(storages, starts, strict=True)]
+        numbers = [ir.variable(one) for one in storages]
+        first = [ir.Declare(storage, start) for storage, start in zip(storages, starts, strict=True)]
         if math.prod(shape) <= 1:
             steps = step((0,) * len(shape), numbers) if math.prod(shape) else ()
             self._vary(storages, steps)
@@ -462,9 +449,9 @@ class Writer:
         group.after += last(numbers)
         return [self._member_value(group, None, one, ()) for one in storages]
 
-    def _vary(self, storages: Sequence[Storage], statements: Sequence[Statement]) -> set[Storage]:
+    def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
         """Notes of variables whether the statements that make them differ between runs; returns what these read."""
-        reads = reads_of(statements)
+        reads = ir.reads_of(statements)
         if any(one.varying for one in reads):
             for storage in storages:
                 c_type(storage.dtype, wide=True)
@@ -472,13 +459,13 @@ class Writer:
         return reads
 
     def _joined(
-        self, shape: tuple[int, ...], make: Callable[[Place], Sequence[Statement]]
-    ) -> tuple[Group, Sequence[Statement]]:
+        self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
+    ) -> tuple[Group, Sequence[ir.Statement]]:
         """The loop of a shape that statements can be added to, and these statements."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:
-                place = tuple(0 if n == 1 else variable(Storage(self.name("i"), INT, 0)) for n in shape)
+                place = tuple(0 if n == 1 else ir.variable(ir.Storage(self.name("i"), ir.INT, 0)) for n in shape)
                 group = self._groups[shape] = Group(shape, place)
             before, self._building = self._building, group
             try:
@@ -491,14 +478,14 @@ class Writer:
             return group, statements
         raise RuntimeError("an element needs another element of its own loop")
 
-    def _member_value(self, group: Group, result: Storage | None, storage: Storage, shape: tuple[int, ...]) -> Value:
-        def at(place: Place) -> Expr:
+    def _member_value(self, group: Group, result: ir.Storage | None, storage: ir.Storage, shape: tuple[int, ...]) -> Value:
+        def at(place: ir.Place) -> ir.Expr:
             if group.open and self._building is group:
                 if place != group.place or result is None:
                     raise _Elsewhere
-                return variable(result)
+                return ir.variable(result)
             if group.open:
                 self._finish(group)
-            return element(storage, flat(place, shape))
+            return ir.element(storage, flat(place, shape))
 
         return Value(shape, storage.dtype, at, frozenset([storage]), storage)

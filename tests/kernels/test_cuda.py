@@ -16,7 +16,7 @@ from helpers import CHILDREN_PATH
 from lane_cases import floats, integers
 
 from jaxroute.kernels import cuda
-from jaxroute.kernels.nodes import SlowerThanScan, Unsupported
+from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 from jaxroute.kernels.source import Array, Source, steps
 
 

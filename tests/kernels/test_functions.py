@@ -11,7 +11,7 @@ from lane_cases import R, assert_same, floats, integers, keys
 
 from jaxroute.core import numerics, primitives
 from jaxroute.kernels import host
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 

@@ -17,7 +17,7 @@ import jaxroute as jr
 from jaxroute import draws
 from jaxroute.core.attributes import decoded
 from jaxroute.kernels import host
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.problems import problems, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")

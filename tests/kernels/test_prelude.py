@@ -8,7 +8,7 @@ from perturbed import WAYS, perturbed
 from scipy import special
 
 from jaxroute.kernels import cuda, host
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")

@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.kernels.nodes import Expr, Place, Unsupported, apply, both, choose, convert, either, literal
+from jaxroute.kernels import ir
 from jaxroute.kernels.printer import FORMATS, check, is_narrow
 from jaxroute.kernels.rules.registry import aval_of
 from jaxroute.kernels.values import Value
 from jaxroute.kernels.writer import Writer
 
 
-def combined(name: str, *operands: Expr) -> Expr:
+def combined(name: str, *operands: ir.Expr) -> ir.Expr:
     """An operation of the table of formats on operands of one type.
 
     Raises:
       Unsupported: it has no C for this type.
     """
     check(name, operands[0].dtype)
-    return apply(name, *operands)
+    return ir.apply(name, *operands)
 
 
-def _power(x: Expr, y: int) -> Expr:
+def _power(x: ir.Expr, y: int) -> ir.Expr:
     """By squaring, in the order of XLA."""
-    one, count, total, square = literal(1, x.dtype), abs(y), None, x
+    one, count, total, square = ir.literal(1, x.dtype), abs(y), None, x
     while count:
         if count & 1:
             total = square if total is None else total * square
@@ -38,52 +38,52 @@ def _power(x: Expr, y: int) -> Expr:
     return combined("div", one, total) if y < 0 else total
 
 
-def _polynomial(x: Expr, *coefficients: Expr) -> Expr:
+def _polynomial(x: ir.Expr, *coefficients: ir.Expr) -> ir.Expr:
     """Horner's rule; the coefficients begin with the constant one."""
     return functools.reduce(lambda total, more: total * x + more, reversed(coefficients))
 
 
-def _converted(x: Expr, new: np.dtype) -> Expr:
+def _converted(x: ir.Expr, new: np.dtype) -> ir.Expr:
     old = x.dtype
     if new == old:
         return x
     if new.kind == "b":
         return x.differs(0)
     if old.kind == "f" and new.kind in "iu" and max(old.itemsize, new.itemsize) < 8:
-        x = apply("int_of" if new.kind == "i" else "unsigned_of", x, dtype=np.int32 if new.kind == "i" else np.uint32)
-    return x if x.dtype == new else convert(x, new)
+        x = ir.apply("int_of" if new.kind == "i" else "unsigned_of", x, dtype=np.int32 if new.kind == "i" else np.uint32)
+    return x if x.dtype == new else ir.convert(x, new)
 
 
-def _bitcast(x: Expr, new: np.dtype) -> Expr:
+def _bitcast(x: ir.Expr, new: np.dtype) -> ir.Expr:
     if new.itemsize != x.dtype.itemsize or new.itemsize != 4:
-        raise Unsupported("bitcast_convert_type of other than 32 bits")
+        raise ir.Unsupported("bitcast_convert_type of other than 32 bits")
     if new == x.dtype:
         return x
     if new.kind == "f":
-        return apply("float_of", x, dtype=new)
-    return convert(apply("bits_of", x, dtype=np.uint32) if x.dtype.kind == "f" else x, new)
+        return ir.apply("float_of", x, dtype=new)
+    return ir.convert(ir.apply("bits_of", x, dtype=np.uint32) if x.dtype.kind == "f" else x, new)
 
 
-def _precise(x: Expr, exponent_bits: int, mantissa_bits: int) -> Expr:
+def _precise(x: ir.Expr, exponent_bits: int, mantissa_bits: int) -> ir.Expr:
     if (x.dtype, exponent_bits, mantissa_bits) != (np.float32, 8, 23):
-        raise Unsupported("reduce_precision to fewer bits")
+        raise ir.Unsupported("reduce_precision to fewer bits")
     return x
 
 
-def _select(which: Expr, *cases: Expr) -> Expr:
+def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
     """One of the cases; all are read before one is chosen, as `c ? a : b` would not."""
     if which.dtype == np.bool_:
-        return choose(which, cases[1], cases[0])
+        return ir.choose(which, cases[1], cases[0])
     pairs = reversed(list(enumerate(cases[:-1])))
-    return functools.reduce(lambda other, one: choose(which <= one[0], one[1], other), pairs, cases[-1])
+    return functools.reduce(lambda other, one: ir.choose(which <= one[0], one[1], other), pairs, cases[-1])
 
 
-def _rounded(x: Expr, rounding_method: Any) -> Expr:
+def _rounded(x: ir.Expr, rounding_method: Any) -> ir.Expr:
     return combined("rint" if int(rounding_method) else "round", x)
 
 
 # Operations that are made of others: `(*operands, **parameters) -> expression`.
-_COMPOSED: dict[str, Callable[..., Expr]] = {
+_COMPOSED: dict[str, Callable[..., ir.Expr]] = {
     "add_any": lambda a, b: combined("add", a, b),
     "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
     "integer_pow": lambda x, y: _power(x, y),
@@ -102,7 +102,7 @@ _CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "an
 _SHORT, _MOST_STEPS = 64, 4
 
 
-def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[Expr]) -> Expr:
+def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[ir.Expr]) -> ir.Expr:
     """An elementwise operation of numbers, whose result is of this type."""
     name = eqn.primitive.name
     if name in _BY_TYPE:
@@ -111,10 +111,10 @@ def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[Expr]) -
         made = _COMPOSED[name](*operands, **{key: eqn.params[key] for key in _PARAMETERS if key in eqn.params})
     else:
         made = combined(name, *operands)
-    return convert(made, dtype) if wide and is_narrow(dtype) else made
+    return ir.convert(made, dtype) if wide and is_narrow(dtype) else made
 
 
-def element(value: Value, place: Place) -> Expr:
+def element(value: Value, place: ir.Place) -> ir.Expr:
     """An element of an operand; axes of length 1 are those of its neighbours."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
@@ -125,7 +125,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     if name == "convert_element_type" and args[0].dtype == dtype:
         return [args[0]]
     if name == "bitcast_convert_type" and args[0].shape != shape:
-        raise Unsupported("bitcast_convert_type to another width")
+        raise ir.Unsupported("bitcast_convert_type to another width")
     if all(a.known is not None for a in args) and math.prod(shape) <= 4096:
         known = _folded(name, eqn, args)
         if known is not None:
@@ -136,7 +136,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         return operation(writer.wide, eqn, dtype, [element(a, place) for a in args])
 
     steps = 1 + sum(a.steps for a in args)
@@ -174,9 +174,9 @@ def _is_zero(x: Value) -> bool:
 
 
 def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         tests = [combined(name, a.at((*place, i)), b.at((*place, i))) for i in (0, 1)]
-        return both(*tests) if name == "eq" else either(*tests)
+        return ir.both(*tests) if name == "eq" else ir.either(*tests)
 
     return writer.pointwise(shape, bool, at)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import INT, Expr, Place, Raw, Storage, Unsupported, element, variable
+from jaxroute.kernels import ir
 from jaxroute.kernels.printer import c_type
 from jaxroute.kernels.rules.registry import rule
 from jaxroute.kernels.values import Value, flat
@@ -23,24 +23,24 @@ class _Lines:
     """Lines of C, and the expressions in them."""
 
     def __init__(self) -> None:
-        self._operands: dict[str, Expr] = {}
+        self._operands: dict[str, ir.Expr] = {}
 
-    def text(self, e: Expr) -> str:
+    def text(self, e: ir.Expr) -> str:
         """The name that stands for an expression."""
         name = f"e{len(self._operands)}"
         self._operands[name] = e
         return f"${{{name}}}"
 
-    def entry(self, storage: Storage, shape: Sequence[int], place: Place, *names: str) -> str:
+    def entry(self, storage: ir.Storage, shape: Sequence[int], place: ir.Place, *names: str) -> str:
         """An element whose last indices are variables of C."""
-        return self.text(element(storage, flat((*place, *map(_named, names)), shape)))
+        return self.text(ir.element(storage, flat((*place, *map(_named, names)), shape)))
 
-    def write(self, writer: Writer, template: str, *writes: Storage) -> None:
-        writer.add(Raw(template, self._operands, writes))
+    def write(self, writer: Writer, template: str, *writes: ir.Storage) -> None:
+        writer.add(ir.Raw(template, self._operands, writes))
 
 
-def _named(name: str) -> Expr:
-    return variable(Storage(name, INT, 0))
+def _named(name: str) -> ir.Expr:
+    return ir.variable(ir.Storage(name, ir.INT, 0))
 
 
 @rule("cholesky")
@@ -209,11 +209,11 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Vectors and values in ascending order, by Jacobi's rotations; the sign of a vector is anybody's."""
     params = eqn.params
     if params.get("subset_by_index") not in (None, (0, x.shape[-1])):
-        raise Unsupported("eigh of some eigenvalues")
+        raise ir.Unsupported("eigh of some eigenvalues")
     shape, number, n, lead = x.shape, c_type(x.dtype, writer.wide), x.shape[-1], x.shape[:-2]
     flag = c_type(bool, writer.wide)
     if x.dtype.itemsize != 4:
-        raise Unsupported("eigh of 64 bits")
+        raise ir.Unsupported("eigh of 64 bits")
     a_of = writer.to_change(writer.copied(x))
     v_of = writer.variable(x.dtype, x.size)
     w_of = writer.variable(x.dtype, math.prod(lead) * n)
@@ -295,9 +295,9 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Singular values in descending order, by rotations that make the columns orthogonal."""
     if eqn.params["compute_uv"]:
-        raise Unsupported("svd with vectors")
+        raise ir.Unsupported("svd with vectors")
     if x.dtype.itemsize != 4:
-        raise Unsupported("svd of 64 bits")
+        raise ir.Unsupported("svd of 64 bits")
     if x.shape[-2] < x.shape[-1]:
         turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         whole = x

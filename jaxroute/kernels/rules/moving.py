@@ -7,22 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import (
-    INT,
-    Assign,
-    Expr,
-    Index,
-    Place,
-    Storage,
-    Unsupported,
-    apply,
-    both,
-    choose,
-    convert,
-    element,
-    literal,
-    variable,
-)
+from jaxroute.kernels import ir
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat, mirrored, remainder, times, unflat
 from jaxroute.kernels.writer import Writer
@@ -36,7 +21,7 @@ def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if x.known is not None and x.known.size == 1:
         return [writer.constant(np.full(shape, x.known.reshape(()), x.dtype))]
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         own = [0 if size == 1 else place[d] for d, size in zip(dims, x.shape, strict=False)]
         return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
 
@@ -51,7 +36,7 @@ def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _reshape(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
-        raise Unsupported("reshape in another order")
+        raise ir.Unsupported("reshape in another order")
     if x.known is not None:
         return [writer.constant(x.known.reshape(shape))]
     if shape == x.shape:
@@ -60,8 +45,8 @@ def _reshape(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if [x.shape[i] for i in squeezed] == [n for n in shape if n != 1]:
         wide = [i for i, n in enumerate(shape) if n != 1]
 
-        def at(place: Place) -> Expr:
-            own: list[Index] = [0] * len(x.shape)
+        def at(place: ir.Place) -> ir.Expr:
+            own: list[ir.Index] = [0] * len(x.shape)
             for source, target in zip(squeezed, wide, strict=True):
                 own[source] = place[target]
             return x.at(tuple(own))
@@ -77,13 +62,13 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
     inverse = [permutation.index(i) for i in range(len(shape))]
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         return x.at(tuple(place[i] for i in inverse))
 
     # Turned twice, a stored array is what it was.
-    names = tuple(variable(Storage("i", INT, 0)) for _ in shape)
+    names = tuple(ir.variable(ir.Storage("i", ir.INT, 0)) for _ in shape)
     own = next(iter(x.storages)) if len(x.storages) == 1 else None
-    same = own is not None and shape and own.size == x.size and at(names) == element(own, flat(names, shape))
+    same = own is not None and shape and own.size == x.size and at(names) == ir.element(own, flat(names, shape))
     return [writer.view(x, shape, at, own if same else None)]
 
 
@@ -91,7 +76,7 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     dims = eqn.params["dimensions"]
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
 
     return [writer.view(x, x.shape, at)]
@@ -103,7 +88,7 @@ def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     starts = eqn.params["start_indices"]
     strides = eqn.params["strides"] or (1,) * len(starts)
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
         return x.at((*front, *place[len(starts) :]))
 
@@ -116,7 +101,7 @@ def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     for place, size in enumerate(eqn.params["sizes"]):
         shape, _ = aval_of(eqn, place)
 
-        def at(place: Place, first: int = first) -> Expr:
+        def at(place: ir.Place, first: int = first) -> ir.Expr:
             return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
 
         outs.append(writer.view(x, shape, at))
@@ -135,7 +120,7 @@ def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _tile(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         return x.at(tuple(remainder(p, n) for p, n in zip(place, x.shape, strict=True)))
 
     return [writer.view(x, shape, at)]
@@ -148,9 +133,9 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
     line = np.arange(shape[axis]).astype(dtype)
     known = np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
 
-    def at(place: Place) -> Expr:
+    def at(place: ir.Place) -> ir.Expr:
         number = place[axis]
-        return literal(line[number], dtype) if not isinstance(number, Expr) else convert(number, dtype)
+        return ir.literal(line[number], dtype) if not isinstance(number, ir.Expr) else ir.convert(number, dtype)
 
     return [Value(shape, dtype, at, known=known)]
 
@@ -205,21 +190,21 @@ def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
         ]
         for place in itertools.product(*kept):
             target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
-            writer.add(Assign(element(storage, flat(target, shape)), x.at(place)))
+            writer.add(ir.Assign(ir.element(storage, flat(target, shape)), x.at(place)))
         return [writer.value_of(storage, shape)]
 
     whole = x if x.known is not None or not x.size else writer.stored(x)
 
-    def at(place: Place) -> Expr:
-        tests: list[Expr] = []
-        own: list[Index] = []
+    def at(place: ir.Place) -> ir.Expr:
+        tests: list[ir.Expr] = []
+        own: list[ir.Index] = []
         for p, n, (low, high, _) in zip(place, x.shape, config, strict=True):
             inner = add(p, -low)
-            if (low or high) and isinstance(inner, Expr):
-                tests.append(convert(inner, np.uint32) < n)
-                inner = apply("min", apply("max", inner, 0), n - 1)
+            if (low or high) and isinstance(inner, ir.Expr):
+                tests.append(ir.convert(inner, np.uint32) < n)
+                inner = ir.apply("min", ir.apply("max", inner, 0), n - 1)
             own.append(inner)
-        return choose(both(*tests), whole.at(tuple(own)), value.at(())) if tests else whole.at(tuple(own))
+        return ir.choose(ir.both(*tests), whole.at(tuple(own)), value.at(())) if tests else whole.at(tuple(own))
 
     if not x.size:
         return [writer.view(value, shape, lambda place: value.at(()))]

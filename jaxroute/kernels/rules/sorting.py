@@ -5,34 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.kernels.nodes import (
-    Assign,
-    Call,
-    Expr,
-    If,
-    Index,
-    Loop,
-    Unsupported,
-    apply,
-    both,
-    either,
-    element,
-    literal,
-)
+from jaxroute.kernels import ir
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat
 from jaxroute.kernels.writer import Writer
 
 
-def _ahead(own: Sequence[Expr], others: Sequence[Expr]) -> Expr:
+def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
     """Whether `own` must come before `others`, by the first numbers that differ."""
     found = None
     for a, b in reversed(list(zip(own, others, strict=True))):
         less, same = a < b, a.equals(b)
         if a.dtype.kind == "f":
-            less = either(less, both(a.equals(a), b.is_nan()))
-            same = either(same, both(a.is_nan(), b.is_nan()))
-        found = less if found is None else either(less, both(same, found))
+            less = ir.either(less, ir.both(a.equals(a), b.is_nan()))
+            same = ir.either(same, ir.both(a.is_nan(), b.is_nan()))
+        found = less if found is None else ir.either(less, ir.both(same, found))
     assert found is not None
     return found
 
@@ -56,30 +43,30 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 
     with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place, writer.loop(shape[axis], 1) as i:
 
-        def row(index: Index) -> list[Expr]:
+        def row(index: ir.Index) -> list[ir.Expr]:
             return [column.at((*place[:axis], index, *place[axis + 1 :])) for column in columns]
 
         if writer.wide:  # Neighbours change places until no run has two that must.
             with writer.loop(shape[axis], i, step=-1) as j:
                 own, before = row(j), row(add(j, -1))
                 swap = writer.local(_ahead(own[:keys], before[:keys]))
-                writer.add(If(~apply("any", swap), [Call("break")]))
+                writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
                 for a, b in zip(own, before, strict=True):
                     held = writer.local(a)
-                    writer.add(Assign(a, b, swap), Assign(b, held, swap))
+                    writer.add(ir.Assign(a, b, swap), ir.Assign(b, held, swap))
         else:
             held = [writer.local(x) for x in row(i)]
             j = writer.local(i)
             before = row(add(j, -1))
             writer.add(
-                Loop(
+                ir.Loop(
                     j.storage,
-                    test=both(j > 0, _ahead(held[:keys], before[:keys])),
+                    test=ir.both(j > 0, _ahead(held[:keys], before[:keys])),
                     step=-1,
-                    body=[Assign(a, b) for a, b in zip(row(j), before, strict=True)],
+                    body=[ir.Assign(a, b) for a, b in zip(row(j), before, strict=True)],
                 )
             )
-            writer.add(*(Assign(a, x) for a, x in zip(row(j), held, strict=True)))
+            writer.add(*(ir.Assign(a, x) for a, x in zip(row(j), held, strict=True)))
     return columns
 
 
@@ -87,41 +74,41 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The largest in order, the first of equal ones first; NaN is the largest."""
     if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
-        raise Unsupported("top_k along another axis")
+        raise ir.Unsupported("top_k along another axis")
     shape, dtype = aval_of(eqn)
     k, n = shape[-1], x.shape[-1]
     writer.ready(x)
     best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
 
-    def better(a: Expr, b: Expr) -> Expr:
-        return either(a > b, both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
+    def better(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+        return ir.either(a > b, ir.both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
 
     with writer.loops(shape[:-1]) as place:
 
-        def at(j: Index) -> tuple[Expr, Expr]:
+        def at(j: ir.Index) -> tuple[ir.Expr, ir.Expr]:
             number = flat((*place, j), shape)
-            return element(best, number), element(where, number)
+            return ir.element(best, number), ir.element(where, number)
 
-        def taken(j: Expr, own: Expr, number: Expr) -> list[Assign]:
-            return [Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
+        def taken(j: ir.Expr, own: ir.Expr, number: ir.Expr) -> list[ir.Assign]:
+            return [ir.Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
 
         if writer.wide:  # What is better takes the place of the next, which goes on to the one behind it.
             with writer.loop(n) as i:
-                own, number, found = writer.local(x.at((*place, i))), writer.local(i), writer.local(literal(False, bool))
+                own, number, found = writer.local(x.at((*place, i))), writer.local(i), writer.local(ir.literal(False, bool))
                 with writer.loop(k) as j:
-                    writer.add(If(i <= j, [If(i.equals(j), list(taken(j, own, number))), Call("break")]))
-                    writer.add(Assign(found, found | better(own, at(j)[0])))
+                    writer.add(ir.If(i <= j, [ir.If(i.equals(j), list(taken(j, own, number))), ir.Call("break")]))
+                    writer.add(ir.Assign(found, found | better(own, at(j)[0])))
                     following = [writer.local(one) for one in at(j)]
                     for target, one in zip(at(j), (own, number), strict=True):
-                        writer.add(Assign(target, one, found))
+                        writer.add(ir.Assign(target, one, found))
                     for one, new in zip((own, number), following, strict=True):
-                        writer.add(Assign(one, new, found))
+                        writer.add(ir.Assign(one, new, found))
         else:
-            count = writer.local(literal(0))
+            count = writer.local(ir.literal(0))
             with writer.loop(n) as i:
                 own, j = writer.local(x.at((*place, i))), writer.local(count)
-                moved = If(j < k, list(taken(j, *at(add(j, -1)))))
-                writer.add(Loop(j.storage, test=both(j > 0, better(own, at(add(j, -1))[0])), step=-1, body=[moved]))
-                writer.add(If(j < k, list(taken(j, own, i))))
-                writer.add(If(count < k, [Assign(count, apply("index_add", count, 1))]))
+                moved = ir.If(j < k, list(taken(j, *at(add(j, -1)))))
+                writer.add(ir.Loop(j.storage, test=ir.both(j > 0, better(own, at(add(j, -1))[0])), step=-1, body=[moved]))
+                writer.add(ir.If(j < k, list(taken(j, own, i))))
+                writer.add(ir.If(count < k, [ir.Assign(count, ir.apply("index_add", count, 1))]))
     return [writer.value_of(best, shape), writer.value_of(where, shape)]

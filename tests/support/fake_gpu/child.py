@@ -20,7 +20,7 @@ import jaxroute as jr
 from jaxroute.core.attributes import decoded
 from jaxroute.engine.rounds import STATE
 from jaxroute.kernels import cuda
-from jaxroute.kernels.nodes import Unsupported
+from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.rollout import rounds_p
 from jaxroute.problems import staged, stochastic
 

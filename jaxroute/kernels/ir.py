@@ -83,7 +83,7 @@ class Expr:
 
     def leaves(self) -> "list[Expr]":
         """All variables and elements in it."""
-        found, open_ = list[Expr](), [self]
+        found, open_ = list[Expr](), list[Expr]([self])
         while open_:
             one = open_.pop()
             if one.storage is not None:
