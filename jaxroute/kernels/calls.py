@@ -19,75 +19,32 @@ _INTERNAL = 13
 _numbers = itertools.count()
 
 
-class _Extension(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("type", _INT), ("next", _VOID)]
+def _structure(**fields: Any) -> Any:
+    """A structure of C, which begins with its size."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": [("struct_size", _SIZE), *fields.items()]})
 
 
-class _Version(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("extension_start", _VOID), ("major", _INT), ("minor", _INT)]
-
-
-class _Metadata(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("version", _Version), ("traits", ctypes.c_uint32)]
+_Extension = _structure(type=_INT, next=_VOID)
+_Version = _structure(extension_start=_VOID, major=_INT, minor=_INT)
+_Metadata = _structure(version=_Version, traits=ctypes.c_uint32)
+_Buffer = _structure(extension_start=_VOID, dtype=_INT, data=_VOID, rank=_LONG, dims=ctypes.POINTER(_LONG))
+_Buffers = _structure(extension_start=_VOID, size=_LONG, types=_VOID, items=ctypes.POINTER(ctypes.POINTER(_Buffer)))
+_METHODS = ("internal", "error_create", "error_message", "error_destroy", "register", "stream_get")
+_Api = _structure(extension_start=_VOID, version=_Version, **dict.fromkeys(_METHODS, _VOID))
+_Frame = _structure(
+    extension_start=ctypes.POINTER(_Extension),
+    api=ctypes.POINTER(_Api),
+    context=_VOID,
+    stage=_INT,
+    arguments=_Buffers,
+    results=_Buffers,
+)
+_ErrorArguments = _structure(extension_start=_VOID, message=ctypes.c_char_p, code=_INT)
+_StreamArguments = _structure(extension_start=_VOID, context=_VOID, stream=_VOID)
 
 
 class _MetadataExtension(ctypes.Structure):
     _fields_ = [("base", _Extension), ("metadata", ctypes.POINTER(_Metadata))]
-
-
-class _Buffer(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", _SIZE),
-        ("extension_start", _VOID),
-        ("dtype", _INT),
-        ("data", _VOID),
-        ("rank", _LONG),
-        ("dims", ctypes.POINTER(_LONG)),
-    ]
-
-
-class _Buffers(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", _SIZE),
-        ("extension_start", _VOID),
-        ("size", _LONG),
-        ("types", _VOID),
-        ("items", ctypes.POINTER(ctypes.POINTER(_Buffer))),
-    ]
-
-
-class _Api(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", _SIZE),
-        ("extension_start", _VOID),
-        ("version", _Version),
-        ("internal", _VOID),
-        ("error_create", _VOID),
-        ("error_message", _VOID),
-        ("error_destroy", _VOID),
-        ("register", _VOID),
-        ("stream_get", _VOID),
-    ]
-
-
-class _Frame(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", _SIZE),
-        ("extension_start", ctypes.POINTER(_Extension)),
-        ("api", ctypes.POINTER(_Api)),
-        ("context", _VOID),
-        ("stage", _INT),
-        ("arguments", _Buffers),
-        ("results", _Buffers),
-    ]
-
-
-class _ErrorArguments(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("extension_start", _VOID), ("message", ctypes.c_char_p), ("code", _INT)]
-
-
-class _StreamArguments(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("extension_start", _VOID), ("context", _VOID), ("stream", _VOID)]
 
 
 _HANDLER = ctypes.CFUNCTYPE(_VOID, ctypes.POINTER(_Frame))

@@ -1,6 +1,7 @@
 """A traced function of one run as statements: its operations by their rules, its loops and branches as those of C."""
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
@@ -145,13 +146,8 @@ class Emitter(Writer):
         """The function of C for a definition, of numbers that differ between runs or do not."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
-            inner = Emitter(varies, self.fast, self._definition)
-            inner.functions, inner.tables, inner._table_of, inner._names = (
-                self.functions,
-                self.tables,
-                self._table_of,
-                self._names,
-            )
+            inner = copy.copy(self)  # With the same tables and functions.
+            inner.wide, inner.masks, inner.block, inner._groups, inner._building = varies, [], [], {}, None
             given = [inner.storage("x", v.aval.dtype, 0) for v in definition.jaxpr.invars]
             for one in given:
                 one.writable = False

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -63,6 +63,10 @@ class Storage:
         return {self}.union(*(one.all() for one in self.predecessors))
 
 
+def _operator(op: str) -> "Callable[[Expr, Operand], Expr]":
+    return lambda self, other: apply(op, self, other)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expr:
     """An expression of C.
@@ -101,46 +105,13 @@ class Expr:
         """Whether it differs between runs that are simulated at once."""
         return any(storage.varying for storage in self.reads)
 
-    def __add__(self, other: "Operand") -> "Expr":
-        return apply("add", self, other)
-
-    def __sub__(self, other: "Operand") -> "Expr":
-        return apply("sub", self, other)
-
-    def __mul__(self, other: "Operand") -> "Expr":
-        return apply("mul", self, other)
-
-    def __and__(self, other: "Operand") -> "Expr":
-        return apply("and", self, other)
-
-    def __or__(self, other: "Operand") -> "Expr":
-        return apply("or", self, other)
-
-    def __xor__(self, other: "Operand") -> "Expr":
-        return apply("xor", self, other)
+    __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    equals, differs = _operator("eq"), _operator("ne")
 
     def __invert__(self) -> "Expr":
         return apply("not", self)
-
-    def __lt__(self, other: "Operand") -> "Expr":
-        return apply("lt", self, other)
-
-    def __le__(self, other: "Operand") -> "Expr":
-        return apply("le", self, other)
-
-    def __gt__(self, other: "Operand") -> "Expr":
-        return apply("gt", self, other)
-
-    def __ge__(self, other: "Operand") -> "Expr":
-        return apply("ge", self, other)
-
-    def equals(self, other: "Operand") -> "Expr":
-        """`self == other` in C."""
-        return apply("eq", self, other)
-
-    def differs(self, other: "Operand") -> "Expr":
-        """`self != other` in C."""
-        return apply("ne", self, other)
 
     def is_nan(self) -> "Expr":
         """Whether a number is NaN: it differs from itself."""
@@ -222,18 +193,24 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A statement of C."""
+    """A statement of C. Expressions that it reads are fields, or in fields that are tuples."""
 
-    def expressions(self) -> Iterator[Expr]:
-        """Expressions whose storages it reads, without those of its blocks."""
-        yield from ()
+    reads: set[Storage] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Notes which storages it reads, without those that its blocks read."""
         self.reads = {leaf.storage for e in self.expressions() for leaf in e.leaves() if leaf.storage is not None}
 
+    def expressions(self) -> Iterator[Expr]:
+        """Expressions whose storages it reads, without those of its blocks."""
+        for part in vars(self).values():
+            if isinstance(part, Expr):
+                yield part
+            elif isinstance(part, tuple):
+                yield from (one for one in cast("tuple[Any, ...]", part) if isinstance(one, Expr))
+
     def written(self) -> tuple[Storage, ...]:
-        """Storages that it writes; nothing else is an effect of it unless there are none."""
+        """Storages that it writes; it has another effect if there are none."""
         return ()
 
     def blocks(self) -> "tuple[Block, ...]":
@@ -251,10 +228,6 @@ class Declare(Statement):
     storage: Storage
     value: Expr | None = None
 
-    def expressions(self) -> Iterator[Expr]:
-        if self.value is not None:
-            yield self.value
-
     def written(self) -> tuple[Storage, ...]:
         return (self.storage,)
 
@@ -268,9 +241,7 @@ class Assign(Statement):
     mask: Expr | None = None
 
     def expressions(self) -> Iterator[Expr]:
-        yield from (*self.target.operands, self.value)
-        if self.mask is not None:
-            yield self.mask
+        yield from (*self.target.operands, self.value, *([] if self.mask is None else [self.mask]))
 
     def written(self) -> tuple[Storage, ...]:
         assert self.target.storage is not None
@@ -279,11 +250,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """A loop `for (int index = first; test; index += step)`, of which each part may be missing.
-
-    Attributes:
-      rolled: whether a compiler for GPUs is not to unroll it.
-    """
+    """A loop `for (int index = first; test; index += step)`, of which each part may be missing; a `rolled` one is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None
@@ -291,9 +258,6 @@ class Loop(Statement):
     step: int = 1
     rolled: bool = False
     body: Block = dataclasses.field(default_factory=list[Statement])
-
-    def expressions(self) -> Iterator[Expr]:
-        yield from (one for one in (self.first, self.test) if one is not None)
 
     def blocks(self) -> tuple[Block, ...]:
         return (self.body,)
@@ -307,22 +271,19 @@ class If(Statement):
     body: Block = dataclasses.field(default_factory=list[Statement])
     otherwise: Block = dataclasses.field(default_factory=list[Statement])
 
-    def expressions(self) -> Iterator[Expr]:
-        yield self.test
-
     def blocks(self) -> tuple[Block, ...]:
         return (self.body, self.otherwise)
 
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """A statement with a name, a key of `formats`: a call of a function that writes, or a word such as "break".
+    """A statement with a name: a call of a function that writes, or a word such as "break".
 
     Attributes:
-      name: key of `formats`.
-      operands: arguments, in which what is written is an expression too.
+      name: key of the printer's table of statements.
+      operands: arguments, among them what is written.
       writes: storages that it writes.
-      size: a number of the format, such as the width of rows.
+      size: number in its text, such as the width of rows.
     """
 
     name: str
@@ -330,32 +291,13 @@ class Call(Statement):
     writes: tuple[Storage, ...] = ()
     size: int = 0
 
-    def expressions(self) -> Iterator[Expr]:
-        yield from self.operands
-
     def written(self) -> tuple[Storage, ...]:
         return self.writes
 
 
 @dataclasses.dataclass(eq=False)
-class Raw(Statement):
-    """Lines of C in braces of their own, with `${name}` for each operand.
-
-    Attributes:
-      template: the lines.
-      operands: by name.
-      writes: storages that they write.
-    """
-
-    template: str
-    operands: dict[str, Expr]
-    writes: tuple[Storage, ...]
-
-    def expressions(self) -> Iterator[Expr]:
-        yield from self.operands.values()
-
-    def written(self) -> tuple[Storage, ...]:
-        return self.writes
+class Raw(Call):
+    """Lines of C in braces of their own: `name` is a template with `${e0}` for the first operand."""
 
 
 def walk(block: Block) -> Iterator[Statement]:

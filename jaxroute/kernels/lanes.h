@@ -162,10 +162,7 @@ template <class T> FUNCTION T gathered(const T *from, I at) {
         return out;                                                                                                                   \
     }
 EACH_CLASS(SHARED)
-SHARED(I, signed char, i)
-SHARED(I, short, i)
-SHARED(U, unsigned char, u)
-SHARED(U, unsigned short, u)
+SHARED(I, signed char, i) SHARED(I, short, i) SHARED(U, unsigned char, u) SHARED(U, unsigned short, u)
 FUNCTION B gathered(const bool *from, I at) {
     B out;
     EACH_LANE out.v[lane] = -(int)from[at.v[lane]];
@@ -262,11 +259,8 @@ template <class T> FUNCTION Places<T> at_places(T *a, I i) { return {a, i}; }
 #define SHARED_PLACES(T, number, kind)                                                                                                \
     FUNCTION T at_places(number *a, I i) { return gathered(a, i); }
 EACH_CLASS(SHARED_PLACES)
-SHARED_PLACES(I, signed char, i)
-SHARED_PLACES(I, short, i)
-SHARED_PLACES(U, unsigned char, u)
-SHARED_PLACES(U, unsigned short, u)
-SHARED_PLACES(B, bool, b)
+SHARED_PLACES(I, signed char, i) SHARED_PLACES(I, short, i) SHARED_PLACES(U, unsigned char, u)
+SHARED_PLACES(U, unsigned short, u) SHARED_PLACES(B, bool, b)
 
 template <class T, int N> struct Array {
     T a[N];
@@ -387,9 +381,7 @@ template <class T> FUNCTION unsigned to_u(T x) { return (unsigned)x; }
     FUNCTION T to_##kind##bits(S x) { return to_##kind##bits(to_##kind(x)); }                                                         \
     FUNCTION T to_##kind##bits(B x) { return to_##kind(x); }                                                                          \
     template <class N> FUNCTION number to_##kind##bits(N x) { return (number)x; }
-NARROW(i, 8, I, U, signed char)
-NARROW(i, 16, I, U, short)
-NARROW(u, 8, U, I, unsigned char)
+NARROW(i, 8, I, U, signed char) NARROW(i, 16, I, U, short) NARROW(u, 8, U, I, unsigned char)
 NARROW(u, 16, U, I, unsigned short)
 FUNCTION U bits_of(F x) { return (vector_u)x.v; }
 FUNCTION F float_of(U x) { return (vector_f)x.v; }
@@ -454,38 +446,13 @@ FUNCTION F fused(F a, F b, F c) {
         EACH_LANE out.v[lane] = name(x.v[lane], y.v[lane]);                                                                           \
         return out;                                                                                                                   \
     }
-BY_LANE_1(I, I, popcount_32)
-BY_LANE_1(U, U, popcount_32)
-BY_LANE_1(I, I, clz_32)
-BY_LANE_1(U, U, clz_32)
-BY_LANE_2(I, I, div_i)
-BY_LANE_2(I, I, rem_i)
-BY_LANE_2(U, U, div_u)
-BY_LANE_2(U, U, rem_u)
-BY_LANE_1(F, F, ceilf)
-BY_LANE_1(F, F, rintf)
-BY_LANE_1(F, F, roundf)
-BY_LANE_1(F, F, acosf)
-BY_LANE_1(F, F, acoshf)
-BY_LANE_1(F, F, asinf)
-BY_LANE_1(F, F, asinhf)
-BY_LANE_1(F, F, atanf)
-BY_LANE_1(F, F, atanhf)
-BY_LANE_1(F, F, cbrtf)
-BY_LANE_1(F, F, cosf)
-BY_LANE_1(F, F, coshf)
-BY_LANE_1(F, F, erff)
-BY_LANE_1(F, F, erfcf)
-BY_LANE_1(F, F, exp2f)
-BY_LANE_1(F, F, lgammaf)
-BY_LANE_1(F, F, sinf)
-BY_LANE_1(F, F, sinhf)
-BY_LANE_1(F, F, tanf)
-BY_LANE_1(F, F, digamma_f)
-BY_LANE_2(F, F, atan2f)
-BY_LANE_2(F, F, nextafterf)
-BY_LANE_2(F, F, powf)
-BY_LANE_2(F, F, fmodf)
+BY_LANE_1(I, I, popcount_32) BY_LANE_1(U, U, popcount_32) BY_LANE_1(I, I, clz_32) BY_LANE_1(U, U, clz_32)
+BY_LANE_2(I, I, div_i) BY_LANE_2(I, I, rem_i) BY_LANE_2(U, U, div_u) BY_LANE_2(U, U, rem_u) BY_LANE_1(F, F, ceilf)
+BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_1(F, F, acosf) BY_LANE_1(F, F, acoshf) BY_LANE_1(F, F, asinf)
+BY_LANE_1(F, F, asinhf) BY_LANE_1(F, F, atanf) BY_LANE_1(F, F, atanhf) BY_LANE_1(F, F, cbrtf) BY_LANE_1(F, F, cosf)
+BY_LANE_1(F, F, coshf) BY_LANE_1(F, F, erff) BY_LANE_1(F, F, erfcf) BY_LANE_1(F, F, exp2f) BY_LANE_1(F, F, lgammaf)
+BY_LANE_1(F, F, sinf) BY_LANE_1(F, F, sinhf) BY_LANE_1(F, F, tanf) BY_LANE_1(F, F, digamma_f) BY_LANE_2(F, F, atan2f)
+BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, powf) BY_LANE_2(F, F, fmodf)
 
 /* Integers */
 
@@ -495,10 +462,7 @@ FUNCTION I mul_i(I a, I b) { return a * b; }
 FUNCTION U shl_u(U a, unsigned n) { return n < 32 ? a << (int)n : U(0u); }
 FUNCTION U shr_u(U a, unsigned n) { return n < 32 ? a >> (int)n : U(0u); }
 FUNCTION I sar_i(I a, int n) { return a >> ((unsigned)n < 32 ? n : 31); }
-BY_LANE_2(U, U, shl_u)
-BY_LANE_2(U, U, shr_u)
-BY_LANE_2(I, I, shl_i)
-BY_LANE_2(I, I, shr_i)
+BY_LANE_2(U, U, shl_u) BY_LANE_2(U, U, shr_u) BY_LANE_2(I, I, shl_i) BY_LANE_2(I, I, shr_i)
 FUNCTION int sar_i(int a, int n) { return sar_i(a, (unsigned)n); }
 BY_LANE_2(I, I, sar_i)
 FUNCTION I max_i(I a, I b) { return choose_i(a > b, a, b); }
@@ -614,11 +578,7 @@ FUNCTION F lanes_log1pf(F x) {
 #define INLINED(name)                                                                                                                 \
     FUNCTION F inline_##name(F x) { return lanes_##name(x); }                                                                         \
     FUNCTION float inline_##name(float x) { return first_lane(lanes_##name(F(x))); }
-INLINED(logf)
-INLINED(expf)
-INLINED(log1pf)
-INLINED(expm1f)
-INLINED(tanhf)
+INLINED(logf) INLINED(expf) INLINED(log1pf) INLINED(expm1f) INLINED(tanhf)
 #define logf inline_logf
 #define expf inline_expf
 #define log1pf inline_log1pf

@@ -1,10 +1,9 @@
 """The text of a kernel: C of one run, or C++ of several at once, from its statements."""
 
-import dataclasses
 import functools
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,23 +13,14 @@ from jaxroute.kernels import ir
 _MOST_ON_STACK = 64
 
 TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned",
-    "uint64": "unsigned long long",
-    "bool": "bool",
-}
+    "float32": "float", "float64": "double", "bool": "bool",
+    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned", "uint64": "unsigned long long",
+}  # fmt: skip
 # Types of the numbers of several runs, see `lanes.h`.
 LANE_TYPES = {
-    **{"float32": "F", "int32": "I", "uint32": "U", "bool": "B"},
-    **{"int8": "I", "int16": "I", "uint8": "U", "uint16": "U"},
-}
+    "float32": "F", "bool": "B", "int8": "I", "int16": "I", "int32": "I", "uint8": "U", "uint16": "U", "uint32": "U",
+}  # fmt: skip
 
 
 @functools.cache
@@ -74,71 +64,35 @@ def _library(*names: str) -> dict[str, dict[str, str]]:
     return {name: {"f": f"{name}f", "d": name} for name in names}
 
 
-# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format.
+# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are no
+# primitives: operations on indices, conditions and bits, and between runs.
 FORMATS: dict[str, dict[str, str]] = {
-    "abs": {"f": "fabsf", "d": "fabs", "i": "abs_i", "u": "{}"},
-    "add": _infix("+", i="add_i"),
-    "and": _infix("&"),
-    "clz": {"i": "clz_32", "u": "clz_32"},
-    "digamma": {"f": "digamma_f"},
-    "div": _infix("/", f="div_f", i="div_i", u="div_u"),
-    "eq": _infix("=="),
-    "erf_inv": {"f": "erf_inv_f"},
-    "ge": _infix(">="),
-    "gt": _infix(">"),
-    "is_finite": {"f": "is_finite_f"},
-    "le": _infix("<="),
-    "le_to": {"f": "le_to_f", "i": "le_i", "u": "le_u"},
-    "logaddexp": {"f": "logaddexp_f"},
-    "logistic": {"f": "logistic_f"},
-    "lt": _infix("<"),
-    "lt_to": {"f": "lt_to_f", "i": "lt_i", "u": "lt_u"},
+    "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
+    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "d": "fmod", "i": "rem_i", "u": "rem_u"},
+    "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="), "gt": _infix(">"), "ge": _infix(">="),
+    "and": _infix("&"), "or": _infix("|"), "xor": _infix("^"), "not": {"*": "~{}", "b": "!{}"},
     "max": {"f": "max_f", "i": "max_i", "u": "max_u", "b": "{} | {}"},
     "min": {"f": "min_f", "i": "min_i", "u": "min_u", "b": "{} & {}"},
-    "mul": _infix("*", i="mul_i", b="{} & {}"),
-    "ne": _infix("!="),
-    "neg": {"*": "-{}", "i": "sub_i(0, {})"},
-    "not": {"*": "~{}", "b": "!{}"},
-    "or": _infix("|"),
-    "population_count": {"i": "popcount_32", "u": "popcount_32"},
-    "rem": {"f": "fmodf", "d": "fmod", "i": "rem_i", "u": "rem_u"},
-    "rsqrt": {"f": "rsqrt_f"},
-    "shift_left": {"i": "shl_i", "u": "shl_u"},
-    "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
+    "abs": {"f": "fabsf", "d": "fabs", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
+    "sign": {"f": "sign_f", "i": "sign_i"}, "is_finite": {"f": "is_finite_f"},
+    "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
+    "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
-    "sign": {"f": "sign_f", "i": "sign_i"},
-    "sub": _infix("-", i="sub_i"),
-    "xor": _infix("^"),
+    "le_to": {"f": "le_to_f", "i": "le_i", "u": "le_u"}, "lt_to": {"f": "lt_to_f", "i": "lt_i", "u": "lt_u"},
+    **{name: {"f": f"{name}_f"} for name in ("digamma", "erf_inv", "logaddexp", "logistic", "rsqrt")},
     **_library("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc"),
     **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
     **_library("sinh", "sqrt", "tan", "tanh"),
-    # What no primitive is: of indices, of conditions, of bits, and of several runs.
-    **{
-        f"index_{name}": _infix(symbol)
-        for name, symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/"), ("rem", "%"))
-    },
-    "both": _infix("&&"),
-    "either": _infix("||"),
-    "bits_of": {"f": "bits_of"},
-    "float_of": {"i": "float_of", "u": "float_of"},
-    "int_of": {"f": "int_of"},
-    "unsigned_of": {"f": "unsigned_of"},
-    "any": {"b": "any"},
-    "either_nan": {"f": "either_nan"},
-    "first_lane": {"*": "first_lane"},
-    "largest": {"i": "largest"},
+    "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
+    "both": _infix("&&"), "either": _infix("||"),
+    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "any", "either_nan", "first_lane", "largest")},
     "rows_have_nan": {"*": "{}.has_nan()"},
-}
+}  # fmt: skip
 _STATEMENTS = {
-    "begin_round": "BEGIN_ROUND",
-    "break": "break;",
-    "continue": "continue;",
-    "return": "return {0};",
-    "threefry": "threefry({0}, {1}, &{2}, &{3});",
-    "rows_of": "rows_of<{size}>(&{0}, &{1}, {2});",
-    "read_rows": "{0}.rows<{size}>(&{1}, {2});",
-    "write_rows": "{0}.write_rows<{size}>(&{1}, {2}, {3});",
-}
+    "begin_round": "BEGIN_ROUND", "break": "break;", "continue": "continue;", "return": "return {0};",
+    "threefry": "threefry({0}, {1}, &{2}, &{3});", "rows_of": "rows_of<{size}>(&{0}, &{1}, {2});",
+    "read_rows": "{0}.rows<{size}>(&{1}, {2});", "write_rows": "{0}.write_rows<{size}>(&{1}, {2}, {3});",
+}  # fmt: skip
 _NARROW = {"given": "const {type} *const {1} = {0} + r;", "put": "{0}[({1})*R + r] = {2};"}
 _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0}.put({1}, {2});"}
 
@@ -167,15 +121,8 @@ def literal_text(number: Any) -> str:
     return f"({int(number) + 1}{long} - 1)" if number < 0 else f"{number}{long}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Text:
-    """The text of a block.
-
-    Attributes:
-      body: its lines.
-      heap: vectors of its long arrays, in text of several runs.
-      scratch: bytes of a run for long arrays, in text of one run.
-    """
+class Text(NamedTuple):
+    """The text of a block: its lines, vectors of its long arrays (of several runs), and bytes of a run's scratch memory (of one run)."""
 
     body: str
     heap: int
@@ -249,17 +196,13 @@ class _Printer:
             return [f"{self._head(statement)} {{", *body, "}"] if body else []
         if isinstance(statement, ir.If):
             return self._branch(statement, end)
-        if isinstance(statement, ir.Raw):
-            template = string.Template(statement.template)
-            return [
-                "{",
-                *template.substitute({k: self.expression(e) for k, e in statement.operands.items()}).splitlines(),
-                "}",
-            ]
         assert isinstance(statement, ir.Call)
+        texts = [self.expression(e, written=True) for e in statement.operands]
+        if isinstance(statement, ir.Raw):
+            lines = string.Template(statement.name).substitute({f"e{n}": text for n, text in enumerate(texts)})
+            return ["{", *lines.splitlines(), "}"]
         formats = _STATEMENTS | (_WIDE if self._wide else _NARROW)
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
-        texts = [self.expression(e, written=True) for e in statement.operands]
         return [formats[statement.name].format(*texts, size=statement.size, type=kind)]
 
     def _head(self, loop: ir.Loop) -> str:
@@ -310,16 +253,8 @@ def print_block(statements: ir.Block, wide: bool) -> Text:
     return Text("\n".join(printer.block(statements)), printer.heap, printer.scratch)
 
 
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A function of C.
-
-    Attributes:
-      name: name in C.
-      parameters: its arguments.
-      body: statements, the last of which returns the result.
-      result: storage for the type of the result.
-    """
+class Function(NamedTuple):
+    """A function of C of numbers: its name, parameters, statements and result."""
 
     name: str
     parameters: Sequence[ir.Storage]
@@ -341,9 +276,11 @@ def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
     """Prints known arrays."""
     lines: list[str] = []
     for storage, array in tables.items():
-        kind, numbers = c_type(array.dtype), ", ".join(map(literal_text, array.ravel()))
-        if wide:
-            lines.append(f"CONSTANT Array<{kind}, {array.size}> {storage.name} = {{{{{numbers}}}}};")
-        else:
-            lines.append(f"CONSTANT {kind} {storage.name}[{array.size}] = {{{numbers}}};")
+        kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))
+        array_of, held = (
+            (f"Array<{kind}, {size}> {storage.name}", f"{{{{{numbers}}}}}")
+            if wide
+            else (f"{kind} {storage.name}[{size}]", f"{{{numbers}}}")
+        )
+        lines.append(f"CONSTANT {array_of} = {held};")
     return "\n".join(lines)

@@ -71,24 +71,22 @@ class Source:
         return "\n".join(lines)
 
     def _for_lanes(self) -> str:
-        lines = [PRELUDE.read_text(), _HOST, LANES.read_text(), "#define CONSTANT static const", self.tables]
-        lines.append(f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{")
-        lines.append(
-            f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));"
+        types = [(i, a, c_type(a.dtype)) for i, a in enumerate(self.inputs)]
+        return "\n".join(
+            [
+                *(PRELUDE.read_text(), _HOST, LANES.read_text(), "#define CONSTANT static const", self.tables),
+                f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{",
+                f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));",
+                *(f"    const Shared<{one}> in{i} = {{(const {one} *)in[{i}]}};" for i, a, one in types if a.shared),
+                *(f"    const {one} *const in{i} = (const {one} *)in[{i}];" for i, a, one in types if not a.shared),
+                "    for (long long r = first; r < last; r += LANES) {\n    const long long count = last - r;",
+                *(
+                    f"    const Made<{c_type(a.dtype)}> out{i} = {{({c_type(a.dtype)} *)out[{i}] + r, R, count}};"
+                    for i, a in enumerate(self.outputs)
+                ),
+                *(self.body, "    }\n    free(heap);\n}\n"),
+            ]
         )
-        for i, a in enumerate(self.inputs):
-            number = c_type(a.dtype)
-            lines.append(
-                f"    const Shared<{number}> in{i} = {{(const {number} *)in[{i}]}};"
-                if a.shared
-                else f"    const {number} *const in{i} = (const {number} *)in[{i}];"
-            )
-        lines.append("    for (long long r = first; r < last; r += LANES) {")
-        lines.append("    const long long count = last - r;")
-        for i, a in enumerate(self.outputs):
-            number = c_type(a.dtype)
-            lines.append(f"    const Made<{number}> out{i} = {{({number} *)out[{i}] + r, R, count}};")
-        return "\n".join([*lines, self.body, "    }", "    free(heap);", "}", ""])
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
         """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
@@ -106,17 +104,14 @@ class Source:
         given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
         given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
         lines = [
-            "" if self.fast else _EXACT,
-            PRELUDE.read_text(),
-            _DEVICE,
-            self.tables,
+            *("" if self.fast else _EXACT, PRELUDE.read_text(), _DEVICE, self.tables),
             f'extern "C" __global__ void rounds({", ".join(given)}) {{',
+            "    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;",
+            "    const long long setting = blockIdx.y;",
+            "    if (r >= R) return;",
+            f"    unsigned char *const scratch = memory + setting * {self.scratch} * R;",
+            "    const bool continued = start > from0[0];",
         ]
-        lines.append("    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;")
-        lines.append("    const long long setting = blockIdx.y;")
-        lines.append("    if (r >= R) return;")
-        lines.append(f"    unsigned char *const scratch = memory + setting * {self.scratch} * R;")
-        lines.append("    const bool continued = start > from0[0];")
         for i, array in enumerate(self.outputs):
             at = _offset(array, lead, (True,) * len(lead))
             lines.append(f"    {c_type(array.dtype)} *{_restrict(i < first_state + same)} const out{i} = to{i}{at};")

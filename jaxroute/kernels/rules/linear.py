@@ -23,20 +23,19 @@ class _Lines:
     """Lines of C, and the expressions in them."""
 
     def __init__(self) -> None:
-        self._operands: dict[str, ir.Expr] = {}
+        self._operands: list[ir.Expr] = []
 
     def text(self, e: ir.Expr) -> str:
         """The name that stands for an expression."""
-        name = f"e{len(self._operands)}"
-        self._operands[name] = e
-        return f"${{{name}}}"
+        self._operands.append(e)
+        return f"${{e{len(self._operands) - 1}}}"
 
     def entry(self, storage: ir.Storage, shape: Sequence[int], place: ir.Place, *names: str) -> str:
         """An element whose last indices are variables of C."""
         return self.text(ir.element(storage, flat((*place, *map(_named, names)), shape)))
 
     def write(self, writer: Writer, template: str, *writes: ir.Storage) -> None:
-        writer.add(ir.Raw(template, self._operands, writes))
+        writer.add(ir.Raw(template, tuple(self._operands), writes))
 
 
 def _named(name: str) -> ir.Expr:
