@@ -29,7 +29,7 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.attributes import decoded
 from jaxroute.core.protocols import build_policy, is_environment, metrics_of
-from jaxroute.engine.kernels import host
+from jaxroute.kernels import host
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "equality.json"
 RUNS, ROUNDS = 1024, 500

@@ -34,11 +34,11 @@ from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, is_environment
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.kernels import cuda
-from jaxroute.engine.kernels.source import Source, source_of
-from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
+from jaxroute.kernels import cuda
+from jaxroute.kernels.ir import Unsupported
+from jaxroute.kernels.source import Source, source_of
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
 TARGET = "sm_90a"
@@ -78,7 +78,7 @@ def source(env: Any, policy: Any) -> Source:
         run = one_run(env, build_policy(own, env) if is_environment(env) else own, run_streams(root, seeds), HORIZON, record)
         states = lanes(run.start, run.size)(run.instance, run.words)
         spans = spans_of(HORIZON, EVERY, run.free_rounds, run.free_rounds)
-        made.append(source_of(run, states, spans, run.chunk, run.free_rounds > 0)[0])
+        made.append(source_of(run, states, spans, run.chunk, run.free_rounds > 0, fast=True)[0])
         return seeds
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]

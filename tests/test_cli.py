@@ -15,8 +15,8 @@ import jaxroute as jr
 from jaxroute import cli
 from jaxroute.catalogue import catalogue, described
 from jaxroute.cli.parser import count
-from jaxroute.engine.kernels import cuda, host
 from jaxroute.experiments import EXPERIMENTS
+from jaxroute.kernels import cuda, host
 
 USER_EXPERIMENT = """
 from jaxroute import grid

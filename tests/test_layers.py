@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "data": ("core",),
     "problems": ("core", "estimators", "solvers", "data"),
     "store": ("core",),
-    "engine": ("core", "store"),
+    "engine": ("core", "store", "kernels"),
+    "kernels": ("core", "engine"),
     "analysis": ("core", "store", "engine"),  # `tune` alone plays; see below.
     "testing": ("core", "engine"),
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
@@ -33,6 +34,7 @@ MAY_IMPORT = {
         "store",
         "engine",
         "analysis",
+        "kernels",
         "experiments",
         "comparison",
         "testing",
@@ -43,6 +45,8 @@ MAY_IMPORT = {
     # The package itself: its public names, the last two of them loaded when they are asked for.
     "": ("core", "store", "engine", "analysis", "data", "comparison"),
 }
+# Modules of the engine that kernels may know.
+KERNELS_KNOW = ("batching.dependence", "batching.lanes", "memory", "precision", "rollout", "rounds")
 # Where a problem is known, by name or otherwise.
 KNOW_PROBLEMS = ("problems", "experiments", "comparison", "catalogue", "cli")
 MAY_LOAD_BY_NAME = ("__init__.py", "problems/__init__.py", "experiments", "cli", "data")
@@ -158,6 +162,20 @@ def test_problems_do_not_know_each_other(module):
             assert imported.split(".")[1:2] == [own], f"{module} imports {imported}"
 
 
+def test_kernels_and_the_engine_know_little_of_each_other():
+    for module in MODULES:
+        for imported, _ in imports(module):
+            if part(module) == "kernels" and part(imported) == "engine":
+                assert imported.removeprefix("engine.") in KERNELS_KNOW, f"{module} imports {imported}"
+            elif part(module) != "kernels" and part(imported) == "kernels":
+                assert imported == "kernels", f"{module} imports {imported}, not what kernels shows"
+
+
+def test_kernels_are_written_without_a_look_at_their_text():
+    for module in (m for m in MODULES if part(m) == "kernels"):
+        assert "import re\n" not in MODULES[module].read_text(), module
+
+
 def test_nothing_but_experiments_and_tools_knows_a_problem():
     knowing = {part(m) for m in MODULES for imported, _ in imports(m) if part(imported) == "problems"}
     assert knowing <= set(KNOW_PROBLEMS)
@@ -168,7 +186,9 @@ def test_of_the_analysis_only_tuning_plays():
     assert all(module.startswith("analysis.tune.") for module in playing)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if part(m) in ("core", "estimators", "solvers", "store", "engine")])
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if part(m) in ("core", "estimators", "solvers", "store", "engine", "kernels")]
+)
 def test_the_engine_does_not_even_name_a_problem(module):
     """No branch on a problem's name either. Docstrings may mention one as an example."""
     tree = ast.parse(MODULES[module].read_text())

@@ -87,7 +87,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built):
         "jaxroute/py.typed",
         "jaxroute/catalogue.json",
         "jaxroute/comparison/page/page.css",
-        "jaxroute/engine/kernels/prelude.h",
+        "jaxroute/kernels/prelude.h",
     } < inside
 
 

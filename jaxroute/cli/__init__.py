@@ -386,9 +386,9 @@ def _keep_compiled() -> str | None:
     if not jax.config.jax_enable_compilation_cache:
         return None
     if jax.config.jax_compilation_cache_dir is None:
-        from jaxroute.engine.kernels import host
+        from jaxroute import kernels
 
-        folder = host.cache_folder().with_name("compiled")
+        folder = kernels.cache_folder().with_name("compiled")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
@@ -409,12 +409,12 @@ def _keep_programs(options) -> None:
         options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
 
 
-def _backend(options: Any, devices: Sequence[Any] | None) -> str:
-    """Who plays; on a CPU a small run by what is compiled soonest."""
+def _compile(options: Any, devices: Sequence[Any] | None) -> str:
+    """Returns how a simulation is compiled: soon, for a small run on a CPU."""
     import jax
 
     platform = devices[0].platform if devices else jax.default_backend()
-    return "brief" if options.smoke and options.backend == "auto" and platform == "cpu" else options.backend
+    return "quick" if options.smoke and options.backend == "auto" and platform == "cpu" else "full"
 
 
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -519,7 +519,7 @@ def _run(options) -> int:
         print(
             "jaxroute: this is a task of an array, and there is no --share: each of its tasks simulates all", file=sys.stderr
         )
-    execution = Execution(_backend(options, devices), devices, share=options.share)
+    execution = Execution(options.backend, devices, share=options.share, compile=_compile(options, devices))
     start = time.perf_counter()
     try:
         summary = experiments.run(
@@ -711,19 +711,19 @@ def _kernels() -> bool:
     """Tries a kernel on the CPU, and on a GPU if there is a driver; prints what it finds, and returns whether nothing is broken."""
     import jax
 
-    from jaxroute.engine.kernels import cuda, host
+    from jaxroute import kernels
 
     def fine(device: str, by: str | None, reason: str | None) -> bool:
         level = "FAILED" if by else "note"  # The scan needs no compiler.
         print(f"{level:<10} no kernel on this {device}: {reason}" if reason else f"kernels    on this {device} by {by}")
         return not (by and reason)
 
-    on_cpu = fine("CPU", host.compiler(wide=True), host.trial())
+    on_cpu = fine("CPU", kernels.compiler(wide=True), kernels.trial("cpu"))
     if jax.default_backend() != "gpu":
         print("kernels    not on a GPU: jax uses none")
         return on_cpu
-    reason = cuda.trial()
-    return fine("GPU", "NVRTC" if reason else f"NVRTC {cuda.version()}", reason) and on_cpu
+    reason = kernels.trial("gpu")
+    return fine("GPU", "NVRTC" if reason else f"NVRTC {kernels.nvrtc_version()}", reason) and on_cpu
 
 
 def _fits() -> bool | None:
@@ -749,9 +749,9 @@ def _doctor(options) -> int:
     import numpy as np
 
     import jaxroute
+    from jaxroute import kernels
     from jaxroute.core import provenance
     from jaxroute.engine.batching import compiling
-    from jaxroute.engine.kernels import host
     from jaxroute.problems import stochastic
 
     devices = jax.local_devices()
@@ -762,7 +762,7 @@ def _doctor(options) -> int:
     print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
     fits = _kernels() and fits
     warnings.filterwarnings("ignore", "no kernel can be used here")  # That has been printed.
-    remedy = f": {host.cache_folder().parent} cannot be written; set XDG_CACHE_HOME to another folder"
+    remedy = f": {kernels.cache_folder().parent} cannot be written; set XDG_CACHE_HOME to another folder"
     unstored = f"is not stored between commands{remedy if jax.config.jax_enable_compilation_cache else ''}"
     print(f"compiled   {_keep_compiled() or unstored}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())

@@ -116,8 +116,8 @@ def parser() -> argparse.ArgumentParser:
         "--backend",
         choices=BACKENDS,
         default="auto",
-        help="who plays the rounds: the scan, one kernel for all rounds, what is compiled briefly (in a third of the time, but it plays five times "
-        "as long or longer), or the textbook's loop (default: the kernel; the scan on a CPU where there is no C++ compiler)",
+        help="what simulates the rounds: the scan, one kernel for all rounds, or the textbook's loop (default: the kernel; the scan on a CPU where "
+        "there is no C++ compiler)",
     )
     completed(
         one.add_argument(
@@ -128,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
         completion.choices("cpu", "cuda"),
     )
     one.add_argument("--x64", action="store_true", help="numbers of 64 bits")
-    one.add_argument("--smoke", action="store_true", help="a size that takes seconds, compiled briefly on a CPU")
+    one.add_argument("--smoke", action="store_true", help="a size that takes seconds, compiled quickly on a CPU")
     one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
     one.add_argument(
         "--accept-changed-code",

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from jaxroute.core import checks
-from jaxroute.engine import BACKENDS
+from jaxroute.engine import BACKENDS, COMPILE
 
 
 class PartWarning(UserWarning):
@@ -27,9 +27,6 @@ class Execution:
         - "kernel": one function of C made from the same functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as
           many runs at once as a vector has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes
           with jax (`JAXROUTE_NVRTC` is the path of another one).
-        - "brief": for a first look on a CPU. It is compiled with few optimisations, in a third of the time, but takes five to ten times as
-          long to run. It is the kernel, one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang` or `CC`).
-          Policies whose rounds are long by themselves are compiled as for "scan".
         - "reference": the textbook's `vmap` of a scan, slower, to compare with.
         - "auto": that of an existing store, otherwise the kernel. It is the scan where no kernel can be used (a trial says why, in one
           warning), in double precision, and if the rounds of a policy are long for products of large matrices.
@@ -48,18 +45,26 @@ class Execution:
         - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": I alone.
         - "join": this process simulates what no other has simulated or simulates, in random order, until everything is there. Processes may
           come and go; what a dead one has left is taken over after half a minute. No two processes wait for each other, but at the end.
+      compile: how it is compiled.
+
+        - "full": with all optimisations.
+        - "quick": for a first look on a CPU, with few optimisations: in a third of the time, but it takes five to ten times as long to run. A
+          kernel simulates one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); "auto" is the scan where there is
+          none. Policies whose rounds are long by themselves are compiled in full, for the scan.
 
     Raises:
-      ValueError: a backend is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
+      ValueError: a backend or a way to compile is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
     """
 
     backend: str = "auto"
     devices: Sequence[Any] | None = None
     block: int | None = None
     share: str | tuple[int, int] | None = None
+    compile: str = "full"
 
     def __post_init__(self) -> None:
         checks.one_of("backend", self.backend, BACKENDS)
+        checks.one_of("compile", self.compile, COMPILE)
         if self.devices is not None and not _are_devices(self.devices):
             raise ValueError(
                 f"devices must be a non-empty list of jax devices, got {checks.show(self.devices)}; jax.devices('cpu') is one"

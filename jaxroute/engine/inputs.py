@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from jaxroute import kernels
 from jaxroute.core import checks, draws, provenance
 from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe, digest_of_setting
@@ -42,7 +43,6 @@ from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
-from jaxroute.engine.kernels import cuda, host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
@@ -94,7 +94,7 @@ class Inputs:
     seeds: `[R]` uint32.
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
-    backend: that of an `Execution`, but "auto". chosen: whether it was.
+    backend: that of an `Execution`, but "auto". chosen: whether it was. quick: whether it is compiled soon.
     reason: why no kernel can be used on this machine, where kernels are wanted; else empty.
     platform: of the devices.
     keep: one of `KEPT`.
@@ -117,6 +117,7 @@ class Inputs:
     block: int | None
     backend: str
     chosen: bool
+    quick: bool
     reason: str
     platform: str
     keep: str
@@ -182,6 +183,8 @@ class Inputs:
             settings["platform"] = self.platform
         if self.backend != "scan":
             settings["backend"] = self.backend
+        if self.quick:
+            settings["compile"] = "quick"
         if self.keep != "runs":
             settings["keep"] = self.keep
         if self.goals:
@@ -263,6 +266,7 @@ def read_inputs(
     key: int,
     block: int | None,
     backend: str,
+    quick: bool,
     platform: str,
     keep: str,
     until_stderr: Mapping[str, float] | None,
@@ -282,8 +286,10 @@ def read_inputs(
     record_every = min(checks.count("record_every", record_every), horizon)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
-    if backend == "brief" and platform != "cpu":
-        raise ValueError(f"backend='brief' is for CPUs, got devices of the platform {platform!r}; 'scan' is the same there")
+    if quick and platform != "cpu":
+        raise ValueError(
+            f"compile='quick' is for CPUs, got devices of the platform {platform!r}; compile='full' is as quick there"
+        )
     checks.one_of("keep", keep, KEPT)
     if keep_states and (keep != "runs" or backend == "reference"):
         raise ValueError(
@@ -326,6 +332,7 @@ def read_inputs(
         block=block,
         backend=backend,
         chosen=backend == "auto",
+        quick=quick,
         reason="",
         platform=platform,
         keep=keep,
@@ -336,7 +343,7 @@ def read_inputs(
     )
     if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
         object.__setattr__(asked, "backend", _fastest(asked))
-    if asked.backend == "kernel" and not in_64_bits() and (reason := no_kernels(platform)):
+    if asked.backend == "kernel" and not (quick or in_64_bits()) and (reason := no_kernels(platform)):
         object.__setattr__(asked, "reason", reason)
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
@@ -348,7 +355,7 @@ def no_kernels(platform: str) -> str | None:
     """Returns why this machine cannot use kernels, with the remedy; None if it can."""
     if platform not in ("cpu", "gpu"):
         return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
-    return host.trial() if platform == "cpu" else cuda.trial()
+    return kernels.trial(platform)
 
 
 def problem_of(env: AnyEnvironment) -> str:
@@ -492,6 +499,8 @@ def _fastest(asked: Inputs) -> str:
         return "kernel"
     if asked.shared:  # What settings share a kernel would compute for each.
         return "scan"
+    if asked.quick:
+        return "kernel" if kernels.compiler() else "scan"
     players = (part.example for part in asked.every_part)
     return "scan" if any(has_large_products(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
 

@@ -21,16 +21,22 @@ from jaxroute.core import arithmetic, draws
 from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.kernels import calls, cuda
-from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
-from jaxroute.engine.kernels.rollout import kernel_rollout
-from jaxroute.engine.kernels.values import SlowerThanScan
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
 from jaxroute.engine.waiting import wait_aloud
+from jaxroute.kernels import (
+    Begun,
+    DeviceKernel,
+    SlowerThanScan,
+    Unsupported,
+    compilations,
+    finish,
+    kernel_rollout,
+    raise_interrupt,
+)
 
 
 def _apart(values: dict[str, Any]) -> tuple[Packed, dict[str, Any]]:
@@ -48,8 +54,8 @@ def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[
     return _apart(reference.rollout(*args, **options))
 
 
-# Who plays the rounds, by backend: each has the arguments of `packed_rollout` and returns what it returns.
-PLAYERS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
+# Back ends: each has the arguments of `packed_rollout` and returns what it returns. The last one is there to compare with.
+ROLLOUTS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
     "scan": packed_rollout,
     "kernel": _by_kernel,
     "reference": _by_reference,
@@ -97,7 +103,7 @@ class Backend:
     name: str
     reason: str = ""
     blocks: int = 0
-    kernels: list[cuda.Kernel] = field(default_factory=list)
+    kernels: list[DeviceKernel] = field(default_factory=list)
     stopped: bool = False
 
     @property
@@ -111,7 +117,7 @@ class Backend:
         for kernel in self.kernels:
             kernel.interrupt(stopped)
 
-    def begin(self, kernels: list[cuda.Kernel]) -> None:
+    def begin(self, kernels: list[DeviceKernel]) -> None:
         """Notes the kernels that a block is going to call."""
         for kernel in kernels:
             kernel.done = 0.0
@@ -191,7 +197,7 @@ class Block:
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
       backend: "scan", "kernel" or "reference".
-      brief: what is compiled is to be compiled soon, and may play slowly: a kernel plays one run after the other.
+      quick: whether it is compiled soon, and may run slowly: a kernel simulates one run after the other.
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
@@ -211,7 +217,7 @@ class Block:
         layout: Layout,
         devices: Sequence[Any],
         backend: str,
-        brief: bool = False,
+        quick: bool = False,
         keep_states: bool = False,
         stays: bool = False,
         alone: bool = False,
@@ -227,7 +233,7 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.ran, self.brief = Backend(backend, reason), brief
+        self.ran, self.quick = Backend(backend, reason), quick
 
     @property
     def device(self) -> Any:
@@ -259,20 +265,21 @@ class Block:
         """The block as a function of leaves, indices of settings, root, spans of rounds, seeds, and states of runs that were begun."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
-        player, since = PLAYERS[self.backend], self.since
+        rollout, since = ROLLOUTS[self.backend], self.since
 
         def play(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if self.backend == "kernel":
-                options["wide"] = WIDE and not self.brief and self.device.platform == "cpu"
+                on_cpu = self.device.platform == "cpu"
+                options |= {"wide": WIDE and not self.quick and on_cpu, "fast": not on_cpu}
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
             with arithmetic.protected(seeds):
                 players = env.build(leaves[0]), policy.build(leaves[1])
-                values = player(*players, streams, horizon, record, spans=spans, **options)
+                values = rollout(*players, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
@@ -323,7 +330,7 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.brief, self.alone), trace)
+        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone), trace)
         if program.reason:
             self._fall_back(program.reason, program.refused, program.slower)
             return self.lower(seeds, begun)
@@ -343,7 +350,7 @@ class Block:
         except Exception:
             with jax.enable_x64(self.static[3]):
                 program = self._lowered(arguments, name)
-            return _compile(program, self.device.platform, self.brief)
+            return _compile(program, self.device.platform, self.quick)
 
     def _name(self, arguments: Any) -> str | None:
         """Returns what is known of the program on the shelf; None for what is not played by one CPU, where alone that has been tried."""
@@ -358,7 +365,7 @@ class Block:
             types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
             record=record,
             rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states, self.alone, self.backend, self.brief, WIDE),
+            options=(precise, keep_states, self.alone, self.backend, self.quick, WIDE),
         )
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
@@ -393,7 +400,7 @@ class Block:
             finish(program.kernels)
         except Unsupported:  # What compiles the program meets it again, and lets the scan run.
             return None
-        kernels = [kernel for _, kernel in program.kernels if isinstance(kernel, cuda.Kernel)]
+        kernels = [kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)]
         if not kernels:
             return None
         return max(k.scratch for k in kernels), min(k.threads_at_once() for k in kernels) * self.mesh.size
@@ -409,7 +416,7 @@ class Block:
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
         if compiling is None or (failed and program.lowered is not None):
-            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.brief)
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.quick)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -427,7 +434,7 @@ class Block:
             program.reason, program.slower = _first_line(error), isinstance(error, SlowerThanScan)
             program.refused = not program.slower
             return self._executable(seeds, begun)
-        self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, cuda.Kernel)])
+        self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)])
         return one_at_a_time(compiled) if program.in_turn else compiled
 
     def play(
@@ -471,7 +478,7 @@ class Block:
                 return packed.returned() | states, compiling
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX 0.9 raises ValueError from the second call on.
             half = len(seeds) // 2
-            calls.raise_interrupt()
+            raise_interrupt()
             if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
                 values, more = self._played_by_scan(refused[1], tile, seeds, begun)
                 return values, compiling + more
@@ -560,16 +567,16 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
     wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
-def _compile(program: Program, platform: str, brief: bool) -> Any:
+def _compile(program: Program, platform: str, quick: bool) -> Any:
     finish(program.kernels)
     there, name, code = shelf.current(), program.name, None
     if there is not None and name is not None:
-        code = shelf.code_of_program(name, program.lowered, {"brief": brief})
+        code = shelf.code_of_program(name, program.lowered, {"quick": quick})
     if there is None or name is None or code is None:
-        return compile_lanes(program.lowered, platform, brief)
+        return compile_lanes(program.lowered, platform, quick)
     compiled, before, made = shelf.alive(code, program.lowered), shelf.hits(), False
     if compiled is None:
-        compiled = compile_lanes(program.lowered, platform, brief)
+        compiled = compile_lanes(program.lowered, platform, quick)
         made = shelf.hits() == before
     there.keep(name, code, compiled, program.shapes, program.in_turn, made, [kernel for _, kernel in program.kernels])
     return compiled

@@ -19,7 +19,6 @@ from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.execution import Execution, PartWarning, read_execution
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
-from jaxroute.engine.kernels import host
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.plan import Step, Task, Unit, Work
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
@@ -144,7 +143,8 @@ def simulate(
         if record_every is None and "record_every" in before:
             record_every = int(before["record_every"])
         if execution.backend == "auto" and before:
-            execution = replace(execution, backend=before.get("backend", "scan"))
+            made = before.get("compile", execution.compile)
+            execution = replace(execution, backend=before.get("backend", "scan"), compile=made)
         asked = read_inputs(
             env,
             policies,
@@ -157,6 +157,7 @@ def simulate(
             key=key,
             block=execution.block,
             backend=execution.backend,
+            quick=execution.compile == "quick",
             platform=devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
@@ -364,7 +365,7 @@ def _device_needs(asked: Inputs, devices: Sequence[Any]) -> dict[str, tuple[int,
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
     """Labels of the parts whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
-    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in ("scan", "brief"):
+    if len(devices) > 1 or devices[0].platform != "cpu" or not (asked.quick or asked.backend == "scan"):
         return set()
     players = {part.label: part.example for part in asked.every_part}
     return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
@@ -373,10 +374,7 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:
     """Blocks by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
     alone = _alone(asked, devices)
-    brief = asked.backend == "brief"
-    # What settings share a kernel would compute for each.
-    backend = ("scan" if asked.shared or host.compiler() is None else "kernel") if brief else asked.backend
-    backend = "scan" if asked.reason else backend
+    backend = "scan" if asked.reason else asked.backend
     return {
         part.label: Block(
             f"policy {part.label!r} on {type(part.example[0]).__name__}",
@@ -389,11 +387,11 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool =
             layout,
             devices,
             "scan" if part.label in alone else backend,
-            brief and part.label not in alone,  # Where rounds are long, playing them would take more than compiling saves.
+            asked.quick and part.label not in alone,  # Long rounds would take longer than compiling saves.
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
             part.label in alone,
-            quiet=quiet or brief or (asked.chosen and asked.platform == "cpu"),
+            quiet=quiet or asked.quick or (asked.chosen and asked.platform == "cpu"),
             reason=asked.reason,
         )
         for part in asked.every_part
@@ -526,7 +524,7 @@ def _report(
 ) -> dict[str, Any]:
     """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
-        "backend": {name: "brief" if block.brief else block.backend for name, block in blocks.items()},
+        "backend": {name: block.backend for name, block in blocks.items()},
         "fell_back": {name: block.ran.reason for name, block in blocks.items() if block.ran.reason},
         **measured,
     }

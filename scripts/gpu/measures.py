@@ -28,12 +28,12 @@ from jaxroute.core import draws, provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine.batching import compiling
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.kernels import cuda, host, rollout
-from jaxroute.engine.kernels.compiling import compilations
-from jaxroute.engine.kernels.source import Array, Source
-from jaxroute.engine.programs import PLAYERS
+from jaxroute.engine.programs import ROLLOUTS
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.kernels import cuda, host, rollout
+from jaxroute.kernels.compiling import compilations
+from jaxroute.kernels.source import Array, Source
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 
 Pieces = Iterator[dict[str, Any]]
@@ -107,7 +107,7 @@ class Play:
 
         def play(leaves: Any, seeds: Any, spans: Any) -> Any:
             pair = jax.tree.unflatten(structure, leaves)
-            return PLAYERS[backend](*pair, run_streams(root, seeds), horizon, record, spans=spans)[0]
+            return ROLLOUTS[backend](*pair, run_streams(root, seeds), horizon, record, spans=spans)[0]
 
         with jax.default_device(device), mock.patch.multiple(cuda, **ANY_SIZE):
             self.arguments = jax.device_put((leaves, np.arange(runs, dtype=np.uint32), spans), device)

@@ -20,7 +20,7 @@ REGISTERS = dict.fromkeys(
     ("StageRoute", "C2MABV", "COSMOS", "MESS+", "BetaThompson"), ("usual", "168 registers", "128 registers", "bounds 64, 8")
 )
 # Files with tests for a GPU.
-TESTS = ("tests/engine/test_gpu.py", "tests/engine/kernels/test_rollout.py")
+TESTS = ("tests/engine/test_gpu.py", "tests/kernels/test_rollout.py")
 # Cases whose round is a row of bench_results/resources.json: problem and name of the policy.
 ROWS = {
     "UCB1": ("stochastic", "UCB1"),

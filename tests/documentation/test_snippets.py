@@ -80,11 +80,11 @@ def _log(path):
     path.write_text("\n".join(lines) + "\n")
 
 
-def _briefly(simulate, *arguments, execution=None, **options):
-    """Simulates by what is compiled soonest, unless another backend is asked for."""
+def _quickly(simulate, *arguments, execution=None, **options):
+    """Simulates what is compiled quickly, unless a backend is asked for."""
     execution = jr.Execution() if execution is None else execution
     if execution.backend == "auto":
-        execution = dataclasses.replace(execution, backend="brief")
+        execution = dataclasses.replace(execution, compile="quick")
     return simulate(*arguments, **{"progress": False, "execution": execution} | options)
 
 
@@ -93,7 +93,7 @@ def _walk(page, slow, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     # As --smoke does: runs of so few rounds are all compilation. A block that names a backend has it.
-    monkeypatch.setattr(jr, "simulate", functools.partial(_briefly, jr.simulate))
+    monkeypatch.setattr(jr, "simulate", functools.partial(_quickly, jr.simulate))
     module = ModuleType("a_page")  # Dataclasses look for the module that they are defined in.
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for snippet in PAGES[page]:

@@ -40,6 +40,7 @@ def test_a_share_is_a_pair_or_a_word(share, read):
 WRONG = {
     "an unknown backend": ({"backend": "scann"}, "backend must be one of .*got 'scann'; did you mean 'scan'"),
     "a backend that is no name": ({"backend": 3}, "backend must be one of .*got 3"),
+    "an unknown way to compile": ({"compile": "soon"}, "compile must be one of 'full', 'quick', got 'soon'"),
     "no devices": ({"devices": []}, r"devices must be a non-empty list of jax devices, got \[\]"),
     "devices by name": ({"devices": "cpu"}, "devices must be .*, got 'cpu'; jax.devices"),
     "devices of something else": ({"devices": ["cpu"]}, "devices must be .*, got"),

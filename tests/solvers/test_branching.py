@@ -13,7 +13,7 @@ from helpers import x64
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from jaxroute.engine.batching.lanes import lanes
-from jaxroute.engine.kernels import host
+from jaxroute.kernels import host
 from jaxroute.problems.combinatorial import optimum
 from jaxroute.solvers import branching_any_win, exact_any_win, sparse_fill
 from jaxroute.solvers.selection import any_win, num_vertices

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.emitter import Emitter
-from jaxroute.engine.kernels.source import Array, Source
-from jaxroute.engine.kernels.values import flat
+from jaxroute.kernels import host
+from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.source import Array, source_from
+from jaxroute.kernels.values import flat
 
 
 def source_of_function(fn, *args, wide=False):
@@ -31,8 +31,7 @@ def source_of_function(fn, *args, wide=False):
             emitter.ready(value)
             with emitter.loops(value.shape) as place:
                 emitter.put(number, flat(place, value.shape), value.at(place))
-    tables = "\n".join(emitter.tables)
-    return Source(emitter.text(), tables, tuple(inputs), tuple(outputs), wide, emitter.heap), out
+    return source_from(emitter, inputs, outputs), out
 
 
 def words(leaf):

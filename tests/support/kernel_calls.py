@@ -6,8 +6,8 @@ from jax.extend.core import jaxpr_as_fun
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
-from jaxroute.engine.kernels.rollout import kernel_rollout, rounds_p
 from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.kernels.rollout import kernel_rollout, rounds_p
 
 
 def call_of(env, policy, horizon=23, every=7, runs=5, **begun):

@@ -23,7 +23,7 @@ _STAY = (
     "engine/test_simulate.py::test_eight_devices_give_the_bits_of_one",
     "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0.3, ridge 1, c1 1]",
     "testing/test_structure.py",
-    "engine/kernels/test_rollout.py::test_prompts_of_a_pool_are_read_row_by_row",
+    "kernels/test_rollout.py::test_prompts_of_a_pool_are_read_row_by_row",
     "engine/test_shelf.py::test_programs_that_call_lapack_take_turns_from_the_shelf_too",
 )
 

@@ -163,6 +163,7 @@ def search(
             "horizon": horizon,
             "key": int(key),
             "backend": execution.backend,
+            **({"compile": execution.compile} if execution.compile != "full" else {}),
         }
     )
     code = {

@@ -33,7 +33,7 @@ _dropped: list[str] = []  # names of options, in the order in which they were re
 _lapack = threading.Lock()
 
 
-def compile_lanes(lowered: jax.stages.Lowered, platform: str, brief: bool = False) -> Any:
+def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = False) -> Any:
     """Compiles for speed over runs, with those of `CPU_OPTIONS` or `GPU_OPTIONS` that this version of XLA has.
 
     The first time that an option is refused, a warning names it; see `dropped_options`.
@@ -41,7 +41,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, brief: bool = Fals
     Args:
       lowered: what `jax.jit(...).lower(...)` returns.
       platform: name of the platform that it was lowered for.
-      brief: on a CPU, with few optimisations: in a third of the time, into a program that takes ten times as long.
+      quick: on a CPU, with few optimisations: in a third of the time, into a program that takes ten times as long.
 
     Returns:
       The compiled program.
@@ -51,7 +51,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, brief: bool = Fals
     passes, refused = options.get("xla_disable_hlo_passes", ""), []
     if platform == "cpu" and passes and _WRAPPED not in lowered.as_text():
         options["xla_disable_hlo_passes"] = f"{passes},{_WRAPPER}"
-    if platform == "cpu" and brief:
+    if platform == "cpu" and quick:
         options |= brief_options()
     while True:
         try:

@@ -1,16 +1,112 @@
-"""Which results of a traced function depend on which of its arguments: a walk over the flow of data in its jaxpr."""
+"""Analysis of a jaxpr's flow of data: facts about the results of a traced function, from facts about its arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+import numpy as np
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 # Operations that hold a jaxpr which is called once, and the parameter that is this jaxpr.
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 # Operations that hand each operand on as it is.
 BARRIERS = ("optimization_barrier", "computed_once")
+
+Fact = TypeVar("Fact")
+
+
+class Flow(Generic[Fact]):
+    """Walks through a jaxpr, into calls, loops and branches; carried values are iterated until their facts stay the same.
+
+    Args:
+      nothing: fact of constants.
+    """
+
+    def __init__(self, nothing: Fact):
+        self._nothing = nothing
+
+    def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
+        """Returns the facts of the results of an operation that is no call, loop or branch."""
+        raise NotImplementedError
+
+    def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
+        """Returns the fact of a value that is one of several, by a decision."""
+        raise NotImplementedError
+
+    def row(self, fact: Fact) -> Fact:
+        """Returns the fact of a row of an array that a scan reads, or of the array of the rows that it writes."""
+        return fact
+
+    def is_opaque(self, eqn: JaxprEqn) -> bool:
+        """Returns whether an operation counts as such although it holds a jaxpr."""
+        raise NotImplementedError
+
+    def results(self, jaxpr: Any, args: Sequence[Fact]) -> list[Fact]:
+        """Returns the facts of the results of a jaxpr, closed or not, from those of its arguments."""
+        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+        facts = dict(zip(jaxpr.invars, args, strict=True))
+
+        def read(variables: Sequence[Any]) -> list[Fact]:
+            return [self._nothing if isinstance(v, Literal) else facts.get(v, self._nothing) for v in variables]
+
+        for eqn in jaxpr.eqns:
+            facts.update(zip(eqn.outvars, self._equation(eqn, read(eqn.invars)), strict=True))
+        return read(jaxpr.outvars)
+
+    def _equation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
+        name, params = eqn.primitive.name, eqn.params
+        if name in BARRIERS:
+            return args
+        if self.is_opaque(eqn):
+            return self.operation(eqn, args)
+        if name in CALLS:
+            return self.results(params[CALLS[name]], args)
+        if name == "cond":
+            several = zip(*(self.results(branch, args[1:]) for branch in params["branches"]), strict=True)
+            return [self.joined(facts, args[0]) for facts in several]
+        if name == "while":
+            first, number = params["cond_nconsts"], params["body_nconsts"]
+            consts, start = args[first : first + number], args[first + number :]
+            carry = self.carried(start, lambda now: self.results(params["body_jaxpr"], [*consts, *now]))
+            test = self.results(params["cond_jaxpr"], [*args[:first], *carry])[0]
+            return [self.joined([one], test) for one in carry]
+        if name == "scan":
+            num_consts, num_carry = scan_sizes(params)
+            behind = num_consts + num_carry
+            consts, rows = args[:num_consts], [self.row(one) for one in args[behind:]]
+            carry = self.carried(
+                args[num_consts:behind], lambda now: self.results(params["jaxpr"], [*consts, *now, *rows])[:num_carry]
+            )
+            last = self.results(params["jaxpr"], [*consts, *carry, *rows])[num_carry:]
+            return [*carry, *map(self.row, last)]
+        return self.operation(eqn, args)
+
+    def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
+        """Returns the facts of carried values behind a loop, from those before it and from what a step makes of them."""
+        now = list(start)
+        while True:
+            grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
+            if grown == now:
+                return now
+            now = grown
+
+
+class _Dependence(Flow[bool]):
+    """Whether values depend on arguments that are asked about."""
+
+    def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
+        # The largest number over runs is the same in all of them; it only bounds loops over what is masked.
+        return [any(args) and eqn.primitive.name != "largest_over_runs"] * len(eqn.outvars)
+
+    def joined(self, facts: Sequence[bool], deciding: bool) -> bool:
+        return deciding or any(facts)
+
+    def is_opaque(self, eqn: JaxprEqn) -> bool:
+        return eqn.primitive.name not in CALLS and handles_keys(eqn)
+
+
+_DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
@@ -23,14 +119,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
     Returns:
       For each result, whether it depends on one of them.
     """
-    depends: dict[Var, bool] = dict(zip(closed.jaxpr.invars, given, strict=True))
-
-    def flags(variables: Sequence[Any]) -> list[bool]:
-        return [not isinstance(v, Literal) and depends.get(v, False) for v in variables]
-
-    for eqn in closed.jaxpr.eqns:
-        depends.update(zip(eqn.outvars, _which_of(eqn, flags(eqn.invars)), strict=True))
-    return flags(closed.jaxpr.outvars)
+    return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
@@ -40,12 +129,7 @@ def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequenc
       given: whether each carried value depends on it before the first step.
       step: whether each does after a step, from whether each did before.
     """
-    now = list(given)
-    while True:
-        grown = [a or b for a, b in zip(now, step(now), strict=True)]
-        if grown == now:
-            return now
-        now = grown
+    return _DEPENDENCE.carried(given, step)
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
@@ -66,38 +150,9 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 def is_key(value: Any) -> bool:
     """Whether an array or its type is one of typed keys."""
-    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return not isinstance(value.dtype, np.dtype) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def handles_keys(eqn: JaxprEqn) -> bool:
     """Whether an operation takes or makes typed keys."""
     return any(is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))
-
-
-def _which_of(eqn: JaxprEqn, given: list[bool]) -> list[bool]:
-    """Which results of one operation depend on the given operands."""
-    name, params = eqn.primitive.name, eqn.params
-    if name in CALLS:
-        return which_depend(params[CALLS[name]], given)
-    if name in BARRIERS:
-        return given
-    if name == "largest_over_runs":  # The same in all runs; it only bounds loops over what is masked.
-        return [False]
-    if handles_keys(eqn):
-        return [any(given)] * len(eqn.outvars)
-    if name == "cond" and not given[0]:
-        return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
-    if name == "scan":
-        num_consts, num_carry = scan_sizes(params)
-        consts, carry, scanned = (
-            given[:num_consts],
-            given[num_consts : num_consts + num_carry],
-            given[num_consts + num_carry :],
-        )
-
-        def step(now: list[bool]) -> list[bool]:
-            return which_depend(params["jaxpr"], [*consts, *now, *scanned])
-
-        final = carry_dependence(carry, lambda now: step(now)[:num_carry])
-        return final + step(final)[num_carry:]
-    return [any(given)] * len(eqn.outvars)

@@ -72,9 +72,9 @@ def played(env, policy, **options):
     """Chosen models `[seed, T]`, and the result, computed in double precision."""
     options = {"record": ["pulls", "regret"], "horizon": HORIZON, "seeds": SEEDS, "record_every": 1} | options
     with x64():
-        data = simulate(in_double(env), in_double(policy), progress=False, execution=Execution("brief"), **options).isel(
-            policy=0
-        )
+        data = simulate(
+            in_double(env), in_double(policy), progress=False, execution=Execution(compile="quick"), **options
+        ).isel(policy=0)
     return np.diff(data["pulls"].values, axis=1, prepend=0).argmax(-1), data
 
 

@@ -18,10 +18,10 @@ from jax.sharding import Mesh, PartitionSpec
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.engine.kernels import cuda
-from jaxroute.engine.kernels.rollout import rounds_p
-from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.rounds import STATE
+from jaxroute.kernels import cuda
+from jaxroute.kernels.ir import Unsupported
+from jaxroute.kernels.rollout import rounds_p
 from jaxroute.problems import staged, stochastic
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()

@@ -1,0 +1,141 @@
+"""Functions of Python as XLA's custom calls: what XLA hands over, decoded by ctypes from the C interface of its FFI.
+
+That interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h); only its
+oldest part is used: the call frame, the buffers, the stream, an error. So neither a build nor a header is needed, on a CPU or on a GPU. A
+call plays all rounds of a block, beside which taking Python's lock once does not count.
+"""
+
+import ctypes
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+_VOID, _SIZE, _LONG, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int
+_METADATA, _EXECUTE = 1, 3
+_INTERNAL = 13
+_numbers = itertools.count()
+
+
+def _structure(**fields: Any) -> Any:
+    """A structure of C, which begins with its size."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": [("struct_size", _SIZE), *fields.items()]})
+
+
+_Extension = _structure(type=_INT, next=_VOID)
+_Version = _structure(extension_start=_VOID, major=_INT, minor=_INT)
+_Metadata = _structure(version=_Version, traits=ctypes.c_uint32)
+_Buffer = _structure(extension_start=_VOID, dtype=_INT, data=_VOID, rank=_LONG, dims=ctypes.POINTER(_LONG))
+_Buffers = _structure(extension_start=_VOID, size=_LONG, types=_VOID, items=ctypes.POINTER(ctypes.POINTER(_Buffer)))
+_METHODS = ("internal", "error_create", "error_message", "error_destroy", "register", "stream_get")
+_Api = _structure(extension_start=_VOID, version=_Version, **dict.fromkeys(_METHODS, _VOID))
+_Frame = _structure(
+    extension_start=ctypes.POINTER(_Extension),
+    api=ctypes.POINTER(_Api),
+    context=_VOID,
+    stage=_INT,
+    arguments=_Buffers,
+    results=_Buffers,
+)
+_ErrorArguments = _structure(extension_start=_VOID, message=ctypes.c_char_p, code=_INT)
+_StreamArguments = _structure(extension_start=_VOID, context=_VOID, stream=_VOID)
+
+
+class _MetadataExtension(ctypes.Structure):
+    _fields_ = [("base", _Extension), ("metadata", ctypes.POINTER(_Metadata))]
+
+
+_HANDLER = ctypes.CFUNCTYPE(_VOID, ctypes.POINTER(_Frame))
+_METHOD = ctypes.CFUNCTYPE(_VOID, _VOID)
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """An array of XLA.
+
+    address: of its numbers. shape: of it.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """What XLA asks for.
+
+    arguments, results: arrays, in the order of memory. frame: XLA's own.
+    """
+
+    arguments: Sequence[Buffer]
+    results: Sequence[Buffer]
+    frame: Any
+
+    def stream(self) -> int:
+        """The stream of the device that the call belongs to."""
+        api = self.frame.api.contents
+        arguments = _StreamArguments(ctypes.sizeof(_StreamArguments), None, self.frame.context, None)
+        _METHOD(api.stream_get)(ctypes.addressof(arguments))
+        return arguments.stream or 0
+
+
+def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
+    """Makes a function a target of custom calls, for as long as the process lives; returns the name of the target, a new one if none is given."""
+
+    def handle(pointer: Any) -> int | None:
+        frame = pointer.contents
+        try:
+            if _is_metadata(frame):
+                return None
+            if frame.stage == _EXECUTE:
+                function(Call(_buffers(frame.arguments), _buffers(frame.results), frame))
+            return None
+        except BaseException as error:  # XLA knows errors of its own only.
+            if not isinstance(error, Exception):
+                _interrupts.append(error)
+            text = f"{type(error).__name__}: {error}".encode()
+            arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INTERNAL)
+            return _METHOD(frame.api.contents.error_create)(ctypes.addressof(arguments))
+
+    handler = _HANDLER(handle)
+    _kept.append(handler)
+    name = f"jaxroute_{next(_numbers)}" if name is None else name
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform=platform)
+    return name
+
+
+_kept: list[Any] = []
+_interrupts: list[BaseException] = []
+
+
+def raise_interrupt() -> None:
+    """Raises the KeyboardInterrupt that arrived while XLA called a function, if there was one: XLA reports an internal error in its place."""
+    if _interrupts:
+        raise _interrupts.pop()
+
+
+def _is_metadata(frame: Any) -> bool:
+    """Whether XLA only asks for the version of the interface; answers with the version of the frame, as far as the layouts above are that
+    version's.
+
+    Raises:
+      RuntimeError: the interface has another major version.
+    """
+    if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
+        return False
+    extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents
+    own, version = frame.api.contents.version, extension.metadata.contents.version
+    if own.major != 0:
+        raise RuntimeError(
+            f"jaxroute knows version 0 of XLA's foreign function interface, this jaxlib has {own.major}.{own.minor}"
+        )
+    version.major, version.minor = own.major, own.minor
+    extension.metadata.contents.traits = 0
+    return True
+
+
+def _buffers(found: _Buffers) -> list[Buffer]:
+    items = (found.items[i].contents for i in range(found.size))
+    return [Buffer(one.data or 0, tuple(one.dims[k] for k in range(one.rank))) for one in items]

@@ -1,0 +1,484 @@
+"""The rounds of a run, compiled by NVRTC (which comes with `jax[cuda12]` and `jax[cuda13]`) and launched on the stream of XLA's program."""
+
+import ctypes
+import dataclasses
+import functools
+import glob
+import hashlib
+import importlib.metadata
+import os
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from jaxroute.kernels.host import cache_folder
+from jaxroute.kernels.ir import SlowerThanScan, Unsupported
+
+# Sums and products are rounded one by one, and numbers below 1.2e-38 are 0, as in XLA's programs on a CPU. Roots are off by one unit in the last
+# place, quotients hardly ever (`prelude.h`). By IEEE's rules roots cost UCB1 about 128 more instructions a round, divisions 77.
+OPTIONS = ("--std=c++17", "-fmad=false", "-ftz=true", "-prec-div=false", "-prec-sqrt=false")
+# Threads of a block: two warps, so that few runs spread over all processors of the device.
+BLOCK = 64
+# Settings of a launch at most: blocks along the second axis of a grid.
+MOST_SETTINGS = 65_535
+# Seconds that a launch is to take, rounds of the first one, and how many times as long the next one may be.
+LAUNCH_S, FIRST_ROUNDS, GROWTH = 0.5, 64, 16
+# Bytes of a thread's stack, and of its scratch memory, above which the scan outruns a kernel, which waits for memory. On an H100 the kernels measured
+# with at most 1,712 and 4,928 bytes of these are 1.4 to 12 times as fast as the scan; of those with more than 3,100 or 8,192 one is (1.9 times),
+# two are about as fast, and the others take 1.6 to 6 times as long. Between them one was measured: 3.2 times as long with 2,720.
+MOST_STACK, MOST_SCRATCH = 3 << 10, 8 << 10
+# Environment variable with the path of the only NVRTC that is to be used.
+NVRTC_PATH = "JAXROUTE_NVRTC"
+TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = threadIdx.x / 4.0f + 1.0f; }'
+
+
+@functools.cache
+def nvrtc() -> Any:
+    """Returns NVIDIA's compiler as a library: the newest that the driver supports, of those that compile a trivial kernel.
+
+    Raises:
+      Unsupported: there is none; the message says what is wrong with those that were found, and the command that helps.
+    """
+    try:
+        supported = driver().version // 1000
+    except Unsupported:  # Machine code can be made all the same.
+        supported = None
+    found, refused = [], []
+    for path in dict.fromkeys(_candidates()):
+        try:
+            library = _with_builtins(path)
+            found.append((_version(library), path, library))
+        except (OSError, AttributeError) as error:
+            refused += [str(error)] if os.path.isabs(path) or NVRTC_PATH in os.environ else []
+    for version, path, library in sorted(found, key=lambda one: one[0], reverse=True):
+        name = f"{path} (NVRTC {version[0]}.{version[1]})"
+        if supported is not None and version[0] > supported:
+            refused.append(f"{name} is newer than the driver, which supports CUDA {supported}")
+            continue
+        try:
+            _compile(library, TRIVIAL, "sm_75" if supported is None else architecture(), OPTIONS)
+        except Unsupported as error:
+            refused.append(f"{name}: {error}")
+            continue
+        return library
+    wrong = f"no NVRTC can be used: {'; '.join(refused)}" if refused else "there is no NVRTC"
+    raise Unsupported(f"{wrong}; {_install(supported)}")
+
+
+def _install(major: int | None) -> str:
+    """The command that installs NVRTC for a driver of a major version."""
+    return f"python -m pip install -U nvidia-cuda-nvrtc{'-cu12' if major == 12 else ''}"
+
+
+def _candidates() -> list[str]:
+    """Paths or names of libraries, of which any may be missing."""
+    if own := os.environ.get(NVRTC_PATH):
+        return [own]
+    found: list[str] = []
+    with suppress(Exception):  # It is not installed, or finds nothing.
+        from cuda import pathfinder  # pyright: ignore
+
+        found += [path for path in [pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path] if path]
+    for package in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            files = importlib.metadata.files(package) or []
+            found += [str(f.locate()) for f in files if f.name.startswith(("libnvrtc.so", "nvrtc64"))]
+    return [*found, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]
+
+
+def _with_builtins(path: str) -> Any:
+    """A library of NVRTC. The one of CUDA 13.0 finds its builtins only if they have been loaded before."""
+    if os.path.isabs(path):
+        for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
+            ctypes.CDLL(builtins)
+    return ctypes.CDLL(path)
+
+
+def _version(library: Any) -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
+    """Returns machine code of a CUDA C text for an architecture such as `sm_90a`, compiled once and stored on disk where that is possible.
+
+    Raises:
+      Unsupported: there is no compiler, or it refuses the text.
+    """
+    key = "\0".join([text, architecture, version(), *options])
+    file = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    with suppress(OSError):
+        return file.read_bytes()
+    code = compile_text(text, architecture, options)
+    with suppress(OSError):  # A folder that cannot be written costs the next process the compilation.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
+        partial.write_bytes(code)
+        partial.replace(file)
+    return code
+
+
+def version() -> str:
+    """Returns the version of NVRTC, such as "13.0"."""
+    return "{}.{}".format(*_version(nvrtc()))
+
+
+def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
+    """Returns what `compiled` returns, without a look at the disk."""
+    return _compile(nvrtc(), text, architecture, options)
+
+
+def _compile(library: Any, text: str, architecture: str, options: Sequence[str]) -> bytes:
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
+    try:
+        given = [f"--gpu-architecture={architecture}", *options]
+        array = (ctypes.c_char_p * len(given))(*(one.encode() for one in given))
+        failed = library.nvrtcCompileProgram(program, len(given), array)
+        if failed:
+            raise Unsupported(f"NVRTC does not compile it: {_log(library, program)[:500]}")
+        size = ctypes.c_size_t()
+        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        library.nvrtcGetCUBIN(program, code)
+        return code.raw
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _log(library: Any, program: Any) -> str:
+    size = ctypes.c_size_t()
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, log)
+    return log.value.decode(errors="replace").strip()
+
+
+class DriverError(RuntimeError):
+    """A call of NVIDIA's driver that failed."""
+
+
+class Driver:
+    """NVIDIA's driver as a library; each call raises `DriverError` if it fails."""
+
+    def __init__(self) -> None:
+        names = ("libcuda.so.1", "nvcuda.dll")
+        self._library = next((lib for lib in map(_loaded, names) if lib is not None), None)
+        if self._library is None:
+            raise Unsupported("there is no CUDA driver")
+        try:
+            self("cuInit", 0)
+        except DriverError as error:
+            raise Unsupported(str(error)) from None
+        self.version = self.number("cuDriverGetVersion")
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))  # type: ignore[union-attr]
+            raise DriverError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
+
+    def number(self, name: str, *arguments: Any) -> int:
+        """Calls a function whose first argument is where it writes a number, and returns the number."""
+        found = ctypes.c_int()
+        self(name, ctypes.byref(found), *arguments)
+        return found.value
+
+    @contextmanager
+    def context(self, pointer: Any) -> Generator[None, None, None]:
+        """A context of Python in which a context of the driver is the current one of this thread."""
+        self("cuCtxPushCurrent_v2", pointer)
+        try:
+            yield
+        finally:
+            self("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+def _loaded(name: str) -> Any:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+@functools.cache
+def driver() -> Driver:
+    """Returns the driver of this machine.
+
+    Raises:
+      Unsupported: there is none, or it finds no device.
+    """
+    return Driver()
+
+
+# Attributes of a device: processors, threads and registers of a processor, major and minor of the compute capability.
+_PROCESSORS, _THREADS, _REGISTERS, _MAJOR, _MINOR = 16, 39, 82, 75, 76
+# Attributes of a kernel: bytes of its stack, registers of a thread.
+_LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
+
+
+@functools.cache
+def attribute(which: int, device: int = 0) -> int:
+    """Returns a number of a device, by the driver's number of the attribute."""
+    return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
+
+
+def architecture(device: int = 0) -> str:
+    """Returns what a device is compiled for, such as `sm_90a`."""
+    major, minor = attribute(_MAJOR, device), attribute(_MINOR, device)
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def active() -> list[int]:
+    """Returns the numbers of the devices on which this process has a context: those that XLA uses."""
+
+    def has_context(device: int) -> bool:
+        flags, is_active = ctypes.c_uint(), ctypes.c_int()
+        driver()(
+            "cuDevicePrimaryCtxGetState",
+            driver().number("cuDeviceGet", device),
+            ctypes.byref(flags),
+            ctypes.byref(is_active),
+        )
+        return bool(is_active.value)
+
+    return [device for device in range(driver().number("cuDeviceGetCount")) if has_context(device)]
+
+
+def architectures() -> set[str]:
+    """Returns the architectures of the devices that XLA uses."""
+    return {architecture(device) for device in active() or [0]}
+
+
+@contextmanager
+def primary(device: int) -> Generator[None, None, None]:
+    """A context of Python in which the context of a device that XLA uses, too, is the current one of this thread."""
+    context, handle = ctypes.c_void_p(), driver().number("cuDeviceGet", device)
+    driver()("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+    try:
+        with driver().context(context):
+            yield
+    finally:
+        driver()("cuDevicePrimaryCtxRelease_v2", handle)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A kernel that is loaded on a device.
+
+    Attributes:
+      function: handle of the driver.
+      device: number of the device.
+      registers: registers of a thread.
+      local_bytes: stack of a thread, which lies in the memory of the device.
+    """
+
+    function: Any
+    device: int
+    registers: int
+    local_bytes: int
+
+    @staticmethod
+    def of(code: bytes, device: int) -> "Loaded":
+        """Loads machine code in the current context.
+
+        Raises:
+          DriverError: the driver refuses it.
+        """
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        driver()("cuModuleLoadData", ctypes.byref(module), code)
+        driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")
+        numbers = (driver().number("cuFuncGetAttribute", one, function) for one in (_REGISTERS_OF_THREAD, _LOCAL_BYTES))
+        return Loaded(function, device, *numbers)
+
+    @property
+    def threads_at_once(self) -> int:
+        """Threads that the device holds at the same time: a warp takes registers of one of four schedulers, in multiples of 256."""
+        of_warp = -(-self.registers * 32 // 256) * 256 or 256
+        warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
+        blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
+        return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
+
+    def check_memory(self, scratch: int) -> None:
+        """Compares the memory of the stacks, which the driver reserves for all threads that the device can hold, with what is free.
+
+        Args:
+          scratch: bytes of scratch memory of a run.
+
+        Raises:
+          SlowerThanScan: stack or scratch memory of a run are large.
+          Unsupported: the stacks need more than is free. What has been reserved for other kernels serves this one, too.
+        """
+        if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
+            size = (self.local_bytes + scratch) / 1024
+            raise SlowerThanScan(f"a run has {size:.1f} KiB of arrays in memory, with which the scan is faster on a GPU")
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        driver()("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        more = max(0, self.local_bytes - _reserved.get(self.device, 0))
+        needed = more * attribute(_PROCESSORS, self.device) * attribute(_THREADS, self.device)
+        if needed > free.value:
+            raise Unsupported(
+                f"its local arrays need {needed / 1e9:.3g} GB of the device, and {free.value / 1e9:.3g} GB are free; "
+                "XLA_PYTHON_CLIENT_MEM_FRACTION=0.5 leaves more"
+            )
+
+
+_reserved: dict[int, int] = {}  # Bytes of a thread's stack for which memory of a device is reserved, by device.
+
+
+class Kernel:
+    """A kernel, compiled for the devices that XLA uses and loaded on them.
+
+    Args:
+      text: CUDA C.
+      scratch: bytes of scratch memory of a run.
+
+    Attributes:
+      done: share of the rounds of the present call that have been simulated, in [0, 1].
+    """
+
+    def __init__(self, text: str, scratch: int = 0):
+        self.done, self.scratch = 0.0, scratch
+        self._text = text
+        self._loaded: dict[int, Loaded] = {}
+        self._pace: dict[tuple[int, int], float] = {}  # Rounds of a second, by runs and settings.
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+
+    def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
+        """Compiles the kernel and loads it on devices.
+
+        Args:
+          devices: their numbers; without them, all that XLA uses.
+
+        Raises:
+          SlowerThanScan: the scan is faster.
+          Unsupported: the compiler or the driver refuses it, or the memory of a device does not suffice.
+        """
+        try:
+            used = [device for device in active() if device in devices or not devices]
+            for one in {architecture(device) for device in used} or architectures():
+                compiled(self._text, one)
+            for device in used:
+                with primary(device):
+                    self.loaded().check_memory(self.scratch)
+        except DriverError as error:
+            raise Unsupported(str(error)) from None
+        return self
+
+    def loaded(self) -> Loaded:
+        """Returns the kernel as it is loaded in the current context.
+
+        Raises:
+          DriverError: the driver refuses it.
+        """
+        context = ctypes.c_void_p()
+        driver()("cuCtxGetCurrent", ctypes.byref(context))
+        with self._lock:
+            if (place := context.value or 0) not in self._loaded:
+                device = driver().number("cuCtxGetDevice")
+                self._loaded[place] = Loaded.of(compiled(self._text, architecture(device)), device)
+            return self._loaded[place]
+
+    def threads_at_once(self) -> int:
+        """Returns how many threads a device holds at the same time, the fewest of the devices where it is loaded."""
+        return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
+
+    def interrupt(self, stopped: bool = True) -> None:
+        """Ends calls at the end of their present launch, or allows calls again."""
+        (self._stopped.set if stopped else self._stopped.clear)()
+
+    def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:
+        """Simulates runs by launches of about half a second, and waits for each.
+
+        Args:
+          addresses: pointers to the inputs, of which the first has first round and number of rounds of each interval, int32
+            `[intervals, 2]`; to the outputs; to scratch memory.
+          intervals: number of record intervals.
+          runs: number of runs of each setting.
+          settings: number of settings.
+          stream: stream of the driver.
+
+        Raises:
+          DriverError: the driver refuses a launch, or a launch fails.
+          InterruptedError: `interrupt` was called.
+        """
+        context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)
+        driver()("cuStreamGetCtx", on, ctypes.byref(context))
+        with driver().context(context):
+            kernel, spans = self.loaded(), np.empty((intervals, 2), np.int32)
+            driver()("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(spans.ctypes.data), ctypes.c_void_p(addresses[0]), ctypes.c_size_t(spans.nbytes), on)  # fmt: skip
+            driver()("cuStreamSynchronize", on)
+            ends = spans.sum(axis=1, dtype=np.int64)
+            pointers = [ctypes.c_void_p(a) for a in addresses]
+            grid = -(-runs // BLOCK), settings, 1
+            for start, stop in self._pieces(int(spans[0, 0]), ends, (runs, settings)):
+                values = [*pointers, ctypes.c_longlong(runs), ctypes.c_int(start), ctypes.c_int(stop)]
+                given = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+                driver()("cuLaunchKernel", kernel.function, *grid, BLOCK, 1, 1, 0, on, given, None)
+                driver()("cuStreamSynchronize", on)
+                _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
+
+    def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
+        """First round and end of each launch, which has ended when the next is asked for: up to a record time where one is near enough.
+
+        Raises:
+          InterruptedError: `interrupt` was called.
+        """
+        at, last = first, int(ends[-1])
+        most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
+        self.done = 0.0
+        while at < last:
+            stop = piece_end(at, most, ends)
+            begin = time.perf_counter()
+            yield at, stop
+            pace = (stop - at) / max(time.perf_counter() - begin, 1e-9)
+            most = min(GROWTH * most, max(1, int(pace * LAUNCH_S)))
+            at, self._pace[size], self.done = stop, pace, (stop - first) / (last - first)
+            if at < last and self._stopped.is_set():
+                raise InterruptedError("the run was interrupted")
+
+
+def piece_end(at: int, most: int, ends: np.ndarray) -> int:
+    """Returns the round before which a launch ends.
+
+    Args:
+      at: its first round.
+      most: rounds that it may have, up to a quarter more if they are the last ones.
+      ends: `[n]` end of each record interval, ascending.
+    """
+    if ends[-1] - at <= most + most // 4:
+        return int(ends[-1])
+    records = ends[(ends > at) & (ends <= at + most)]
+    return int(records[-1]) if records.size else at + most
+
+
+def trial() -> str | None:
+    """Returns why kernels cannot be used on the first GPU of XLA, with the command that helps, or None: one is compiled, loaded and launched."""
+    try:
+        return None if _tried() else "a trivial kernel gives wrong numbers; update the driver"
+    except Unsupported as error:
+        return str(error)
+    except DriverError as error:
+        return f"the driver refuses a trivial kernel: {error}; update it, or {_install(driver().version // 1000)}"
+
+
+@functools.cache  # Of what ends well.
+def _tried() -> bool:
+    device = (active() or [0])[0]
+    code = compile_text(TRIVIAL, architecture(device))
+    with primary(device):
+        kernel, memory, numbers = Loaded.of(code, device), ctypes.c_void_p(), np.zeros(BLOCK, np.float32)
+        driver()("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(numbers.nbytes))
+        try:
+            given = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
+            driver()("cuLaunchKernel", kernel.function, 1, 1, 1, BLOCK, 1, 1, 0, None, given, None)
+            driver()("cuMemcpyDtoH_v2", ctypes.c_void_p(numbers.ctypes.data), memory, ctypes.c_size_t(numbers.nbytes))
+        finally:
+            driver()("cuMemFree_v2", memory)
+    return np.array_equal(numbers, np.arange(BLOCK) / 4 + 1)

@@ -1,0 +1,400 @@
+"""A traced function of one run as statements: its operations by their rules, its loops and branches as those of C."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from jaxroute.core import arithmetic
+from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
+from jaxroute.kernels import ir, operations
+from jaxroute.kernels.printer import FORMATS, Function
+from jaxroute.kernels.rules import elementwise
+from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
+from jaxroute.kernels.values import Value, mirrored
+from jaxroute.kernels.writer import Writer
+
+_MORE_CALLS = {
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+_CALLS = {**CALLS, **_MORE_CALLS}
+# Operations that hand their operand on.
+_SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
+
+
+# Returns the definition of an operation by basic ones, or None: of numbers for an elementwise operation, else of its operands.
+Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
+
+
+class Emitter(Writer):
+    """Writes the statements of traced functions, one after the other, into `block`.
+
+    Args:
+      wide: see `Writer`.
+      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
+      definition: definitions of operations.
+
+    Attributes:
+      functions: functions of C that statements call, each after those that it calls.
+    """
+
+    def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = lambda eqn: None):
+        super().__init__(wide)
+        self.fast, self._definition = fast, definition
+        self.functions: dict[Any, Function] = {}
+
+    # Jaxprs
+
+    def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
+        """The results of a closed jaxpr."""
+        consts = [self._closed_over(c) for c in closed.consts]
+        return self.replay(closed.jaxpr, consts, args)
+
+    def _closed_over(self, const: Any) -> Value:
+        if isinstance(const, Tracer):
+            raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
+        return self.constant(jax.random.key_data(const) if is_key(const) else const)
+
+    def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
+        """Writes a jaxpr; values of its outputs."""
+        env: dict[Any, Value] = {}
+        last = _last_uses(jaxpr)
+
+        def bind(var: Any, value: Value) -> None:
+            env[var] = value
+            for storage in value.storages:
+                storage.readers += 1
+
+        def release(var: Any) -> None:
+            for storage in env[var].storages:
+                storage.readers -= 1
+
+        def read(var: Any) -> Value:
+            return self.constant(np.asarray(var.val, var.aval.dtype)) if hasattr(var, "val") else env[var]
+
+        for var, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True):
+            bind(var, value)
+            if var not in last:
+                release(var)
+        for number, eqn in enumerate(jaxpr.eqns):
+            if not any(var in last for var in eqn.outvars):
+                continue
+            values = [read(v) for v in eqn.invars]
+            for var in {v for v in eqn.invars if not hasattr(v, "val")}:
+                if last.get(var) == number:
+                    release(var)
+            for var, value in zip(eqn.outvars, self._equation(eqn, values), strict=True):
+                assert value.shape == shape_of(var.aval), (eqn.primitive.name, value.shape, var.aval)
+                bind(var, value)
+                if var not in last:
+                    release(var)
+        outs = [read(v) for v in jaxpr.outvars]
+        for var in {v for v in jaxpr.outvars if not hasattr(v, "val")}:
+            release(var)
+        return outs
+
+    def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
+        name = eqn.primitive.name
+        if name in _CALLS:
+            called = operations.CALLED_WIDE if self.wide else {}
+            if known := called.get(eqn.params.get("name", "")):
+                return [known(self, *args)]
+            inner = eqn.params[_CALLS[name]]
+            try:
+                return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
+            except ir.Unsupported as error:
+                operations.raise_for_user(error, eqn.params.get("name", ""), inner)
+                raise
+        if (defined := arithmetic.definition(eqn)) is not None:
+            return self.call(defined, args)
+        if name in _SAME:
+            return args
+        if name == "largest_over_runs":
+            return [self._largest(args[0])]
+        if name in ("scan", "cond", "while"):
+            return getattr(self, f"_{name}")(eqn, args)
+        if name == "custom_linear_solve":  # By the solver that it holds.
+            lengths = eqn.params["const_lengths"]
+            first = lengths.matvec + lengths.vecmat
+            return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
+        if not (self.fast and name in FORMATS) and (definition := self._definition(eqn)) is not None:
+            return self._defined(eqn, definition, args)
+        return operations.write(self, eqn, args)
+
+    def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
+        """The results of an operation by its definition."""
+        if any(v.aval.shape for v in definition.jaxpr.invars):
+            return self.call(definition, args)
+
+        def at(place: ir.Place) -> ir.Expr:
+            numbers = [elementwise.element(x, place) for x in args]
+            function = self._function(eqn, definition, any(one.varies for one in numbers))
+            return ir.Expr("call", tuple(numbers), function.result.dtype, number=function.name)
+
+        shape, dtype = aval_of(eqn)
+        return [self.pointwise(shape, dtype, at)]
+
+    def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
+        """The function of C for a definition, of numbers that differ between runs or do not."""
+        key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
+        if key not in self.functions:
+            inner = copy.copy(self)  # With the same tables and functions.
+            inner.wide, inner.masks, inner.block, inner._groups, inner._building = varies, [], [], {}, None
+            given = [inner.storage("x", v.aval.dtype, 0) for v in definition.jaxpr.invars]
+            for one in given:
+                one.writable = False
+            (result,) = inner.call(definition, [inner.value_of(one, ()) for one in given])
+            value = result.at(())
+            inner.finish()
+            self.functions[key] = Function(self.name(f"{eqn.primitive.name}_"), given, inner.block, value)
+        return self.functions[key]
+
+    # Loops and branches
+
+    @contextlib.contextmanager
+    def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
+        """Values that are needed again in the next step: nothing may be written over them."""
+        storages = [s for value in values for s in value.storages]
+        for storage in storages:
+            storage.readers += 1
+        yield
+        for storage in storages:
+            storage.readers -= 1
+
+    def _which_vary(self, values: Sequence[Value]) -> list[bool]:
+        """Which values differ between runs that are simulated at once."""
+        return [any(storage.varying for storage in value.storages) for value in values]
+
+    def _largest(self, value: Value) -> Value:
+        """The largest number over the runs that are simulated at once, from one of each run."""
+        if not self._which_vary([value])[0]:
+            return value
+        if value.shape or value.dtype != np.int32:
+            raise ir.Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
+        storage = self.variable(value.dtype, 0, varying=False)
+        self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
+        return self.value_of(storage, ())
+
+    def meant(self) -> ir.Expr:
+        """The mask of the runs that statements are meant for."""
+        return self.masks[-1] if self.masks else ir.literal(True, bool)
+
+    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
+        """Storages of what a loop carries, with their first values: those that are free, or new ones.
+
+        Args:
+          values: first values.
+          varying: which will differ between runs that are simulated at once.
+        """
+        storages: list[ir.Storage] = []
+        for value, varies in zip(values, varying, strict=True):
+            storage = value.storage
+            if storage is not None and storage not in storages and self.may_take(value, varies):
+                self.ready(value)
+            else:
+                storage = self.array(value.dtype, value.shape, varies)
+                self.write(storage, value)
+            storages.append(storage)
+        return storages
+
+    def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
+        """Gives what is carried its new values at the end of a step, all at once."""
+        others, ready = set(storages), list[Value]()
+        for storage, value in zip(storages, values, strict=True):
+            mixed = value.storage is not storage and bool(value.storages & others)
+            ready.append(self.copied(value, storage.varying) if mixed else value)
+        self.finish()
+        for storage, value, made in zip(storages, ready, self.made_in(storages, ready), strict=True):
+            if not made:
+                self.write(storage, value)
+
+    def repeat(
+        self,
+        statement: ir.Loop | ir.If,
+        body: Callable[[list[Value]], list[Value]],
+        start: Sequence[Value],
+        varying: Sequence[bool] | None = None,
+        test: Callable[[list[Value]], None] | None = None,
+        mask: ir.Expr | None = None,
+    ) -> list[Value]:
+        """The last values of `carry = body(carry)` in a loop or a branch.
+
+        Args:
+          statement: the loop or the branch, without its body.
+          body: writes one step.
+          start: first values.
+          varying: which differ between runs that are simulated at once; by default all.
+          test: writes, before a step, what may end the loop.
+          mask: runs that go on, if the others wait for them.
+        """
+        storages = self.carried(start, [True] * len(start) if varying is None else varying)
+        shapes = [value.shape for value in start]
+        self.finish()
+        self.add(statement)
+        with self.inside(statement.body):
+            now = [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
+            if test is not None:
+                with self.held(now):
+                    test(now)
+            with self.masked(mask) if mask is not None else contextlib.nullcontext():
+                self.carry_on(storages, body(now))
+                self.finish()
+        return [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
+
+    def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
+        inner, length = eqn.params["jaxpr"], eqn.params["length"]
+        num_consts, num_carry = scan_sizes(eqn.params)
+        consts, carry = args[:num_consts], args[num_consts : num_consts + num_carry]
+        xs = [self.stored(x) if x.known is None else x for x in args[num_consts + num_carry :]]
+        outs = [(shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
+        ys = [
+            self.variable(dtype, length * math.prod(shape)) if length * math.prod(shape) else None for shape, dtype in outs
+        ]
+        loop, index = self.counting(length)
+        step = mirrored(index, length) if eqn.params["reverse"] else index
+
+        def body(now: list[Value]) -> list[Value]:
+            new = self.call(inner, [*consts, *now, *(self.row(x, step) for x in xs)])
+            for y, (shape, _), value in zip(ys, outs, new[num_carry:], strict=True):
+                if y is not None:
+                    self.write_part(y, (length, *shape), (step, *(0,) * len(shape)), value, (1, *shape))
+            return new[:num_carry]
+
+        flags = self._which_vary(args)
+        fixed, scanned = flags[:num_consts], flags[num_consts + num_carry :]
+        varying = carry_dependence(
+            flags[num_consts : num_consts + num_carry], lambda now: which_depend(inner, [*fixed, *now, *scanned])[:num_carry]
+        )
+        with self.held([*consts, *xs]):
+            last = self.repeat(loop, body, carry, varying)
+        whole = [
+            self.nothing((length, *shape), dtype) if y is None else self.value_of(y, (length, *shape))
+            for y, (shape, dtype) in zip(ys, outs, strict=True)
+        ]
+        return [*last, *whole]
+
+    def _cond(self, eqn: Any, args: list[Value]) -> list[Value]:
+        index, operands = args[0], args[1:]
+        branches = eqn.params["branches"]
+        last = len(branches) - 1
+        if index.known is not None:
+            return self.call(branches[min(max(int(index.known), 0), last)], operands)
+        shapes = [(shape_of(v.aval), dtype_of(v.aval)) for v in eqn.outvars]
+        which, (apart, *flags) = index.at(()), self._which_vary(args)
+        self.finish()
+        varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
+        taken = self._handed_on(eqn, operands, varying)
+        outs = [
+            self.array(dtype, shape, varies) if own is None else own
+            for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
+        ]
+        if not last:
+            tests = [ir.literal(True, bool)]
+        elif index.dtype == np.bool_:
+            tests = [~which, which]
+        else:
+            tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
+        if apart:
+            self._masked_branches(branches, tests, outs, operands, flags)
+        else:
+            self._branches(branches, tests, outs, operands)
+        return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
+
+    def _branches(self, branches: Any, tests: Sequence[ir.Expr], outs: Sequence[ir.Storage], operands: list[Value]) -> None:
+        """Writes one branch of several that all runs take."""
+        block = self.block
+        for number, branch in enumerate(branches):
+            if number == len(branches) - 1 and number:
+                inner = block
+            else:
+                block.append(one := ir.If(tests[number]))
+                inner, block = one.body, one.otherwise
+            with self.inside(inner):
+                self.carry_on(outs, self.call(branch, operands))
+
+    def _masked_branches(
+        self,
+        branches: Any,
+        tests: Sequence[ir.Expr],
+        outs: Sequence[ir.Storage],
+        operands: list[Value],
+        flags: Sequence[bool],
+    ) -> None:
+        """Writes branches of which runs take different ones, one after the other."""
+        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
+        shared = [value for value, own in zip(operands, flags, strict=True) if not own]
+        with self.held(shared):
+            for mask, branch in zip(masks, branches, strict=True):
+                self.add(one := ir.If(ir.apply("any", mask)))
+                with self.inside(one.body), self.masked(mask):
+                    self.carry_on(outs, self.call(branch, operands))
+                    self.finish()
+
+    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage | None]:
+        """For each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
+
+        Args:
+          eqn: the choice.
+          operands: its operands without the index.
+          varying: which results differ between runs that are simulated at once.
+        """
+        outs: list[ir.Storage | None] = [None] * len(eqn.outvars)
+        for branch in eqn.params["branches"]:
+            inner = branch.jaxpr
+            for place, var in enumerate(inner.outvars):
+                if hasattr(var, "val") or var not in inner.invars or outs[place] is not None:
+                    continue
+                operand = operands[inner.invars.index(var)]
+                if self.may_take(operand, varying[place]) and operand.storage not in outs:
+                    outs[place] = operand.storage
+        return outs
+
+    def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
+        params = eqn.params
+        num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+        cond_consts, body_consts, start = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
+        flags = self._which_vary(args)
+        varying = carry_dependence(
+            flags[num_cond + num_body :],
+            lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
+        )
+        apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
+        going = self.local(self.meant()) if apart else None  # Runs that go on.
+
+        def test(now: list[Value]) -> None:
+            goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
+            self.finish()
+            if going is not None:
+                self.add(ir.Assign(going, going & goes_on))
+                goes_on = ir.apply("any", going)
+            elif goes_on.varies:
+                goes_on = ir.apply("first_lane", goes_on)
+            self.add(ir.If(~goes_on, [ir.Call("break")]))
+
+        def body(now: list[Value]) -> list[Value]:
+            return self.call(params["body_jaxpr"], [*body_consts, *now])
+
+        with self.held([*cond_consts, *body_consts]):
+            return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
+
+
+def _last_uses(jaxpr: Any) -> dict[Any, int]:
+    """Number of the equation that uses each variable last; of outputs, one behind the last. What nothing depends on has none."""
+    last = {var: len(jaxpr.eqns) for var in jaxpr.outvars if not hasattr(var, "val")}
+    for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
+        if any(var in last for var in eqn.outvars):
+            for var in eqn.invars:
+                if not hasattr(var, "val"):
+                    last.setdefault(var, number)
+    return last

@@ -1,0 +1,187 @@
+"""The rounds of runs, compiled by the compiler of the host and called by XLA's programs on a CPU."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxroute.kernels.ir import Unsupported
+from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
+
+# Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
+FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")
+# For this processor, if the compiler takes them.
+X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu=native",)
+# Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around; loops of short functions are unrolled,
+# where for long ones that would take ten times as long to compile, for a few percent.
+NARROW_FLAGS = ("-Og",)
+WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
+SHORT, SHORT_FLAGS, LONG_FLAGS = 20_000, ("-O3",), ("-O1", "-ftree-vectorize")
+
+# Seconds that the compiler may take.
+MOST_S = 120
+INSTALL = "install one by `apt install g++`, `xcode-select --install` or `conda install cxx-compiler`"
+# sqrt(x) + 1 of several runs at once.
+TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{
+    for (long long r = first; r < last; r += LANES) {{
+        const Given<float> x = {{(const float *)in[0] + r, R, last - r}};
+        Made<float>{{(float *)out[0] + r, R, last - r}}.put(0, sqrtf(x[0]) + 1.0f);
+    }}
+}}
+"""
+
+
+class _RefusedError(OSError):
+    """A compiler that does not compile a text."""
+
+
+@functools.cache
+def compiler(wide: bool = False) -> str | None:
+    """Path of a compiler of C, or of C++ for several runs at once: `CC` or `CXX`, or the first of the usual names."""
+    own = os.environ.get("CXX" if wide else "CC")
+    names = [own] if own else ["c++", "g++", "clang++"] if wide else ["cc", "gcc", "clang"]
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+def cache_folder() -> Path:
+    """Folder in which compiled kernels are stored."""
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # The user has no home.
+        base = Path(os.devnull)
+    return base / "jaxroute" / "kernels"
+
+
+_folders: list["tempfile.TemporaryDirectory[str]"] = []
+
+
+def _temporary(name: str) -> Path:
+    """A new path for a file that lives as long as this process."""
+    folder = tempfile.TemporaryDirectory(prefix="jaxroute-")
+    _folders.append(folder)
+    return Path(folder.name) / name
+
+
+def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":
+    """Starts a compiler, which writes its own files into a folder if one is given.
+
+    Raises:
+      Unsupported: it cannot be started, or takes too long.
+    """
+    env = os.environ | {"LC_ALL": "C"} | ({"TMPDIR": folder} if folder else {})
+    try:
+        return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=MOST_S, env=env)
+    except subprocess.TimeoutExpired:
+        raise Unsupported(f"{command[0]} takes more than {MOST_S} s to compile it") from None
+    except OSError as error:
+        raise Unsupported(f"the compiler {command[0]} cannot be started ({error.strerror}); {INSTALL}") from None
+
+
+@functools.cache
+def _version(path: str) -> tuple[tuple[str, ...], str]:
+    """Flags for this processor that a compiler takes, and its macros: its version and the instructions, which other machines may not have."""
+    own = X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else OTHER_FLAGS
+    asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
+    return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
+
+
+def flags_for(text: str, wide: bool) -> list[str]:
+    """How a text is compiled."""
+    if not wide:
+        return [*NARROW_FLAGS, *FLAGS]
+    short = len(text) - text.index(WIDE_ENTRY) < SHORT
+    return [*(SHORT_FLAGS if short else LONG_FLAGS), *FLAGS, *WIDE_FLAGS]
+
+
+def compiled(text: str, wide: bool = False) -> Any:
+    """The function `rounds` of a text in C, or in C++, compiled once and stored on disk.
+
+    Raises:
+      Unsupported: there is no compiler, it refuses the text, or no folder takes what it makes.
+    """
+    path = compiler(wide)
+    if path is None:
+        names = "C++ compiler (c++, g++, clang++, or CXX)" if wide else "C compiler (cc, gcc, clang, or CC)"
+        raise Unsupported(f"there is no {names}; {INSTALL}")
+    native, macros = _version(path)
+    command = [path, *flags_for(text, wide), *native]
+    name = hashlib.sha256("\0".join([text, macros, *command]).encode()).hexdigest()[:32] + ".so"
+    stored, language = cache_folder() / name, "cpp" if wide else "c"
+    # Programs may be stored, but not run, where the cache is (noexec); it may be full, read-only or damaged.
+    ways = (
+        lambda: stored,
+        lambda: shutil.copyfile(stored, _temporary(name)),
+        lambda: _compile(command, text, language, stored),
+        lambda: shutil.copyfile(stored, _temporary(name)),
+        lambda: _compile(command, text, language, _temporary(name)),
+    )
+    errors = []
+    for way in ways:
+        try:
+            function = _load(way())
+        except OSError as error:
+            errors.append(error)
+            continue
+        function.restype = None
+        function.argtypes = [ctypes.c_longlong] * 3 + [ctypes.POINTER(ctypes.c_void_p)] * 2
+        return function
+    if isinstance(errors[-1], _RefusedError):
+        raise Unsupported(f"{errors[-1]}; set {'CXX' if wide else 'CC'} to another compiler, or {INSTALL}")
+    cache, temporary = (errors[n].strerror or str(errors[n]).rpartition(": ")[2] for n in (2, -1))
+    raise Unsupported(
+        f"what {path} compiles can be loaded neither from {stored.parent} ({cache}) nor from a temporary folder ({temporary}); set "
+        "XDG_CACHE_HOME to a folder that can be written, and from which programs can be run (not noexec)"
+    )
+
+
+def _load(library: Path) -> Any:
+    with library.open("rb") as file:
+        head, size = file.read(64), os.fstat(file.fileno()).st_size
+    offset, each, number = (int.from_bytes(head[a:b], sys.byteorder) for a, b in ((40, 48), (58, 60), (60, 62)))
+    if head[:4] == b"\x7fELF" and size < offset + each * number:  # Loading it would kill this process.
+        raise OSError(f"{library}: the file is cut off")
+    try:
+        return ctypes.CDLL(str(library)).rounds
+    except AttributeError:
+        raise OSError(f"{library}: the function `rounds` is missing") from None
+
+
+def _compile(command: Sequence[str], text: str, language: str, library: Path) -> Path:
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        source, made = Path(folder) / f"rounds.{language}", Path(folder) / "rounds.so"
+        source.write_text(text)
+        done = _run([*command, str(source), "-o", str(made), "-lm"], folder)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"it ends with status {done.returncode}"]
+            error = next((line for line in lines if "error" in line), lines[0])
+            raise _RefusedError(f"{command[0]} does not compile it: {error[:300]}")
+        return made.replace(library)
+
+
+def trial() -> str | None:
+    """Returns why kernels cannot be used on this CPU, with what helps, or None: a trivial one is compiled, loaded and run."""
+    return _tried(compiler(wide=True), FLAGS, cache_folder())
+
+
+@functools.cache
+def _tried(*_: Any) -> str | None:
+    try:
+        function = compiled(PRELUDE.read_text() + LANES.read_text() + TRIVIAL, wide=True)
+    except Unsupported as error:
+        return str(error)
+    given = np.arange(40, dtype=np.float32)
+    made = np.empty_like(given)
+    function(0, 40, 40, *((ctypes.c_void_p * 1)(array.ctypes.data) for array in (given, made)))
+    right = np.array_equal(made, np.sqrt(given) + 1)
+    return None if right else f"what {compiler(wide=True)} compiles gives wrong numbers; set CXX to another compiler"

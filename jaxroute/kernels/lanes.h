@@ -1,0 +1,637 @@
+/* Several runs at once, in C++ for a CPU: a number of a run is a vector of those of LANES runs, and stands where C has the number. Comes after
+   `prelude.h`, whose functions have the same names for what all of these runs share. */
+
+#include <stdlib.h>
+
+#ifndef LANES
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#endif
+/* Instructions on 512 or 256 bits by their names, where loops over lanes take longer to compile, or are not seen to be such. Clang has names of
+   its own for some, and old and new versions different ones. */
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16
+#define AVX512
+#elif defined(__AVX2__) && defined(__FMA__) && LANES == 8
+#define AVX2
+#endif
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+#define INSIDE inline __attribute__((always_inline))
+#define LANE_BY_LANE for (int lane = 0; lane < LANES; ++lane)
+#ifdef __clang__ /* It leaves a loop over lanes a loop, with its vectors in memory. */
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#define EACH_LANE UNROLLED LANE_BY_LANE
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#define EACH_LANE LANE_BY_LANE
+#endif
+
+typedef float vector_f __attribute__((vector_size(4 * LANES)));
+typedef int vector_i __attribute__((vector_size(4 * LANES)));
+typedef unsigned vector_u __attribute__((vector_size(4 * LANES)));
+
+/* Numbers of LANES runs: floats, integers, words, and whether something holds (all bits, or none) */
+
+struct B {
+    vector_i v;
+    B() = default;
+    INSIDE B(vector_i x) : v(x) {}
+    INSIDE B(bool x) : v((vector_i){} - (int)x) {}
+    friend INSIDE B operator&(B a, B b) { return a.v & b.v; }
+    friend INSIDE B operator|(B a, B b) { return a.v | b.v; }
+    friend INSIDE B operator^(B a, B b) { return a.v ^ b.v; }
+    friend INSIDE B operator&&(B a, B b) { return a.v & b.v; }
+    friend INSIDE B operator||(B a, B b) { return a.v | b.v; }
+    friend INSIDE B operator==(B a, B b) { return ~(a.v ^ b.v); }
+    friend INSIDE B operator!=(B a, B b) { return a.v ^ b.v; }
+    friend INSIDE B operator!(B a) { return ~a.v; }
+    INSIDE B &operator|=(B b) { return v |= b.v, *this; }
+    INSIDE B &operator&=(B b) { return v &= b.v, *this; }
+};
+
+#define INFIX(T, o) friend INSIDE T operator o(T a, T b) { return a.v o b.v; }
+#define IN_PLACE(T, o) INSIDE T &operator o(T b) { return v o b.v, *this; }
+#define COMPARISON(T, o) friend INSIDE B operator o(T a, T b) { return B((vector_i)(a.v o b.v)); }
+#define NUMBER(T, vector, number)                                                                                                     \
+    vector v;                                                                                                                         \
+    T() = default;                                                                                                                    \
+    INSIDE T(vector x) : v(x) {}                                                                                           \
+    INSIDE T(number x) : v(x - (vector){}) {}                                                                              \
+    INFIX(T, +) INFIX(T, -) INFIX(T, *) IN_PLACE(T, +=) IN_PLACE(T, -=) IN_PLACE(T, *=)                                               \
+    COMPARISON(T, ==) COMPARISON(T, !=) COMPARISON(T, <) COMPARISON(T, <=) COMPARISON(T, >) COMPARISON(T, >=)                         \
+    friend INSIDE T operator-(T a) { return -a.v; }
+#define WHOLE(T)                                                                                                                      \
+    INFIX(T, &) INFIX(T, |) INFIX(T, ^)                                                                                               \
+    friend INSIDE T operator~(T a) { return ~a.v; }                                                                        \
+    friend INSIDE T operator<<(T a, int n) { return a.v << n; }                                                            \
+    friend INSIDE T operator>>(T a, int n) { return a.v >> n; }
+
+struct F {
+    NUMBER(F, vector_f, float)
+    INFIX(F, /)
+};
+struct I {
+    NUMBER(I, vector_i, int)
+    WHOLE(I)
+};
+struct U {
+    NUMBER(U, vector_u, unsigned)
+    WHOLE(U)
+};
+/* Division of places in arrays */
+FUNCTION I operator/(I a, int n) {
+    I out;
+    EACH_LANE out.v[lane] = a.v[lane] / n;
+    return out;
+}
+FUNCTION I operator%(I a, int n) {
+    I out;
+    EACH_LANE out.v[lane] = a.v[lane] % n;
+    return out;
+}
+
+/* What several runs have of a number that they may share */
+template <class T> struct Wide { typedef T type; };
+template <> struct Wide<float> { typedef F type; };
+template <> struct Wide<int> { typedef I type; };
+template <> struct Wide<unsigned> { typedef U type; };
+template <> struct Wide<bool> { typedef B type; };
+template <> struct Wide<signed char> { typedef I type; };
+template <> struct Wide<short> { typedef I type; };
+template <> struct Wide<unsigned char> { typedef U type; };
+template <> struct Wide<unsigned short> { typedef U type; };
+
+#define EACH_CLASS(what) what(F, float, f) what(I, int, i) what(U, unsigned, u)
+
+#define CHOICE(T, number, kind)                                                                                                       \
+    FUNCTION T choose_##kind(B c, T a, T b) { return c.v ? a.v : b.v; }                                                               \
+    FUNCTION T choose_##kind(bool c, T a, T b) { return c ? a : b; }                                                                  \
+    FUNCTION T choose(B c, T a, T b) { return c.v ? a.v : b.v; }                                                                      \
+    FUNCTION number first_lane(T a) { return a.v[0]; }
+EACH_CLASS(CHOICE)
+FUNCTION B choose_b(B c, B a, B b) { return (c.v & a.v) | (~c.v & b.v); }
+FUNCTION B choose_b(bool c, B a, B b) { return c ? a : b; }
+FUNCTION B choose(B c, B a, B b) { return choose_b(c, a, b); }
+FUNCTION bool first_lane(B a) { return a.v[0]; }
+template <class T> FUNCTION T first_lane(T a) { return a; }
+
+FUNCTION bool any(bool c) { return c; }
+FUNCTION bool any(B c) {
+#if defined(AVX512) && defined(__clang__)
+    return __builtin_ia32_cmpd512_mask(c.v, (vector_i){}, 4, (unsigned short)-1);
+#elif defined(AVX512)
+    return __builtin_ia32_ptestmd512(c.v, c.v, (unsigned short)-1);
+#elif defined(AVX2)
+    return __builtin_ia32_movmskps256((vector_f)c.v);
+#else
+    int all = 0;
+    EACH_LANE all |= c.v[lane];
+    return all;
+#endif
+}
+FUNCTION int largest(int x, B) { return x; }
+FUNCTION int largest(I x, B among) {
+    const I low = choose_i(among, x, -2147483647 - 1);
+    int most = low.v[0];
+    EACH_LANE most = low.v[lane] > most ? low.v[lane] : most;
+    return most;
+}
+
+/* Places that differ between the runs */
+
+template <class T> FUNCTION T gathered(const T *from, I at) {
+    T out;
+#ifdef AVX512
+    const vector_i all = (vector_i){} - 1, place = at.v * LANES + (vector_i){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    out.v = (decltype(out.v))__builtin_ia32_gathersiv16si(all, (const int *)from, place, (unsigned short)-1, 4);
+#else
+    EACH_LANE out.v[lane] = from[at.v[lane]].v[lane];
+#endif
+    return out;
+}
+#define SHARED(T, number, kind)                                                                                                       \
+    FUNCTION T gathered(const number *from, I at) {                                                                                   \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = from[at.v[lane]];                                                                                     \
+        return out;                                                                                                                   \
+    }
+EACH_CLASS(SHARED)
+SHARED(I, signed char, i) SHARED(I, short, i) SHARED(U, unsigned char, u) SHARED(U, unsigned short, u)
+FUNCTION B gathered(const bool *from, I at) {
+    B out;
+    EACH_LANE out.v[lane] = -(int)from[at.v[lane]];
+    return out;
+}
+
+/* LANES rows of numbers as vectors, number by number: squares of LANES rows are turned, in steps that zip two halves of its vectors */
+
+FUNCTION void zipped(const vector_f *x, vector_f *y) {
+    vector_i low, high;
+    EACH_LANE low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
+    UNROLLED for (int i = 0; i < LANES / 2; ++i) {
+#ifdef __clang__
+        EACH_LANE {
+            y[2 * i][lane] = x[i + lane % 2 * (LANES / 2)][lane / 2];
+            y[2 * i + 1][lane] = x[i + lane % 2 * (LANES / 2)][lane / 2 + LANES / 2];
+        }
+#else
+        y[2 * i] = __builtin_shuffle(x[i], x[i + LANES / 2], low);
+        y[2 * i + 1] = __builtin_shuffle(x[i], x[i + LANES / 2], high);
+#endif
+    }
+}
+FUNCTION void turned(vector_f *x) {
+    vector_f y[LANES];
+    for (int step = LANES; step > 1; step /= 4) {
+        zipped(x, y);
+        if (step > 2) zipped(y, x);
+        else memcpy(x, y, sizeof(y));
+    }
+}
+#ifdef __clang__
+#define WELL_COMPILED __attribute__((noinline))
+#else
+#define WELL_COMPILED __attribute__((noinline, optimize("O3")))
+#endif
+static WELL_COMPILED void rows_turned(F *to, const float *const *from, int width) {
+    int first = 0;
+    for (; first + LANES <= width; first += LANES) {
+        vector_f x[LANES];
+        UNROLLED LANE_BY_LANE memcpy(&x[lane], from[lane] + first, sizeof(vector_f));
+        turned(x);
+        UNROLLED LANE_BY_LANE to[first + lane].v = x[lane];
+    }
+    for (; first < width; ++first) EACH_LANE to[first].v[lane] = from[lane][first];
+}
+
+static WELL_COMPILED bool nan_among(const float *x, int size) {
+    vector_i odd = {};
+    int first = 0;
+    for (; first + LANES <= size; first += LANES) {
+        vector_f now;
+        memcpy(&now, x + first, sizeof(now));
+        odd |= (vector_i)(now != now);
+    }
+    bool found = any(B(odd));
+    for (; first < size; ++first) found |= x[first] != x[first];
+    return found;
+}
+/* The numbers of vectors as rows, in the runs that are meant */
+static WELL_COMPILED void rows_written(float *const *to, const F *from, int width, B meant) {
+    int first = 0;
+    for (; first + LANES <= width; first += LANES) {
+        vector_f x[LANES];
+        UNROLLED LANE_BY_LANE x[lane] = from[first + lane].v;
+        turned(x);
+        UNROLLED LANE_BY_LANE if (meant.v[lane]) memcpy(to[lane] + first, &x[lane], sizeof(vector_f));
+    }
+    for (; first < width; ++first) EACH_LANE if (meant.v[lane]) to[lane][first] = from[first].v[lane];
+}
+
+/* A row of a table that runs share, another one for each run */
+template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, I row) {
+    const float *from[LANES];
+    EACH_LANE from[lane] = table + row.v[lane] * WIDTH;
+    rows_turned(to, from, WIDTH);
+}
+template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
+    for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
+}
+
+template <class T> struct Places {
+    T *const to;
+    const I at;
+    INSIDE operator T() const { return gathered((const T *)to, at); }
+    INSIDE void operator=(T x) const { EACH_LANE to[at.v[lane]].v[lane] = x.v[lane]; }
+    INSIDE void operator=(const Places &other) const { *this = (T)other; }
+};
+template <class T> FUNCTION T operator+(Places<T> a, T b) { return (T)a + b; }
+template <class T> FUNCTION T operator*(Places<T> a, T b) { return (T)a * b; }
+template <class T> FUNCTION T operator-(Places<T> a, T b) { return (T)a - b; }
+
+template <class T> FUNCTION Places<T> at_places(T *a, I i) { return {a, i}; }
+#define SHARED_PLACES(T, number, kind)                                                                                                \
+    FUNCTION T at_places(number *a, I i) { return gathered(a, i); }
+EACH_CLASS(SHARED_PLACES)
+SHARED_PLACES(I, signed char, i) SHARED_PLACES(I, short, i) SHARED_PLACES(U, unsigned char, u)
+SHARED_PLACES(U, unsigned short, u) SHARED_PLACES(B, bool, b)
+
+template <class T, int N> struct Array {
+    T a[N];
+    INSIDE T &operator[](int i) { return a[i]; }
+    INSIDE const T &operator[](int i) const { return a[i]; }
+    INSIDE auto operator[](I i) { return at_places(a, i); }
+    INSIDE auto operator[](U i) { return at_places(a, I((vector_i)i.v)); }
+    INSIDE auto operator[](U i) const { return gathered(a, I((vector_i)i.v)); }
+    INSIDE typename Wide<T>::type operator[](I i) const { return gathered(a, i); }
+};
+
+/* An array of which each run has its numbers side by side */
+template <class T> struct Spot {
+    T *const first;
+    const int size;
+    const I at;
+    INSIDE void operator=(typename Wide<T>::type x) const { EACH_LANE first[lane * size + at.v[lane]] = x.v[lane]; }
+};
+template <class T, int SIZE> struct Apart {
+    T a[LANES][SIZE];
+    INSIDE Spot<T> operator[](I i) { return {a[0], SIZE, i}; }
+    INSIDE typename Wide<T>::type read(I i) const {
+        typename Wide<T>::type out;
+        EACH_LANE out.v[lane] = a[lane][i.v[lane]];
+        return out;
+    }
+    template <int WIDTH> INSIDE void rows(typename Wide<T>::type *to, I row) const {
+        const float *from[LANES];
+        EACH_LANE from[lane] = (const float *)&a[lane][row.v[lane] * WIDTH];
+        rows_turned((F *)to, from, WIDTH);
+    }
+    template <int WIDTH> INSIDE void write_rows(const typename Wide<T>::type *from, I row, B meant) {
+        float *to[LANES];
+        EACH_LANE to[lane] = (float *)&a[lane][row.v[lane] * WIDTH];
+        rows_written(to, (const F *)from, WIDTH, meant);
+    }
+    INSIDE B has_nan() const {
+        B out;
+        EACH_LANE out.v[lane] = -(int)nan_among(a[lane], SIZE);
+        return out;
+    }
+};
+
+/* `x = y` where something holds */
+template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
+    const typename Wide<T>::type all = y;
+    EACH_LANE if (c.v[lane]) x.first[lane * x.size + x.at.v[lane]] = all.v[lane];
+}
+template <class T, class V> FUNCTION void set_if(B c, T &x, V y) { x = choose(c, (T)y, x); }
+template <class T, class V> FUNCTION void set_if(B c, const Places<T> &x, V y) {
+    const T all = y;
+    EACH_LANE if (c.v[lane]) x.to[x.at.v[lane]].v[lane] = all.v[lane];
+}
+template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) {
+    if (c) x = y;
+}
+#undef SET_IF
+#undef ANY
+#define ANY(c) any(c)
+#define SET_IF(c, x, ...) set_if(c, x, __VA_ARGS__)
+
+/* Memory of XLA: number `i` of run `r` is at `i * R + r`; of a group's last runs there may be none */
+
+template <class T> struct Given {
+    typedef typename Wide<T>::type W;
+    const T *from;
+    long long R, count;
+    INSIDE W operator[](int i) const {
+        W out;
+        const T *const here = from + i * R;
+        if (count >= LANES) EACH_LANE out.v[lane] = sign_of_bool(here[lane]);
+        else EACH_LANE out.v[lane] = sign_of_bool(here[lane < count ? lane : count - 1]);
+        return out;
+    }
+    INSIDE W operator[](I i) const {
+        W out;
+        EACH_LANE out.v[lane] = sign_of_bool(from[i.v[lane] * R + (lane < count ? lane : count - 1)]);
+        return out;
+    }
+    INSIDE W operator[](U i) const { return (*this)[I((vector_i)i.v)]; }
+    template <class N> static INSIDE N sign_of_bool(N x) { return x; }
+    static INSIDE int sign_of_bool(bool x) { return -(int)x; }
+};
+template <class T> struct Shared {
+    const T *from;
+    INSIDE const T &operator[](int i) const { return from[i]; }
+    INSIDE typename Wide<T>::type operator[](I i) const { return gathered(from, i); }
+    INSIDE typename Wide<T>::type operator[](U i) const { return gathered(from, I((vector_i)i.v)); }
+};
+template <class T> struct Made {
+    T *to;
+    long long R, count;
+    INSIDE void put(long long i, typename Wide<T>::type x) const {
+        T *const here = to + i * R;
+        if (count >= LANES) EACH_LANE here[lane] = (T)x.v[lane];
+        else for (int lane = 0; lane < count; ++lane) here[lane] = (T)x.v[lane];
+    }
+};
+
+/* From one kind of number to another */
+
+FUNCTION F to_f(F x) { return x; }
+FUNCTION F to_f(I x) { return __builtin_convertvector(x.v, vector_f); }
+FUNCTION F to_f(U x) { return __builtin_convertvector(x.v, vector_f); }
+FUNCTION F to_f(B x) { return (vector_f)(x.v & (vector_i)(1.0f - (vector_f){})); }
+FUNCTION I to_i(I x) { return x; }
+FUNCTION I to_i(U x) { return (vector_i)x.v; }
+FUNCTION I to_i(B x) { return x.v & 1; }
+FUNCTION U to_u(U x) { return x; }
+FUNCTION U to_u(I x) { return (vector_u)x.v; }
+FUNCTION U to_u(B x) { return (vector_u)(x.v & 1); }
+template <class T> FUNCTION float to_f(T x) { return (float)x; }
+template <class T> FUNCTION int to_i(T x) { return (int)x; }
+template <class T> FUNCTION unsigned to_u(T x) { return (unsigned)x; }
+/* Whole numbers of fewer bits stand in those of 32 */
+#define NARROW(kind, bits, T, S, number)                                                                                              \
+    FUNCTION T to_##kind##bits(T x) { return T((x << (32 - bits)) >> (32 - bits)); }                                                  \
+    FUNCTION T to_##kind##bits(S x) { return to_##kind##bits(to_##kind(x)); }                                                         \
+    FUNCTION T to_##kind##bits(B x) { return to_##kind(x); }                                                                          \
+    template <class N> FUNCTION number to_##kind##bits(N x) { return (number)x; }
+NARROW(i, 8, I, U, signed char) NARROW(i, 16, I, U, short) NARROW(u, 8, U, I, unsigned char)
+NARROW(u, 16, U, I, unsigned short)
+FUNCTION U bits_of(F x) { return (vector_u)x.v; }
+FUNCTION F float_of(U x) { return (vector_f)x.v; }
+FUNCTION F float_of(I x) { return (vector_f)x.v; }
+
+/* A result that is computed here: GCC would rather divide by the same number again in each choice that takes it, under the choice's mask */
+FUNCTION F once(F x) {
+#ifdef AVX512
+    asm("" : "+v"(x.v));
+#endif
+    return x;
+}
+FUNCTION F sqrtf(F x) {
+    F out;
+#if __has_builtin(__builtin_elementwise_sqrt)
+    out.v = __builtin_elementwise_sqrt(x.v);
+#elif defined(AVX512) && defined(__clang__)
+    out.v = __builtin_ia32_sqrtps512(x.v, 4);
+#elif defined(AVX512)
+    out.v = __builtin_ia32_sqrtps512_mask(x.v, x.v, (unsigned short)-1, 4);
+#elif defined(AVX2)
+    out.v = __builtin_ia32_sqrtps256(x.v);
+#else
+    EACH_LANE out.v[lane] = sqrtf(x.v[lane]);
+#endif
+    return once(out);
+}
+FUNCTION F floorf(F x) {
+    F out;
+#ifdef AVX512
+    out.v = __builtin_ia32_rndscaleps_mask(x.v, 1, x.v, (unsigned short)-1, 4);
+#elif defined(AVX2)
+    out.v = __builtin_ia32_roundps256(x.v, 1);
+#else
+    EACH_LANE out.v[lane] = floorf(x.v[lane]);
+#endif
+    return out;
+}
+/* a * b + c, rounded once where the processor can: in approximations */
+FUNCTION F fused(F a, F b, F c) {
+#if (defined(AVX512) || defined(AVX2)) && __has_builtin(__builtin_elementwise_fma)
+    return F(__builtin_elementwise_fma(a.v, b.v, c.v));
+#elif defined(AVX512)
+    return F(__builtin_ia32_vfmaddps512_mask(a.v, b.v, c.v, (unsigned short)-1, 4));
+#elif defined(AVX2)
+    return F(__builtin_ia32_vfmaddps256(a.v, b.v, c.v));
+#else
+    return a * b + c;
+#endif
+}
+
+/* By the function of one run, lane by lane */
+#define BY_LANE_1(T, S, name)                                                                                                         \
+    FUNCTION T name(S x) {                                                                                                            \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = name(x.v[lane]);                                                                                      \
+        return out;                                                                                                                   \
+    }
+#define BY_LANE_2(T, S, name)                                                                                                         \
+    FUNCTION T name(S x, S y) {                                                                                                       \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = name(x.v[lane], y.v[lane]);                                                                           \
+        return out;                                                                                                                   \
+    }
+BY_LANE_1(I, I, popcount_32) BY_LANE_1(U, U, popcount_32) BY_LANE_1(I, I, clz_32) BY_LANE_1(U, U, clz_32)
+BY_LANE_2(I, I, div_i) BY_LANE_2(I, I, rem_i) BY_LANE_2(U, U, div_u) BY_LANE_2(U, U, rem_u) BY_LANE_1(F, F, ceilf)
+BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_1(F, F, acosf) BY_LANE_1(F, F, acoshf) BY_LANE_1(F, F, asinf)
+BY_LANE_1(F, F, asinhf) BY_LANE_1(F, F, atanf) BY_LANE_1(F, F, atanhf) BY_LANE_1(F, F, cbrtf) BY_LANE_1(F, F, cosf)
+BY_LANE_1(F, F, coshf) BY_LANE_1(F, F, erff) BY_LANE_1(F, F, erfcf) BY_LANE_1(F, F, exp2f) BY_LANE_1(F, F, lgammaf)
+BY_LANE_1(F, F, sinf) BY_LANE_1(F, F, sinhf) BY_LANE_1(F, F, tanf) BY_LANE_1(F, F, digamma_f) BY_LANE_2(F, F, atan2f)
+BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, powf) BY_LANE_2(F, F, fmodf)
+
+/* Integers */
+
+FUNCTION I add_i(I a, I b) { return a + b; }
+FUNCTION I sub_i(I a, I b) { return a - b; }
+FUNCTION I mul_i(I a, I b) { return a * b; }
+FUNCTION U shl_u(U a, unsigned n) { return n < 32 ? a << (int)n : U(0u); }
+FUNCTION U shr_u(U a, unsigned n) { return n < 32 ? a >> (int)n : U(0u); }
+FUNCTION I sar_i(I a, int n) { return a >> ((unsigned)n < 32 ? n : 31); }
+BY_LANE_2(U, U, shl_u) BY_LANE_2(U, U, shr_u) BY_LANE_2(I, I, shl_i) BY_LANE_2(I, I, shr_i)
+FUNCTION int sar_i(int a, int n) { return sar_i(a, (unsigned)n); }
+BY_LANE_2(I, I, sar_i)
+FUNCTION I max_i(I a, I b) { return choose_i(a > b, a, b); }
+FUNCTION I min_i(I a, I b) { return choose_i(a < b, a, b); }
+FUNCTION U max_u(U a, U b) { return choose_u(a > b, a, b); }
+FUNCTION U min_u(U a, U b) { return choose_u(a < b, a, b); }
+FUNCTION I abs_i(I a) { return choose_i(a < 0, -a, a); }
+FUNCTION I sign_i(I a) { return to_i(a > 0) - to_i(a < 0); }
+
+/* Floats */
+
+FUNCTION F max_f(F a, F b) { return choose_f(a != a, a, choose_f(a > b, a, b)); }
+FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); }
+FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }
+FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
+FUNCTION F div_f(F a, F b) { return once(a / b); }
+FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
+FUNCTION B either_nan(F a, F b) {
+#ifdef __clang__
+    return (a != a) | (b != b);
+#elif defined(AVX512)
+    return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
+#elif defined(AVX2)
+    return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);
+#else
+    return (a != a) | (b != b);
+#endif
+}
+FUNCTION B is_finite_f(F x) { return fabsf(x) < INF_32; }
+FUNCTION I int_of(F x) {
+    const I whole = __builtin_convertvector(x.v, vector_i);
+    const I odd = choose_i(x != x, 0, choose_i(x > 0.0f, 2147483647, -2147483647 - 1));
+    return choose_i((x >= -2147483648.0f) & (x < 2147483648.0f), whole, odd);
+}
+BY_LANE_1(U, F, unsigned_of)
+FUNCTION I order_of(F x) {
+    const I bits = (vector_i)x.v;
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+FUNCTION B le_to_f(F a, F b) { return order_of(a) <= order_of(b); }
+FUNCTION B lt_to_f(F a, F b) { return order_of(a) < order_of(b); }
+FUNCTION B le_i(I a, I b) { return a <= b; }
+FUNCTION B lt_i(I a, I b) { return a < b; }
+FUNCTION B le_u(U a, U b) { return a <= b; }
+FUNCTION B lt_u(U a, U b) { return a < b; }
+
+/* Logarithm and exponential as in Cephes (Moshier): a power of two, and a polynomial of the rest */
+
+FUNCTION F log_of_normal(F x) {
+    const I bits = (vector_i)x.v;
+    I power = ((bits >> 23) & 0xff) - 126;
+    F m = (vector_f)((bits.v & 0x007fffff) | 0x3f000000);  /* from 1/2 to 1 */
+    const B small = m < 0.707106781186547524f;
+    power = power - to_i(small);
+    m = choose_f(small, m + m, m) - 1.0f;
+    const F z = m * m;
+    F p = 7.0376836292e-2f;
+    p = fused(p, m, -1.1514610310e-1f);
+    p = fused(p, m, 1.1676998740e-1f);
+    p = fused(p, m, -1.2420140846e-1f);
+    p = fused(p, m, 1.4249322787e-1f);
+    p = fused(p, m, -1.6668057665e-1f);
+    p = fused(p, m, 2.0000714765e-1f);
+    p = fused(p, m, -2.4999993993e-1f);
+    p = fused(p, m, 3.3333331174e-1f);
+    const F e = to_f(power);
+    const F y = fused(e, -2.12194440e-4f, p * m * z);
+    return fused(e, 0.693359375f, m + fused(z, -0.5f, y));
+}
+FUNCTION F lanes_logf(F x) {
+    const F y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), log_of_normal(x));
+    return choose_f(x < INF_32, y, x);
+}
+
+/* exp(x) = scale * (1 + rest), for x from -104 to 89; the scale in two factors, as neither end has a power of its own */
+FUNCTION void exponential(F x, F *rest, F *one, F *other) {
+    const F n = floorf(fused(x, 1.44269504088896341f, 0.5f));
+    const F r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, x));
+    F p = 1.9875691500e-4f;
+    p = fused(p, r, 1.3981999507e-3f);
+    p = fused(p, r, 8.3334519073e-3f);
+    p = fused(p, r, 4.1665795894e-2f);
+    p = fused(p, r, 1.6666665459e-1f);
+    p = fused(p, r, 5.0000001201e-1f);
+    *rest = fused(p, r * r, r);
+    const I power = __builtin_convertvector(n.v, vector_i), half = power >> 1;
+    *one = (vector_f)((half.v + 127) << 23), *other = (vector_f)((power.v - half.v + 127) << 23);
+}
+FUNCTION F within(F x) { return choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x)); }
+FUNCTION F lanes_expf(F x) {
+    F rest, one, other;
+    exponential(within(x), &rest, &one, &other);
+    return choose_f(x == x, (rest + 1.0f) * one * other, x);
+}
+FUNCTION F lanes_expm1f(F x) {
+    F rest, one, other;
+    exponential(within(x), &rest, &one, &other);
+    const F y = choose_f(x > 20.0f, (rest + 1.0f) * one * other, rest * one * other + (one * other - 1.0f));
+    return choose_f(x == x, y, x);
+}
+FUNCTION F lanes_tanhf(F x) {
+    const F in = choose_f(x > 10.0f, 10.0f, choose_f(x < -10.0f, -10.0f, x)), y = lanes_expm1f(in + in);
+    return choose_f(x == x, y / (y + 2.0f), x);
+}
+
+FUNCTION F lanes_log1pf(F x) {
+    const F u = x + 1.0f;
+    const F y = lanes_logf(u) * (x / (u - 1.0f));
+    return choose_f(u == 1.0f, x, choose_f(u < INF_32, y, u));
+}
+
+/* What all runs share is computed in the same way, without a call that would save all registers first */
+#define INLINED(name)                                                                                                                 \
+    FUNCTION F inline_##name(F x) { return lanes_##name(x); }                                                                         \
+    FUNCTION float inline_##name(float x) { return first_lane(lanes_##name(F(x))); }
+INLINED(logf) INLINED(expf) INLINED(log1pf) INLINED(expm1f) INLINED(tanhf)
+#define logf inline_logf
+#define expf inline_expf
+#define log1pf inline_log1pf
+#define expm1f inline_expm1f
+#define tanhf inline_tanhf
+
+FUNCTION F logistic_f(F x) { return div_f(1.0f, 1.0f + expf(-x)); }
+
+FUNCTION F logaddexp_f(F a, F b) {
+    const F top = max_f(a, b), apart = a - b;
+    return choose_f(apart != apart, a + b, top + log1pf(expf(-fabsf(apart))));
+}
+
+FUNCTION F erf_inv_f(F x) {
+    const F left = (1.0f - x) * (1.0f + x), w = -log_of_normal(left), near = w - 2.5f;
+    F p = 2.81022636e-08f;
+    p = fused(p, near, 3.43273939e-07f);
+    p = fused(p, near, -3.5233877e-06f);
+    p = fused(p, near, -4.39150654e-06f);
+    p = fused(p, near, 0.00021858087f);
+    p = fused(p, near, -0.00125372503f);
+    p = fused(p, near, -0.00417768164f);
+    p = fused(p, near, 0.246640727f);
+    p = fused(p, near, 1.50140941f);
+    const B rare = !(left > 0.0067379470f);  /* exp(-5); beyond 1 there is no result */
+    if (any(rare)) {
+        const F far = sqrtf(w) - 3.0f;
+        F q = -0.000200214257f;
+        q = fused(q, far, 0.000100950558f);
+        q = fused(q, far, 0.00134934322f);
+        q = fused(q, far, -0.00367342844f);
+        q = fused(q, far, 0.00573950773f);
+        q = fused(q, far, -0.0076224613f);
+        q = fused(q, far, 0.00943887047f);
+        q = fused(q, far, 1.00167406f);
+        q = choose_f(fabsf(x) < 1.0f, 2.83297682f + q * far, choose_f(fabsf(x) == 1.0f, INF_32, NAN_32));
+        p = choose_f(rare, q, p);
+    }
+    return p * x;
+}
+
+FUNCTION U rotated(U x, int n) { return (x.v << n) | (x.v >> (32 - n)); }
+
+FUNCTION void threefry(U k0, U k1, U *x0, U *x1) {
+    const U k2 = k0 ^ k1 ^ 0x1BD11BDAu;
+    U a = *x0 + k0, b = *x1 + k1;
+#define ROUND(n) a += b, b = rotated(b, n) ^ a
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
+#undef ROUND
+    *x0 = a;
+    *x1 = b;
+}

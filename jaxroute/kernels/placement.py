@@ -1,0 +1,100 @@
+"""Which arrays of the states have the numbers of a run side by side, where several runs are simulated at once.
+
+Most arrays have those of all runs side by side, number by number. One of which each run reads and writes a row of its own would then be
+read from and written to a line of memory for each number and each run.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend.core import JaxprEqn
+
+from jaxroute.engine.batching.dependence import Flow, is_key
+from jaxroute.kernels.operations import CALLED_WIDE
+from jaxroute.kernels.values import is_row
+
+# Rows of fewer numbers are few lines of memory in any case.
+_SHORT_ROW = 32
+_TYPES = ("float32", "int32", "int16", "int8")
+
+
+class _Array(NamedTuple):
+    """A value: whether it differs between runs, and which array of the states it is, if it is one."""
+
+    varies: bool
+    leaf: int | None = None
+
+
+def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
+    """The arrays of which a function uses rows only, or single numbers, and a row at another place in each run.
+
+    Args:
+      closed: the function, a closed jaxpr.
+      given: whether each of its arguments differs between runs.
+      leaves: number of the array that each argument is, None for others.
+    """
+    may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
+    if not any(n is not None for n in may):
+        return set()
+    uses = _Uses()
+    uses.results(closed, [_Array(varies, n) for varies, n in zip(given, may, strict=True)])
+    return uses.rows - uses.others
+
+
+def _has_long_rows(aval: Any) -> bool:
+    long = aval.ndim > 1 and aval.shape[0] > 1 and math.prod(aval.shape[1:]) >= _SHORT_ROW
+    return long and not is_key(aval) and np.dtype(aval.dtype).name in _TYPES
+
+
+class _Uses(Flow[_Array]):
+    """How arrays are used.
+
+    Attributes:
+      rows: arrays with a row at a place of each run.
+      others: arrays that are used in another way.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_Array(False))
+        self.rows: set[int] = set()
+        self.others: set[int] = set()
+
+    def is_opaque(self, eqn: JaxprEqn) -> bool:
+        return eqn.params.get("name", "") in CALLED_WIDE
+
+    def operation(self, eqn: JaxprEqn, args: list[_Array]) -> list[_Array]:
+        name = eqn.primitive.name
+        varies = any(one.varies for one in args) and name != "largest_over_runs"
+        if name in ("dynamic_slice", "dynamic_update_slice"):
+            written = name == "dynamic_update_slice"
+            sizes = getattr(eqn.invars[1].aval, "shape", ()) if written else eqn.params["slice_sizes"]
+            self._part(args[0], getattr(eqn.invars[0].aval, "shape", ()), sizes, args[2 if written else 1].varies)
+            self._use(args[1:])
+            return [_Array(varies, args[0].leaf if written else None)]
+        if not self.is_opaque(eqn):
+            self._use(args)
+        return [_Array(varies)] * len(eqn.outvars)
+
+    def joined(self, facts: Sequence[_Array], deciding: _Array) -> _Array:
+        leaves = {one.leaf for one in facts}
+        if len(leaves) > 1:
+            self._use(facts)
+        return _Array(deciding.varies or any(one.varies for one in facts), leaves.pop() if len(leaves) == 1 else None)
+
+    def row(self, fact: _Array) -> _Array:
+        self._use([fact])
+        return _Array(fact.varies)
+
+    def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
+        """Notes that a part of an array is read or written."""
+        if array.leaf is None:
+            return
+        if is_row(shape, sizes):
+            self.rows |= {array.leaf} if own_place else set()
+        elif math.prod(sizes) > 1:
+            self.others.add(array.leaf)
+
+    def _use(self, args: Sequence[_Array]) -> None:
+        self.others |= {one.leaf for one in args if one.leaf is not None}

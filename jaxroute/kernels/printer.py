@@ -1,0 +1,286 @@
+"""The text of a kernel: C of one run, or C++ of several at once, from its statements."""
+
+import functools
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxroute.kernels import ir
+
+# Longer arrays of vectors are not on the stack.
+_MOST_ON_STACK = 64
+
+TYPES = {
+    "float32": "float", "float64": "double", "bool": "bool",
+    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned", "uint64": "unsigned long long",
+}  # fmt: skip
+# Types of the numbers of several runs, see `lanes.h`.
+LANE_TYPES = {
+    "float32": "F", "bool": "B", "int8": "I", "int16": "I", "int32": "I", "uint8": "U", "uint16": "U", "uint32": "U",
+}  # fmt: skip
+
+
+@functools.cache
+def c_type(dtype: Any, wide: bool = False) -> str:
+    """Name of a type in C, or of the type of such numbers of several runs.
+
+    Raises:
+      Unsupported: there is none.
+    """
+    name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
+    if name not in types:
+        raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
+    return types[name]
+
+
+@functools.cache
+def kind_of(dtype: Any) -> str:
+    """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool; d, l, m: float64, int64, uint64."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return "b"
+    found = {"f": "fd", "i": "il", "u": "um"}.get(dtype.kind)
+    if found is None:
+        raise ir.Unsupported(f"numbers of type {dtype.name}")
+    return found[dtype.itemsize == 8]
+
+
+@functools.cache
+def is_narrow(dtype: Any) -> bool:
+    """Whether these are whole numbers of fewer than 32 bits."""
+    dtype = np.dtype(dtype)
+    return dtype.kind in "iu" and dtype.itemsize < 4
+
+
+def _infix(symbol: str, **functions: str) -> dict[str, str]:
+    return {"*": f"{{}} {symbol} {{}}", **functions}
+
+
+def _library(*names: str) -> dict[str, dict[str, str]]:
+    """Functions that the C library has under the same name."""
+    return {name: {"f": f"{name}f", "d": name} for name in names}
+
+
+# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are no
+# primitives: operations on indices, conditions and bits, and between runs.
+FORMATS: dict[str, dict[str, str]] = {
+    "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
+    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "d": "fmod", "i": "rem_i", "u": "rem_u"},
+    "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="), "gt": _infix(">"), "ge": _infix(">="),
+    "and": _infix("&"), "or": _infix("|"), "xor": _infix("^"), "not": {"*": "~{}", "b": "!{}"},
+    "max": {"f": "max_f", "i": "max_i", "u": "max_u", "b": "{} | {}"},
+    "min": {"f": "min_f", "i": "min_i", "u": "min_u", "b": "{} & {}"},
+    "abs": {"f": "fabsf", "d": "fabs", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
+    "sign": {"f": "sign_f", "i": "sign_i"}, "is_finite": {"f": "is_finite_f"},
+    "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
+    "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
+    "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
+    "le_to": {"f": "le_to_f", "i": "le_i", "u": "le_u"}, "lt_to": {"f": "lt_to_f", "i": "lt_i", "u": "lt_u"},
+    **{name: {"f": f"{name}_f"} for name in ("digamma", "erf_inv", "logaddexp", "logistic", "rsqrt")},
+    **_library("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc"),
+    **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
+    **_library("sinh", "sqrt", "tan", "tanh"),
+    "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
+    "both": _infix("&&"), "either": _infix("||"),
+    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "any", "either_nan", "first_lane", "largest")},
+    "rows_have_nan": {"*": "{}.has_nan()"},
+}  # fmt: skip
+_STATEMENTS = {
+    "begin_round": "BEGIN_ROUND", "break": "break;", "continue": "continue;", "return": "return {0};",
+    "threefry": "threefry({0}, {1}, &{2}, &{3});", "rows_of": "rows_of<{size}>(&{0}, &{1}, {2});",
+    "read_rows": "{0}.rows<{size}>(&{1}, {2});", "write_rows": "{0}.write_rows<{size}>(&{1}, {2}, {3});",
+}  # fmt: skip
+_NARROW = {"given": "const {type} *const {1} = {0} + r;", "put": "{0}[({1})*R + r] = {2};"}
+_WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0}.put({1}, {2});"}
+
+
+def check(op: str, dtype: Any) -> None:
+    """Raises Unsupported if an operation has no C for numbers of a type."""
+    if kind_of(dtype) not in FORMATS[op] and "*" not in FORMATS[op]:
+        raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
+
+
+def literal_text(number: Any) -> str:
+    """A NumPy number in C."""
+    kind = number.dtype.kind
+    if kind == "b":
+        return "true" if number else "false"
+    if kind == "f":
+        single = number.dtype.itemsize == 4
+        bits = "32" if single else "64"
+        if np.isnan(number):
+            return f"NAN_{bits}"
+        text = f"INF_{bits}" if np.isinf(number) else abs(float(number)).hex() + "f" * single
+        return f"(-{text})" if np.signbit(number) else text
+    if kind == "u":
+        return f"{number}u" if number.dtype.itemsize <= 4 else f"{number}ull"
+    long = "ll" * (number.dtype.itemsize == 8)
+    return f"({int(number) + 1}{long} - 1)" if number < 0 else f"{number}{long}"
+
+
+class Text(NamedTuple):
+    """The text of a block: its lines, vectors of its long arrays (of several runs), and bytes of a run's scratch memory (of one run)."""
+
+    body: str
+    heap: int
+    scratch: int
+
+
+class _Printer:
+    """Prints statements, except those that nothing needs."""
+
+    def __init__(self, wide: bool, needed: set[ir.Storage]):
+        self._wide, self._needed = wide, needed
+        self.heap = self.scratch = 0
+
+    def expression(self, e: ir.Expr, written: bool = False) -> str:
+        """Prints an expression; an element that is written if that is asked for."""
+        if e.op == "literal":
+            return literal_text(e.number)
+        if e.storage is not None:
+            return self._leaf(e, e.storage.current, written)
+        if e.op == "call":
+            return f"{e.number}({', '.join(map(self.expression, e.operands))})"
+        if e.op == "choose":
+            return f"choose_{kind_of(e.dtype)}({', '.join(map(self.expression, e.operands))})"
+        if e.op == "convert":
+            return self._converted(e)
+        text = _format_of(e)
+        if "{" not in text:
+            return f"{text}({', '.join(map(self.expression, e.operands))})"
+        return text.format(*map(self._operand, e.operands))
+
+    def _operand(self, e: ir.Expr) -> str:
+        text = self.expression(e)
+        return f"({text})" if e.op in FORMATS and "{" in _format_of(e) else text
+
+    def _leaf(self, e: ir.Expr, storage: ir.Storage, written: bool) -> str:
+        if not e.operands:
+            return storage.name
+        if storage.stride and not self._wide:
+            return f"{storage.name}[{self._operand(e.operands[0])}*{storage.stride}]"
+        index = self.expression(e.operands[0])
+        return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
+
+    def _converted(self, e: ir.Expr) -> str:
+        if not self._wide:
+            return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
+        bits = 8 * e.dtype.itemsize if is_narrow(e.dtype) else ""
+        return f"to_{e.dtype.kind}{bits}({self.expression(e.operands[0])})"
+
+    def block(self, statements: ir.Block, end: int = 0) -> list[str]:
+        """Prints statements, one step further to the right; their arrays in scratch memory begin at byte `end` of a run's."""
+        lines: list[str] = []
+        for statement in statements:
+            written = statement.written()
+            if written and self._needed.isdisjoint(one.current for one in written):
+                continue
+            if isinstance(statement, ir.Declare):
+                text, end = self._declaration(statement, end)
+                lines += [text] if text else []
+            else:
+                lines += self._statement(statement, end)
+        return [f"    {line}" for line in lines]
+
+    def _statement(self, statement: ir.Statement, end: int) -> list[str]:
+        if isinstance(statement, ir.Assign):
+            target, value = self.expression(statement.target, written=True), self.expression(statement.value)
+            if statement.mask is None:
+                return [f"{target} = {value};"]
+            return [f"SET_IF({self.expression(statement.mask)}, {target}, {value});"]
+        if isinstance(statement, ir.Loop):
+            body = self.block(statement.body, end)
+            return [f"{self._head(statement)} {{", *body, "}"] if body else []
+        if isinstance(statement, ir.If):
+            return self._branch(statement, end)
+        assert isinstance(statement, ir.Call)
+        texts = [self.expression(e, written=True) for e in statement.operands]
+        if isinstance(statement, ir.Raw):
+            lines = string.Template(statement.name).substitute({f"e{n}": text for n, text in enumerate(texts)})
+            return ["{", *lines.splitlines(), "}"]
+        formats = _STATEMENTS | (_WIDE if self._wide else _NARROW)
+        kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
+        return [formats[statement.name].format(*texts, size=statement.size, type=kind)]
+
+    def _head(self, loop: ir.Loop) -> str:
+        name = "" if loop.index is None else loop.index.name
+        first = "" if loop.first is None else f"int {name} = {self.expression(loop.first)}"
+        test = "" if loop.test is None else f" {self.expression(loop.test)}"
+        step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[loop.step if name else 0]
+        return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
+
+    def _branch(self, statement: ir.If, end: int) -> list[str]:
+        body, otherwise = (self.block(one, end) for one in (statement.body, statement.otherwise))
+        if not body and not otherwise:
+            return []
+        rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
+        return [f"if ({self.expression(statement.test)}) {{", *body, *rest]
+
+    def _declaration(self, statement: ir.Declare, end: int) -> tuple[str, int]:
+        storage = statement.storage
+        if storage.successor is not None:
+            return "", end
+        kind, name, size = c_type(storage.dtype, self._wide and storage.varying), storage.name, storage.size
+        if statement.value is not None:
+            return f"{kind} {name} = {self.expression(statement.value)};", end
+        if not size:
+            return f"{kind} {name};", end
+        if storage.stride:
+            after = end + -(-size * storage.dtype.itemsize // 8) * 8
+            self.scratch = max(self.scratch, after)
+            return f"ARRAY({kind}, {name}, {size}, {end});", after
+        if not self._wide:
+            return f"{kind} {name}[{size}];", end
+        on_stack = not storage.varying or size <= _MOST_ON_STACK
+        if on_stack and not storage.apart:
+            return f"Array<{kind}, {size}> {name};", end
+        array = f"Apart<{'float' if kind == 'F' else 'int'}, {size}>" if storage.apart else f"Array<{kind}, {size}>"
+        self.heap += size
+        return f"auto &{name} = *({array} *)(heap + {self.heap - size});", end
+
+
+def _format_of(e: ir.Expr) -> str:
+    formats = FORMATS[e.op]
+    return formats.get(kind_of(e.operands[0].dtype)) or formats["*"]
+
+
+def print_block(statements: ir.Block, wide: bool) -> Text:
+    """Prints what a kernel does."""
+    printer = _Printer(wide, ir.live(statements))
+    return Text("\n".join(printer.block(statements)), printer.heap, printer.scratch)
+
+
+class Function(NamedTuple):
+    """A function of C of numbers: its name, parameters, statements and result."""
+
+    name: str
+    parameters: Sequence[ir.Storage]
+    body: ir.Block
+    result: ir.Expr
+
+
+def print_function(function: Function, wide: bool) -> str:
+    """Prints a function of numbers, in which arrays on the heap have no place."""
+    body = [*function.body, ir.Call("return", (function.result,))]
+    printer = _Printer(wide, ir.live(body))
+    varies = wide and any(one.varying for one in function.parameters)
+    given = ", ".join(f"{c_type(one.dtype, varies)} {one.name}" for one in function.parameters)
+    head = f"FUNCTION {c_type(function.result.dtype, varies)} {function.name}({given}) {{"
+    return "\n".join([head, *printer.block(body), "}"])
+
+
+def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
+    """Prints known arrays."""
+    lines: list[str] = []
+    for storage, array in tables.items():
+        kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))
+        array_of, held = (
+            (f"Array<{kind}, {size}> {storage.name}", f"{{{{{numbers}}}}}")
+            if wide
+            else (f"{kind} {storage.name}[{size}]", f"{{{numbers}}}")
+        )
+        lines.append(f"CONSTANT {array_of} = {held};")
+    return "\n".join(lines)

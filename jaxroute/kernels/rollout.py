@@ -1,0 +1,205 @@
+"""The other way to play what `rollout` plays: one thread per run plays all rounds, in C made from the same functions of one run.
+
+A scan over rounds launches some kernels a round on a GPU, which takes longer than what they compute. Here one call plays the whole horizon: a
+thread holds a run's states, draws its random numbers from the same streams, and writes to memory at record times only.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import itertools
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.precision import in_64_bits
+from jaxroute.engine.rollout import spans_of
+from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
+from jaxroute.kernels import calls, compiling, cuda, host
+from jaxroute.kernels.ir import Unsupported
+from jaxroute.kernels.source import Source, source_of, steps
+
+
+def kernel_rollout(
+    env: Any,
+    policy: Any,
+    streams: Mapping[str, jax.Array],
+    horizon: int,
+    record: Record,
+    *,
+    since: int = 0,
+    begun: Mapping[str, jax.Array] | None = None,
+    keep_states: bool = False,
+    spans: jax.Array | None = None,
+    wide: bool = False,
+    fast: bool = False,
+) -> dict[str, Any]:
+    """What `rollout` computes, by one call for all rounds.
+
+    Args:
+      env, policy, streams, horizon, record, since, begun, keep_states, spans: as for `packed_rollout`.
+      wide: several runs at once, which is for CPUs; else a thread for each run, or one after the other.
+      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
+
+    Returns:
+      As `rollout`: arrays `[records, ..., R]` by name.
+
+    Raises:
+      Unsupported: the round, its plan or a gauge has an operation that has no C.
+    """
+    if in_64_bits():
+        raise Unsupported("numbers of 64 bits")
+    run = one_run(env, policy, streams, horizon, record)
+    start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
+    states = states_of(begun, jax.eval_shape(start)) if begun else start()
+    since = since if begun else 0
+    warm_up = 0 if begun else run.free_rounds
+    if spans is None:
+        spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
+    # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
+    chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
+    source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
+    own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
+    later = iter(own)
+    common = iter(shared)
+    operands = [next(common) if array.shared else next(later) for array in source.inputs]
+    outs = rounds_p.bind(*operands, source=source, size=run.size, lead=(), spread=((),) * len(operands))
+    values = dict(zip(names, outs, strict=False))
+    if keep_states:
+        values |= {f"{STATE}{number}": leaf for number, leaf in enumerate(outs[len(names) :])}
+    return values
+
+
+def _words(leaf: jax.Array) -> jax.Array:
+    """A typed key as its words, on the axis before the runs; any other array as it is."""
+    return next(iter(leaves_of((leaf, ())).values()))
+
+
+rounds_p = Primitive("rounds")
+rounds_p.multiple_results = True
+
+
+@rounds_p.def_abstract_eval
+def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: Any) -> list[Any]:
+    del operands, spread
+    return [ShapedArray((*lead, *array.shape, size), array.dtype) for array in source.outputs]
+
+
+def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    """Settings are one more leading axis of the operands that differ between them, and of all results."""
+    number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
+    outs = rounds_p.bind(*moved, source=source, size=size, lead=(number, *lead), spread=spread)
+    return outs, [0] * len(outs)
+
+
+batching.primitive_batchers[rounds_p] = _batch
+
+
+@dataclasses.dataclass(frozen=True)
+class HostKernel:
+    """What a CPU plays, as a target of XLA's calls; plain data, so that programs that call it can be kept on disk.
+
+    text, wide: of the function, in C or C++. size: runs. lead: number of settings along each axis.
+    inputs, outputs: of each array, how many of it lie between two settings along each axis, and its bytes.
+    """
+
+    text: str
+    wide: bool
+    size: int
+    lead: tuple[int, ...]
+    inputs: tuple[tuple[tuple[int, ...], int], ...]
+    outputs: tuple[tuple[tuple[int, ...], int], ...]
+
+    @property
+    def name(self) -> str:
+        """Of the target: that of the same kernel in every process."""
+        return f"jaxroute_{hashlib.sha256(repr(self).encode()).hexdigest()[:32]}"
+
+    def registered(self) -> Future[Any]:
+        """Makes it known to XLA, once a process; its compilation."""
+        name = self.name
+        with _registering:
+            if name not in _registered:
+                function = _registered[name] = compiling.begin(host.compiled, self.text, self.wide)
+                calls.register(lambda call: self._play(function.result(), call), "cpu", name)
+            elif (known := _registered[name]).done() and known.exception():
+                raise Unsupported(str(known.exception()))
+            return _registered[name]
+
+    def _play(self, rounds: Any, call: calls.Call) -> None:
+        def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
+            moved = [
+                b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
+                for b, (own, size) in zip(buffers, apart, strict=True)
+            ]
+            return (ctypes.c_void_p * max(1, len(moved)))(*moved)
+
+        for setting in itertools.product(*map(range, self.lead)):
+            arrays = addresses(call.arguments, self.inputs, setting), addresses(call.results, self.outputs, setting)
+            rounds(0, self.size, self.size, *arrays)
+
+
+_registering = threading.Lock()
+_registered: dict[str, Future[Any]] = {}
+
+
+def _host_target(
+    source: Source, lead: tuple[int, ...], spread: Any, size: int
+) -> tuple[str, Future[Any], HostKernel | None]:
+    """A target of XLA's calls on a CPU, its compilation, and what it is."""
+    sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
+    inputs = tuple((tuple(steps(lead, own)), n) for own, n in zip(spread, sizes, strict=True))
+    every = tuple(steps(lead, (True,) * len(lead)))
+    outputs = tuple((every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs)
+    kernel = HostKernel(source.for_host(), source.wide, size, tuple(lead), inputs, outputs)
+    return kernel.name, kernel.registered(), kernel
+
+
+@functools.lru_cache(maxsize=256)
+def _device_target(
+    source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
+) -> tuple[str, Future[Any], cuda.Kernel]:
+    """A target of XLA's calls on a GPU, its compilation, and the kernel."""
+    if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
+        raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
+    kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
+    prepared = compiling.begin(kernel.prepare, devices)
+
+    def simulate(call: calls.Call) -> None:
+        prepared.result()
+        addresses = [b.address for b in (*call.arguments, *call.results)]
+        kernel.launch(addresses, call.arguments[0].shape[0], size, settings, call.stream())
+
+    return calls.register(simulate, "CUDA"), prepared, kernel
+
+
+def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    name, compilation, kernel = _host_target(source, lead, spread, size)
+    compiling.note(compilation, kernel)
+    return jax.ffi.ffi_lowering(name)(ctx, *operands)
+
+
+def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    """Lowers the call with one more result, the scratch memory of the kernel, which is not read."""
+    name, compilation, kernel = _device_target(source, lead, spread, size, compiling.devices.get())
+    compiling.note(compilation, kernel)
+    scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))
+    return jax.ffi.ffi_lowering(name)(ctx.replace(avals_out=[*ctx.avals_out, scratch]), *operands)[:-1]
+
+
+mlir.register_lowering(rounds_p, _lowered_for_host, platform="cpu")
+mlir.register_lowering(rounds_p, _lowered_for_device, platform="cuda")
+rounds_p.def_impl(lambda *operands, **params: jax.jit(functools.partial(rounds_p.bind, **params))(*operands))

@@ -1,0 +1,201 @@
+"""Operations that make each element from those at the same place."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.engine.batching.dependence import is_key
+from jaxroute.kernels import ir
+from jaxroute.kernels.printer import FORMATS, check, is_narrow
+from jaxroute.kernels.rules.registry import aval_of
+from jaxroute.kernels.values import Value
+from jaxroute.kernels.writer import Writer
+
+
+def combined(name: str, *operands: ir.Expr) -> ir.Expr:
+    """An operation of the table of formats on operands of one type.
+
+    Raises:
+      Unsupported: it has no C for this type.
+    """
+    check(name, operands[0].dtype)
+    return ir.apply(name, *operands)
+
+
+def _power(x: ir.Expr, y: int) -> ir.Expr:
+    """By squaring, in the order of XLA."""
+    one, count, total, square = ir.literal(1, x.dtype), abs(y), None, x
+    while count:
+        if count & 1:
+            total = square if total is None else total * square
+        count >>= 1
+        square = square * square
+    if total is None:
+        return one
+    return combined("div", one, total) if y < 0 else total
+
+
+def _polynomial(x: ir.Expr, *coefficients: ir.Expr) -> ir.Expr:
+    """Horner's rule; the coefficients begin with the constant one."""
+    return functools.reduce(lambda total, more: total * x + more, reversed(coefficients))
+
+
+def _converted(x: ir.Expr, new: np.dtype) -> ir.Expr:
+    old = x.dtype
+    if new == old:
+        return x
+    if new.kind == "b":
+        return x.differs(0)
+    if old.kind == "f" and new.kind in "iu" and max(old.itemsize, new.itemsize) < 8:
+        x = ir.apply("int_of" if new.kind == "i" else "unsigned_of", x, dtype=np.int32 if new.kind == "i" else np.uint32)
+    return x if x.dtype == new else ir.convert(x, new)
+
+
+def _bitcast(x: ir.Expr, new: np.dtype) -> ir.Expr:
+    if new.itemsize != x.dtype.itemsize or new.itemsize != 4:
+        raise ir.Unsupported("bitcast_convert_type of other than 32 bits")
+    if new == x.dtype:
+        return x
+    if new.kind == "f":
+        return ir.apply("float_of", x, dtype=new)
+    return ir.convert(ir.apply("bits_of", x, dtype=np.uint32) if x.dtype.kind == "f" else x, new)
+
+
+def _precise(x: ir.Expr, exponent_bits: int, mantissa_bits: int) -> ir.Expr:
+    if (x.dtype, exponent_bits, mantissa_bits) != (np.float32, 8, 23):
+        raise ir.Unsupported("reduce_precision to fewer bits")
+    return x
+
+
+def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
+    """One of the cases; all are read before one is chosen, as `c ? a : b` would not."""
+    if which.dtype == np.bool_:
+        return ir.choose(which, cases[1], cases[0])
+    pairs = reversed(list(enumerate(cases[:-1])))
+    return functools.reduce(lambda other, one: ir.choose(which <= one[0], one[1], other), pairs, cases[-1])
+
+
+def _rounded(x: ir.Expr, rounding_method: Any) -> ir.Expr:
+    return combined("rint" if int(rounding_method) else "round", x)
+
+
+# Operations that are made of others: `(*operands, **parameters) -> expression`.
+_COMPOSED: dict[str, Callable[..., ir.Expr]] = {
+    "add_any": lambda a, b: combined("add", a, b),
+    "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
+    "integer_pow": lambda x, y: _power(x, y),
+    "polynomial": _polynomial,
+    "reduce_precision": _precise,
+    "round": _rounded,
+    "select_n": _select,
+    "square": lambda x: _power(x, 2),
+}
+_PARAMETERS = ("y", "exponent_bits", "mantissa_bits", "rounding_method")
+_BY_TYPE = {"convert_element_type": _converted, "bitcast_convert_type": _bitcast}
+NAMES = frozenset([*_COMPOSED, *_BY_TYPE, *FORMATS])
+
+# Of a long array that depends on its places alone, such as a mask of those in use, an element is computed where it is read.
+_CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "convert_element_type"])
+_SHORT, _MOST_STEPS = 64, 4
+
+
+def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[ir.Expr]) -> ir.Expr:
+    """An elementwise operation of numbers, whose result is of this type."""
+    name = eqn.primitive.name
+    if name in _BY_TYPE:
+        return _BY_TYPE[name](operands[0], dtype)
+    if name in _COMPOSED:
+        made = _COMPOSED[name](*operands, **{key: eqn.params[key] for key in _PARAMETERS if key in eqn.params})
+    else:
+        made = combined(name, *operands)
+    return ir.convert(made, dtype) if wide and is_narrow(dtype) else made
+
+
+def element(value: Value, place: ir.Place) -> ir.Expr:
+    """An element of an operand; axes of length 1 are those of its neighbours."""
+    return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
+
+
+def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
+    name = eqn.primitive.name
+    shape, dtype = aval_of(eqn)
+    if name == "convert_element_type" and args[0].dtype == dtype:
+        return [args[0]]
+    if name == "bitcast_convert_type" and args[0].shape != shape:
+        raise ir.Unsupported("bitcast_convert_type to another width")
+    if all(a.known is not None for a in args) and math.prod(shape) <= 4096:
+        known = _folded(name, eqn, args)
+        if known is not None:
+            return [writer.constant(known)]
+    if name in ("eq", "ne") and is_key(eqn.invars[0].aval):
+        return [_same_keys(writer, name, shape, *args)]
+    if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
+        which = args[0]
+        args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
+
+    def at(place: ir.Place) -> ir.Expr:
+        return operation(writer.wide, eqn, dtype, [element(a, place) for a in args])
+
+    steps = 1 + sum(a.steps for a in args)
+    long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
+    # A mask in memory is four instructions away.
+    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and all(map(_of_places, args)):
+        made = Value(shape, dtype, at, frozenset().union(*(a.storages for a in args)), steps=steps)
+    else:
+        made = writer.pointwise(shape, dtype, at)
+    if name == "eq":
+        made.lone = _lone_axis(*args)
+    lone = name == "select_n" and args[0].dtype == np.bool_ and args[0].lone is not None and args[0].shape == shape
+    if lone and _is_zero(args[1]):
+        made.chosen = args[0], args[2]
+        made.storages |= args[0].storages | args[2].storages
+    return [made]
+
+
+def _of_places(x: Value) -> bool:
+    """Whether an element depends on nothing but its place and numbers of the run."""
+    return x.known is not None or x.uniform or x.size == 1 or x.steps > 0
+
+
+def _lone_axis(a: Value, b: Value) -> int | None:
+    """Axis along which two arrays are equal at one place at most: one of them counts, the other stays as it is."""
+    for counts, other in ((a, b), (b, a)):
+        known, one = counts.known, other.uniform or other.size == 1
+        if one and known is not None and known.ndim == 1 and len(np.unique(known)) == len(known) > 1:
+            return 0
+    return None
+
+
+def _is_zero(x: Value) -> bool:
+    return x.known is not None and not x.known.any() and not np.signbit(x.known).any()
+
+
+def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
+    def at(place: ir.Place) -> ir.Expr:
+        tests = [combined(name, a.at((*place, i)), b.at((*place, i))) for i in (0, 1)]
+        return ir.both(*tests) if name == "eq" else ir.either(*tests)
+
+    return writer.pointwise(shape, bool, at)
+
+
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "add": np.add, "and": np.bitwise_and, "eq": np.equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal,
+    "lt": np.less, "max": np.maximum, "min": np.minimum, "mul": np.multiply, "ne": np.not_equal, "neg": np.negative,
+    "not": np.invert, "or": np.bitwise_or, "sub": np.subtract, "xor": np.bitwise_xor, "abs": np.abs, "floor": np.floor,
+    "sqrt": np.sqrt,
+}  # fmt: skip
+
+
+def _folded(name: str, eqn: Any, args: Sequence[Value]) -> np.ndarray | None:
+    """The result of an operation on known numbers, where NumPy rounds as every device does."""
+    shape, dtype = aval_of(eqn)
+    known = [np.asarray(a.known) for a in args]
+    with np.errstate(all="ignore"):
+        if name in _FOLDED:
+            return np.broadcast_to(np.asarray(_FOLDED[name](*known), dtype), shape)
+        if name == "convert_element_type" and not (known[0].dtype.kind == "f" and dtype.kind != "f"):
+            return known[0].astype(dtype)
+    return None

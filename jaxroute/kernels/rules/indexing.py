@@ -1,0 +1,194 @@
+"""Reads and writes at places that are computed."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxroute.kernels import ir
+from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, is_row
+from jaxroute.kernels.writer import Writer
+
+# Rows of so many numbers are copied as such.
+_WIDE_ROW = 8
+_Mode = lax.GatherScatterMode
+
+
+def _clipped(index: ir.Expr, largest: int) -> ir.Expr:
+    """An index between 0 and the largest."""
+    if index.dtype.kind == "u":
+        return ir.apply("min", index, ir.literal(largest, np.uint32), dtype=np.uint32)
+    at_least = ir.apply("max", index, ir.literal(0), dtype=np.int32)
+    return ir.apply("min", at_least, ir.literal(largest))
+
+
+def _start(value: Value, largest: int) -> ir.Index:
+    if not largest:
+        return 0
+    if value.known is not None:
+        return min(max(int(value.known.item()), 0), largest)
+    return _clipped(value.at(()), largest)
+
+
+def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
+    """First index along each axis of a part of these sizes; the words of keys have none of their own."""
+    first = [writer.once(_start(s, n - size)) for s, n, size in zip(starts, shape, sizes, strict=False)]
+    return [*first, *[0] * (len(shape) - len(first))]
+
+
+def _readable(writer: Writer, x: Value) -> Value:
+    """A value of which a few elements are read: stored, unless it is another way to look at a table, transposed say."""
+    return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    x = _readable(writer, x)
+    first = _starts(writer, starts, x.shape, shape)
+    if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
+        writer.ready(x)
+        row = writer.variable(x.dtype, math.prod(shape))
+        operands = ir.variable(x.storage), ir.element(row, 0), ir.as_expr(first[0])
+        writer.add(ir.Call("read_rows", operands, (row,), row.size))
+        return [writer.value_of(row, shape)]
+    view = writer.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
+    return [writer.copied(view)]
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
+    first = _starts(writer, starts, x.shape, new.shape)
+    new = writer.without(new, x)
+    storage = writer.to_change(x, assigned=True)
+    if not (storage.apart and is_row(x.shape, new.shape)):
+        writer.write_part(storage, x.shape, first, new, new.shape)
+        return [writer.value_of(storage, x.shape)]
+    if new.storage is None or not new.storage.varying or new.storage.stride:
+        new = writer.copied(new, varying=True)
+    assert new.storage is not None
+    writer.ready(new)
+    writer.before_writing(storage)
+    meant = writer.masks[-1] if storage.depth < len(writer.masks) else ir.literal(True, bool)
+    operands = ir.variable(storage), ir.element(new.storage, 0), ir.as_expr(first[0]), meant
+    writer.add(ir.Call("write_rows", operands, (storage,), math.prod(new.shape)))
+    return [writer.value_of(storage, x.shape)]
+
+
+def _gathered_at(
+    numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: ir.Place
+) -> tuple[list[ir.Index], list[ir.Expr]]:
+    """First index along every axis of the window that a place of the batch stands for, within bounds; and conditions of its being so by itself."""
+    starts: list[ir.Index] = [0] * len(shape)
+    batching = getattr(numbers, "operand_batching_dims", ())
+    own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
+    index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
+    for axis, at in zip(batching, own, strict=True):
+        starts[axis] = batch[at]
+    inside: list[ir.Expr] = []
+    for number, axis in enumerate(index_map):
+        place = (*batch, number)
+        largest = shape[axis] - sizes[axis]
+        if indices.known is None or any(isinstance(p, ir.Expr) for p in place):
+            index = indices.at(place)
+            unsigned = index.dtype.kind == "u"
+            bound = ir.apply("le", index, ir.literal(largest, np.uint32 if unsigned else np.int32))
+            inside.append(bound if unsigned else ir.both(index >= 0, bound))
+            starts[axis] = _clipped(index, largest)
+        else:
+            known = int(indices.known.item(*place))
+            if not 0 <= known <= largest:
+                inside.append(ir.literal(False, bool))
+            starts[axis] = min(max(known, 0), largest)
+    return starts, inside
+
+
+def _within(starts: Sequence[ir.Index], kept: Sequence[int], window: Sequence[int], place: ir.Place) -> ir.Place:
+    """Indices of an element of a window, from where it begins and the axes of the place that are those of the window."""
+    own = list(starts)
+    for axis, dim in zip(kept, window, strict=True):
+        own[axis] = add(starts[axis], place[dim])
+    return tuple(own)
+
+
+def _fill(params: Any, dtype: np.dtype) -> Any:
+    """The number that stands for what is out of bounds."""
+    if params.get("fill_value") is not None:
+        return params["fill_value"]
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    return np.nan if dtype.kind == "f" else True
+
+
+@rule("gather")
+def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    shape, dtype = aval_of(eqn)
+    words = len(x.shape) - len(params["slice_sizes"])
+    sizes = (*params["slice_sizes"], *x.shape[len(x.shape) - words :])
+    x = _readable(writer, x)
+    indices = indices if indices.known is not None else writer.stored(indices)
+    offset_dims = (*numbers.offset_dims, *range(len(shape) - words, len(shape)))
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    fills = params["mode"] == _Mode.FILL_OR_DROP
+    batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
+    whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
+    shared = x.storage is not None and not x.storage.varying and not x.storage.stride and x.dtype == np.float32
+    if writer.wide and whole_rows and shared and not fills and math.prod(x.shape[1:]) >= _WIDE_ROW:
+        return [
+            _rows(writer, x, indices, batch_shape, lambda batch: _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0])
+        ]
+
+    def at(place: ir.Place) -> ir.Expr:
+        batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
+        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
+        found = x.at(_within(starts, kept, offset_dims, place))
+        return ir.choose(ir.both(*inside), found, ir.literal(_fill(params, dtype), dtype)) if fills and inside else found
+
+    return [writer.pointwise(shape, dtype, at)]
+
+
+def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[ir.Place], ir.Index]) -> Value:
+    """Rows of a table that runs share, each run's own, copied number by number of a row: they are next to each other in the table."""
+    shape = (*batch, *x.shape[1:])
+    assert x.storage is not None
+    writer.ready(indices, x)
+    storage = writer.variable(x.dtype, math.prod(shape))
+    with writer.loops(batch) as place:
+        first = ir.element(storage, flat((*place, *(0 for _ in x.shape[1:])), shape))
+        writer.add(
+            ir.Call("rows_of", (first, ir.element(x.storage, 0), ir.as_expr(row(place))), (storage,), math.prod(x.shape[1:]))
+        )
+    return writer.value_of(storage, shape)
+
+
+@rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
+def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value) -> list[Value]:
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    operation = eqn.primitive.name.removeprefix("scatter")[1:]
+    if not operation and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
+        raise ir.Unsupported("scatter that applies a function")
+    added, rank = len(x.shape) - eqn.invars[0].aval.ndim, len(updates.shape)
+    window = (*numbers.update_window_dims, *range(rank - added, rank))
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    sizes = [1] * len(x.shape)
+    for axis, dim in zip(kept, window, strict=True):
+        sizes[axis] = updates.shape[dim]
+    drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
+    indices, updates = writer.without(indices, x), writer.without(updates, x)
+    storage = writer.to_change(x, assigned=True)
+    writer.ready(indices, updates)
+    writer.before_writing(storage)
+    with writer.loops(updates.shape) as place:
+        batch = tuple(p for i, p in enumerate(place) if i not in window)
+        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
+        target = ir.element(storage, flat(_within(starts, kept, window, place), x.shape))
+        new = combined(operation, target, updates.at(place)) if operation else updates.at(place)
+        writer.assign(target, new, ir.both(*inside) if drops and inside else None)
+    return [writer.value_of(storage, x.shape)]

@@ -1,0 +1,211 @@
+"""Operations that only move elements: most are another expression of the same element, and cost nothing."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.kernels import ir
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, mirrored, remainder, times, unflat
+from jaxroute.kernels.writer import Writer
+
+
+@rule("broadcast_in_dim")
+def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    dims = eqn.params["broadcast_dimensions"]
+    rest = len(x.shape) - len(dims)  # The words of a key.
+    if x.known is not None and x.known.size == 1:
+        return [writer.constant(np.full(shape, x.known.reshape(()), x.dtype))]
+
+    def at(place: ir.Place) -> ir.Expr:
+        own = [0 if size == 1 else place[d] for d, size in zip(dims, x.shape, strict=False)]
+        return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
+
+    same = math.prod(shape) == x.size
+    made = writer.view(x, shape, at, x.storage if same else None)
+    made.uniform = x.uniform or x.size == 1
+    made.lone = dims[x.lone] if x.lone is not None else None
+    return [made]
+
+
+@rule("reshape", "squeeze", "expand_dims")
+def _reshape(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
+        raise ir.Unsupported("reshape in another order")
+    if x.known is not None:
+        return [writer.constant(x.known.reshape(shape))]
+    if shape == x.shape:
+        return [x]
+    squeezed = [i for i, n in enumerate(x.shape) if n != 1]
+    if [x.shape[i] for i in squeezed] == [n for n in shape if n != 1]:
+        wide = [i for i, n in enumerate(shape) if n != 1]
+
+        def at(place: ir.Place) -> ir.Expr:
+            own: list[ir.Index] = [0] * len(x.shape)
+            for source, target in zip(squeezed, wide, strict=True):
+                own[source] = place[target]
+            return x.at(tuple(own))
+
+        return [writer.view(x, shape, at, x.storage)]
+    whole = writer.stored(x)
+    return [writer.view(whole, shape, lambda place: whole.at(unflat(flat(place, shape), whole.shape)), whole.storage)]
+
+
+@rule("transpose")
+def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
+    inverse = [permutation.index(i) for i in range(len(shape))]
+
+    def at(place: ir.Place) -> ir.Expr:
+        return x.at(tuple(place[i] for i in inverse))
+
+    # Turned twice, a stored array is what it was.
+    names = tuple(ir.variable(ir.Storage("i", ir.INT, 0)) for _ in shape)
+    own = next(iter(x.storages)) if len(x.storages) == 1 else None
+    same = own is not None and shape and own.size == x.size and at(names) == ir.element(own, flat(names, shape))
+    return [writer.view(x, shape, at, own if same else None)]
+
+
+@rule("rev")
+def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    dims = eqn.params["dimensions"]
+
+    def at(place: ir.Place) -> ir.Expr:
+        return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
+
+    return [writer.view(x, x.shape, at)]
+
+
+@rule("slice")
+def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    starts = eqn.params["start_indices"]
+    strides = eqn.params["strides"] or (1,) * len(starts)
+
+    def at(place: ir.Place) -> ir.Expr:
+        front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
+        return x.at((*front, *place[len(starts) :]))
+
+    return [writer.view(x, shape, at)]
+
+
+@rule("split")
+def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    axis, outs, first = eqn.params["axis"], [], 0
+    for place, size in enumerate(eqn.params["sizes"]):
+        shape, _ = aval_of(eqn, place)
+
+        def at(place: ir.Place, first: int = first) -> ir.Expr:
+            return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
+
+        outs.append(writer.view(x, shape, at))
+        first += size
+    return outs
+
+
+@rule("unstack")
+def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    axis = eqn.params["axis"]
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return [writer.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
+
+
+@rule("tile")
+def _tile(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+
+    def at(place: ir.Place) -> ir.Expr:
+        return x.at(tuple(remainder(p, n) for p, n in zip(place, x.shape, strict=True)))
+
+    return [writer.view(x, shape, at)]
+
+
+@rule("iota")
+def _iota(writer: Writer, eqn: Any) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis = eqn.params["dimension"]
+    line = np.arange(shape[axis]).astype(dtype)
+    known = np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+    def at(place: ir.Place) -> ir.Expr:
+        number = place[axis]
+        return ir.literal(line[number], dtype) if not isinstance(number, ir.Expr) else ir.convert(number, dtype)
+
+    return [Value(shape, dtype, at, known=known)]
+
+
+def _parts(
+    writer: Writer, shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
+) -> Value:
+    """An array from pieces: where each begins, what it is, and its sizes in there."""
+    storage = writer.variable(dtype, math.prod(shape))
+    for starts, piece, sizes in pieces:
+        writer.write_part(storage, shape, starts, piece, sizes)
+    return writer.value_of(storage, shape)
+
+
+@rule("concatenate")
+def _concatenate(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis = eqn.params["dimension"]
+    if len(xs) == 1:
+        return [xs[0]]
+    if all(x.known is not None for x in xs):
+        return [writer.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
+    firsts = itertools.accumulate([0, *(x.shape[axis] for x in xs[:-1])])
+    pieces = [([f if i == axis else 0 for i in range(len(shape))], x, x.shape) for f, x in zip(firsts, xs, strict=True)]
+    return [_parts(writer, shape, dtype, pieces)]
+
+
+def stacked(writer: Writer, xs: Sequence[Value], axis: int) -> Value:
+    """Arrays beside each other along a new axis."""
+    shape = (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:])
+    sizes = [*xs[0].shape[:axis], 1, *xs[0].shape[axis:]]
+    pieces = [([i if j == axis else 0 for j in range(len(shape))], x, sizes) for i, x in enumerate(xs)]
+    return _parts(writer, shape, xs[0].dtype, pieces)
+
+
+@rule("stack")
+def _stack(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
+    return [stacked(writer, xs, eqn.params["axis"])]
+
+
+@rule("pad")
+def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    config = eqn.params["padding_config"]
+    if any(interior or low < 0 or high < 0 for low, high, interior in config):
+        storage = writer.variable(dtype, math.prod(shape))
+        filled = writer.view(value, shape, lambda place: value.at(()))
+        writer.write(storage, filled)
+        kept = [
+            [p for p in range(n) if 0 <= low + p * (interior + 1) < size]
+            for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)
+        ]
+        for place in itertools.product(*kept):
+            target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
+            writer.add(ir.Assign(ir.element(storage, flat(target, shape)), x.at(place)))
+        return [writer.value_of(storage, shape)]
+
+    whole = x if x.known is not None or not x.size else writer.stored(x)
+
+    def at(place: ir.Place) -> ir.Expr:
+        tests: list[ir.Expr] = []
+        own: list[ir.Index] = []
+        for p, n, (low, high, _) in zip(place, x.shape, config, strict=True):
+            inner = add(p, -low)
+            if (low or high) and isinstance(inner, ir.Expr):
+                tests.append(ir.convert(inner, np.uint32) < n)
+                inner = ir.apply("min", ir.apply("max", inner, 0), n - 1)
+            own.append(inner)
+        return ir.choose(ir.both(*tests), whole.at(tuple(own)), value.at(())) if tests else whole.at(tuple(own))
+
+    if not x.size:
+        return [writer.view(value, shape, lambda place: value.at(()))]
+    return [writer.pointwise(shape, dtype, at)]

@@ -1,0 +1,330 @@
+"""Sums, extremes and products along axes, partial sums, and products of matrices."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.core.primitives import place_mask
+from jaxroute.kernels import ir
+from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
+from jaxroute.kernels.writer import Writer
+
+# The operation of each reduction, and its neutral number.
+_REDUCTIONS: dict[str, tuple[str, int | None]] = {
+    "reduce_sum": ("add", 0),
+    "reduce_prod": ("mul", 1),
+    "reduce_max": ("max", None),
+    "reduce_min": ("min", None),
+    "reduce_and": ("and", 1),
+    "reduce_or": ("or", 0),
+    "reduce_xor": ("xor", 0),
+}
+_CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+# So many sums of products are added up at once, where each has so many terms.
+_SUMS_AT_ONCE, _MANY_TERMS = 8, 8
+
+
+def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
+    """The number that a maximum begins with, or a minimum."""
+    if dtype.kind == "b":
+        return ir.literal(operation == "min", dtype)
+    if dtype.kind == "f":
+        return ir.literal(-np.inf if operation == "max" else np.inf, dtype)
+    limits = np.iinfo(dtype)
+    return ir.literal(limits.min if operation == "max" else limits.max, dtype)
+
+
+def _nan(dtype: np.dtype) -> ir.Expr:
+    return ir.literal(np.nan, dtype)
+
+
+@rule(*_REDUCTIONS)
+def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    """In the order of the elements, as XLA on a CPU with the runs last."""
+    shape, dtype = aval_of(eqn)
+    axes = tuple(eqn.params["axes"])
+    operation, start = _REDUCTIONS[eqn.primitive.name]
+    terms = [x.shape[a] for a in axes]
+    if start is None and not math.prod(terms):
+        raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
+    if len(axes) == len(x.shape):
+        return _reduced_to_number(
+            writer, x, operation, _lowest(dtype, operation) if start is None else ir.literal(start, dtype)
+        )
+
+    def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
+        places = iter(place)
+        within = dict(zip(axes, inner, strict=True))
+        return x.at(tuple(within[i] if i in within else next(places) for i in range(len(x.shape))))
+
+    writer.ready(x)
+    storage = writer.array(dtype, shape)
+    with writer.loops(shape) as place:
+        total = writer.local(at(place, (0,) * len(axes)) if start is None else ir.literal(start, dtype), dtype)
+        if writer.wide and dtype == np.float32 and start is None:  # NaN is gathered by itself, which waits less.
+            odd = writer.local(total.is_nan())
+            with writer.loops(terms) as inner:
+                now = writer.local(at(place, inner))
+                better = now > total if operation == "max" else now < total
+                writer.add(ir.Assign(odd, odd | now.is_nan()), ir.Assign(total, ir.choose(better, now, total)))
+            writer.add(ir.Assign(total, ir.choose(odd, _nan(dtype), total)))
+        elif math.prod(terms):
+            with writer.loops(terms) as inner:
+                writer.add(ir.Assign(total, combined(operation, total, at(place, inner))))
+        writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
+    return [writer.value_of(storage, shape)]
+
+
+def _reduced_to_number(writer: Writer, x: Value, operation: str, start: ir.Expr) -> list[Value]:
+    if operation == "add" and x.chosen is not None and x.chosen[0].lone is not None and len(x.shape) == 1:
+        which, case = x.chosen
+        return writer.gathered(  # The number that is chosen, instead of a sum of zeros and of it.
+            x.shape,
+            [start],
+            lambda place, found: [ir.Assign(found[0], ir.choose(which.at(place), case.at(place), found[0]))],
+            lambda found: [ir.Assign(found[0], combined("add", found[0], start))],
+        )
+    return writer.gathered(
+        x.shape, [start], lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]
+    )
+
+
+def has_nan(writer: Writer, x: Value) -> Value:
+    """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
+    writer.ready(x)
+    odd, pairs = ir.variable(writer.variable(bool, 0)), x.size // 2
+    assert odd.storage is not None
+    if x.storage is not None and x.storage.apart:
+        writer.add(ir.Assign(odd, ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
+        return writer.value_of(odd.storage, ())
+    writer.add(ir.Assign(odd, ir.literal(False, bool)))
+
+    def look(first: ir.Index, second: ir.Index) -> None:
+        a, b = (writer.local(x.at(unflat(i, x.shape))) for i in (first, second))
+        writer.add(ir.Assign(odd, odd | ir.apply("either_nan", a, b)))
+
+    if pairs:
+        with writer.loop(pairs) as i:
+            look(times(i, 2), add(times(i, 2), 1))
+    if 2 * pairs < x.size:
+        look(2 * pairs, 2 * pairs)
+    return writer.value_of(odd.storage, ())
+
+
+@rule(*_CUMULATIVE, "cumlogsumexp")
+def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis, reverse = eqn.params["axis"], eqn.params["reverse"]
+    operation = _CUMULATIVE.get(eqn.primitive.name, "logaddexp")
+    if not x.size:
+        return [x]
+    writer.ready(x)
+    storage = writer.variable(dtype, math.prod(shape))
+    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
+
+        def here(step: ir.Index) -> ir.Place:
+            return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
+
+        total = writer.local(x.at(here(0)))
+        writer.add(ir.Assign(ir.element(storage, flat(here(0), shape)), total))
+        with writer.loop(shape[axis], 1) as step:
+            writer.add(ir.Assign(total, combined(operation, total, x.at(here(step)))))
+            writer.add(ir.Assign(ir.element(storage, flat(here(step), shape)), total))
+    return [writer.value_of(storage, shape)]
+
+
+@rule("argmax", "argmin")
+def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    """The first place of the largest or smallest number; NaN counts as such."""
+    (axis,) = eqn.params["axes"]
+    shape, dtype = aval_of(eqn)
+    largest = eqn.primitive.name == "argmax"
+
+    def better(now: ir.Expr, best: ir.Expr) -> ir.Expr:
+        beats = now > best if largest else now < best
+        return ir.either(beats, ir.both(now.is_nan(), best.equals(best))) if x.dtype.kind == "f" else beats
+
+    if len(x.shape) == 1:
+
+        def step(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
+            best, where = names
+            now = x.at(place)
+            # What equals the start must come first, too.
+            return _if_better(writer, ir.either(better(now, best), where < 0), (best, now), (where, ir.as_expr(place[0])))
+
+        first = _lowest(x.dtype, "max" if largest else "min")
+        number = writer.gathered(x.shape, [first, ir.literal(-1, dtype if dtype.kind == "i" else ir.INT)], step)[1]
+        return [writer.view(number, (), number.at)]
+    writer.ready(x)
+    storage = writer.array(dtype, shape)
+    with writer.loops(shape) as place:
+        target = ir.element(storage, flat(place, shape))
+        writer.add(ir.Assign(target, ir.literal(0, dtype)))
+        best = writer.local(x.at((*place[:axis], 0, *place[axis:])))
+        with writer.loop(x.shape[axis], 1) as i:
+            now = writer.local(x.at((*place[:axis], i, *place[axis:])))
+            new = writer.local(better(now, best))
+            writer.add(ir.Assign(best, now, new), ir.Assign(target, i, new))
+    return [writer.value_of(storage, shape)]
+
+
+def _if_better(writer: Writer, test: ir.Expr, *pairs: tuple[ir.Expr, ir.Expr]) -> list[ir.Statement]:
+    """Statements that give targets their values where a test holds, which is computed once."""
+    new = writer.storage("s", bool, 0, varying=test.varies)
+    return [ir.Declare(new, test), *(ir.Assign(target, value, ir.variable(new)) for target, value in pairs)]
+
+
+class _Contest:
+    """What `first_best` compares: scores, who is allowed, and the numbers of places, the least of which is first on ties."""
+
+    def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
+        self.axis, self.ordered = eqn.params["axis"], eqn.params["ordered"]
+        self.score, self.size = score, score.shape[self.axis]
+        self.allowed = next(iter(given[:-1] if self.ordered else given), None)
+        self._order = given[-1] if self.ordered else None
+        self._mask = place_mask(self.size)
+        # Above all numbers of places.
+        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self.ordered else self.size)
+
+    def index(self, first: ir.Expr) -> ir.Expr:
+        """The index that a number of a place means."""
+        return first & self._mask if self.ordered else first
+
+    def number_at(self, place: ir.Place) -> ir.Expr:
+        """The number of a place."""
+        return ir.as_expr(place[self.axis]) if self._order is None else self._order.at(place)
+
+    def if_allowed(self, place: ir.Place, *conditions: ir.Expr) -> ir.Expr:
+        """Whether conditions hold and a place is allowed."""
+        return ir.both(*([self.allowed.at(place)] if self.allowed is not None else []), *conditions)
+
+
+@rule("first_best")
+def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[Value]:
+    """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
+    shape, dtype = aval_of(eqn)
+    contest = _Contest(eqn, score, given)
+    floating, axis, size = score.dtype.kind == "f", contest.axis, contest.size
+    lowest, none, no = _lowest(score.dtype, "max"), contest.none, ir.literal(False, bool)
+    if len(score.shape) == 1 and writer.wide and floating:
+        return [_first_of_largest(writer, contest, dtype)]
+
+    def better(place: ir.Place, now: ir.Expr, best: ir.Expr, where: ir.Expr) -> ir.Expr:
+        tie = ir.both(now.equals(best), contest.number_at(place) < where)
+        return contest.if_allowed(place, ir.either(now > best, tie))
+
+    if len(score.shape) == 1:
+
+        def step(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
+            best, where, odd = names
+            now = score.at(place)
+            # Where nothing is above the start, the first that is allowed equals it.
+            test = better(place, now, best, where) if given else now > best
+            lines = _if_better(writer, test, (best, now), (where, contest.number_at(place)))
+            return [*lines, ir.Assign(odd, odd | contest.if_allowed(place, now.is_nan()))] if floating else lines
+
+        def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
+            _, where, odd = names
+            end = [ir.Assign(where, contest.index(where))] if contest.ordered else []
+            return [*end, ir.Assign(where, ir.literal(size), odd)] if floating else [*end]
+
+        return writer.gathered(score.shape, [lowest, none if given else ir.literal(0), no], step, last)[1:2]
+    writer.ready(score, *given)
+    storage = writer.array(dtype, shape)
+    with writer.loops(shape) as place:
+        target = ir.element(storage, flat(place, shape))
+        writer.add(ir.Assign(target, none))
+        best, odd = writer.local(lowest), writer.local(no)
+        with writer.loop(size) as i:
+            here = (*place[:axis], i, *place[axis:])
+            now = writer.local(score.at(here))
+            new = writer.local(better(here, now, best, target))
+            writer.add(ir.Assign(best, now, new), ir.Assign(target, contest.number_at(here), new))
+            writer.add(ir.Assign(odd, odd | contest.if_allowed(here, now.is_nan())))
+        if contest.ordered:
+            writer.add(ir.Assign(target, contest.index(target)))
+        if floating:  # Nothing equals a maximum that is NaN.
+            writer.add(ir.Assign(target, ir.literal(size), odd))
+    return [writer.value_of(storage, shape)]
+
+
+def _first_of_largest(writer: Writer, contest: _Contest, dtype: np.dtype) -> Value:
+    """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
+    score = contest.score
+
+    def allowed(place: ir.Place, condition: ir.Expr) -> ir.Expr:
+        return condition if contest.allowed is None else contest.allowed.at(place) & condition
+
+    def largest(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
+        now, (best, odd) = score.at(place), names
+        return [
+            ir.Assign(best, ir.choose(allowed(place, now > best), now, best)),
+            ir.Assign(odd, odd | allowed(place, now.is_nan())),
+        ]
+
+    best, odd = writer.gathered(score.shape, [_lowest(score.dtype, "max"), ir.literal(False, bool)], largest)
+
+    def first(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
+        here = allowed(place, score.at(place).equals(best.at(())))
+        return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, contest.number_at(place), contest.none)))]
+
+    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
+        return [ir.Assign(names[0], ir.choose(odd.at(()), ir.literal(contest.size), contest.index(names[0])))]
+
+    return writer.gathered(score.shape, [contest.none], first, last)[0]
+
+
+@rule("dot_general")
+def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
+    (a_sum, b_sum), (a_batch, b_batch) = eqn.params["dimension_numbers"]
+    shape, dtype = aval_of(eqn)
+    if {a.dtype, b.dtype} != {dtype}:
+        raise ir.Unsupported("dot_general of mixed types")
+    a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
+    b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
+    terms = [a.shape[i] for i in a_sum]
+    writer.ready(a, b)
+
+    def product(place: ir.Place, inner: ir.Place) -> ir.Expr:
+        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
+        sides = (a, a_batch, a_free, a_sum, rows), (b, b_batch, b_free, b_sum, place[len(a_batch) + len(a_free) :])
+        left, right = (
+            value.at(_joined(len(value.shape), (of_batch, batch), (free, own), (summed, inner)))
+            for value, of_batch, free, summed, own in sides
+        )
+        return left * right
+
+    storage = writer.array(dtype, shape)
+
+    def sums(places: Sequence[ir.Place]) -> None:
+        """Several sums at once, each in the order of its terms: none waits for the one before."""
+        totals = [writer.local(ir.literal(0, dtype)) for _ in places]
+        if math.prod(terms):
+            with writer.loops(terms) as inner:
+                for total, place in zip(totals, places, strict=True):
+                    writer.add(ir.Assign(total, total + product(place, inner)))
+        for total, place in zip(totals, places, strict=True):
+            writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
+
+    width = min(shape[-1], _SUMS_AT_ONCE) if writer.wide and shape and math.prod(terms) >= _MANY_TERMS else 1
+    with writer.loops(shape[:-1]) as place:
+        if width == 1:
+            with writer.loops(shape[-1:]) as last:
+                sums([(*place, *last)])
+        else:
+            whole = shape[-1] // width
+            with writer.loops([whole]) as (i,):
+                sums([(*place, add(times(i, width), n)) for n in range(width)])
+            if shape[-1] % width:
+                sums([(*place, n) for n in range(whole * width, shape[-1])])
+    return [writer.value_of(storage, shape)]
+
+
+def _joined(rank: int, *parts: tuple[Sequence[int], ir.Place]) -> ir.Place:
+    """A place from indices along some axes, and others."""
+    where = {axis: index for axes, place in parts for axis, index in zip(axes, place, strict=True)}
+    return tuple(where[i] for i in range(rank))

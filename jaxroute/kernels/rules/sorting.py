@@ -1,0 +1,114 @@
+"""Operations that bring elements into order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.kernels import ir
+from jaxroute.kernels.rules.registry import aval_of, rule
+from jaxroute.kernels.values import Value, add, flat
+from jaxroute.kernels.writer import Writer
+
+
+def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
+    """Whether `own` must come before `others`, by the first numbers that differ."""
+    found = None
+    for a, b in reversed(list(zip(own, others, strict=True))):
+        less, same = a < b, a.equals(b)
+        if a.dtype.kind == "f":
+            less = ir.either(less, ir.both(a.equals(a), b.is_nan()))
+            same = ir.either(same, ir.both(a.is_nan(), b.is_nan()))
+        found = less if found is None else ir.either(less, ir.both(same, found))
+    assert found is not None
+    return found
+
+
+@rule("sort")
+def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
+    """By insertion, which keeps equal numbers in order; NaN comes last."""
+    axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
+    columns = [
+        writer.copied(x, varying=True)
+        if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x)
+        else x
+        for x in xs
+    ]
+    if shape[axis] < 2:
+        return columns
+    writer.ready(*columns)
+    for column in columns:
+        if column.storage is not None:
+            writer.before_writing(column.storage)
+
+    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place, writer.loop(shape[axis], 1) as i:
+
+        def row(index: ir.Index) -> list[ir.Expr]:
+            return [column.at((*place[:axis], index, *place[axis + 1 :])) for column in columns]
+
+        if writer.wide:  # Neighbours change places until no run has two that must.
+            with writer.loop(shape[axis], i, step=-1) as j:
+                own, before = row(j), row(add(j, -1))
+                swap = writer.local(_ahead(own[:keys], before[:keys]))
+                writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
+                for a, b in zip(own, before, strict=True):
+                    held = writer.local(a)
+                    writer.add(ir.Assign(a, b, swap), ir.Assign(b, held, swap))
+        else:
+            held = [writer.local(x) for x in row(i)]
+            j = writer.local(i)
+            before = row(add(j, -1))
+            writer.add(
+                ir.Loop(
+                    j.storage,
+                    test=ir.both(j > 0, _ahead(held[:keys], before[:keys])),
+                    step=-1,
+                    body=[ir.Assign(a, b) for a, b in zip(row(j), before, strict=True)],
+                )
+            )
+            writer.add(*(ir.Assign(a, x) for a, x in zip(row(j), held, strict=True)))
+    return columns
+
+
+@rule("top_k")
+def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    """The largest in order, the first of equal ones first; NaN is the largest."""
+    if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
+        raise ir.Unsupported("top_k along another axis")
+    shape, dtype = aval_of(eqn)
+    k, n = shape[-1], x.shape[-1]
+    writer.ready(x)
+    best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
+
+    def better(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+        return ir.either(a > b, ir.both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
+
+    with writer.loops(shape[:-1]) as place:
+
+        def at(j: ir.Index) -> tuple[ir.Expr, ir.Expr]:
+            number = flat((*place, j), shape)
+            return ir.element(best, number), ir.element(where, number)
+
+        def taken(j: ir.Expr, own: ir.Expr, number: ir.Expr) -> list[ir.Assign]:
+            return [ir.Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
+
+        if writer.wide:  # What is better takes the place of the next, which goes on to the one behind it.
+            with writer.loop(n) as i:
+                own, number, found = writer.local(x.at((*place, i))), writer.local(i), writer.local(ir.literal(False, bool))
+                with writer.loop(k) as j:
+                    writer.add(ir.If(i <= j, [ir.If(i.equals(j), list(taken(j, own, number))), ir.Call("break")]))
+                    writer.add(ir.Assign(found, found | better(own, at(j)[0])))
+                    following = [writer.local(one) for one in at(j)]
+                    for target, one in zip(at(j), (own, number), strict=True):
+                        writer.add(ir.Assign(target, one, found))
+                    for one, new in zip((own, number), following, strict=True):
+                        writer.add(ir.Assign(one, new, found))
+        else:
+            count = writer.local(ir.literal(0))
+            with writer.loop(n) as i:
+                own, j = writer.local(x.at((*place, i))), writer.local(count)
+                moved = ir.If(j < k, list(taken(j, *at(add(j, -1)))))
+                writer.add(ir.Loop(j.storage, test=ir.both(j > 0, better(own, at(add(j, -1))[0])), step=-1, body=[moved]))
+                writer.add(ir.If(j < k, list(taken(j, own, i))))
+                writer.add(ir.If(count < k, [ir.Assign(count, ir.apply("index_add", count, 1))]))
+    return [writer.value_of(best, shape), writer.value_of(where, shape)]

@@ -1,0 +1,420 @@
+"""The rounds of a run as one function of C: the same loops over record intervals, chunks and rounds that `rollout` has."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxroute.engine.rounds import Run
+from jaxroute.kernels import ir, placement
+from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
+from jaxroute.kernels.rules.registry import dtype_of, shape_of
+from jaxroute.kernels.values import Value, add, flat, quotient, times
+
+PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
+WIDE_ENTRY = 'extern "C" void rounds'
+# Arrays of a run, or that all runs share, of so many numbers at most are read once and kept.
+_MOST_KEPT = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """What is handed to the function or comes back: `[..., R]`, or without `R` if all runs share it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    shared: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The text of a function, and what it takes and gives.
+
+    Attributes:
+      body: lines of C of one run, or of C++ of several at once.
+      tables: known arrays, and functions that the lines call.
+      inputs: arrays that it takes, in order.
+      outputs: arrays that it gives, in order.
+      wide: whether it is of several runs at once.
+      heap: vectors of its long arrays.
+      scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
+      states: number of the arrays of the states, the last inputs and outputs.
+      fast: whether divisions and roots on a GPU are those of its special units.
+    """
+
+    body: str
+    tables: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    wide: bool = False
+    heap: int = 0
+    scratch: int = 0
+    states: int = 0
+    fast: bool = False
+
+    def for_host(self) -> str:
+        """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
+        if self.wide:
+            return self._for_lanes()
+        lines = [PRELUDE.read_text(), _HOST, "#define CONSTANT static const", self.tables]
+        lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
+        lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
+        lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
+        lines += ["    for (long long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
+        return "\n".join(lines)
+
+    def _for_lanes(self) -> str:
+        types = [(i, a, c_type(a.dtype)) for i, a in enumerate(self.inputs)]
+        return "\n".join(
+            [
+                *(PRELUDE.read_text(), _HOST, LANES.read_text(), "#define CONSTANT static const", self.tables),
+                f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{",
+                f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));",
+                *(f"    const Shared<{one}> in{i} = {{(const {one} *)in[{i}]}};" for i, a, one in types if a.shared),
+                *(f"    const {one} *const in{i} = (const {one} *)in[{i}];" for i, a, one in types if not a.shared),
+                "    for (long long r = first; r < last; r += LANES) {\n    const long long count = last - r;",
+                *(
+                    f"    const Made<{c_type(a.dtype)}> out{i} = {{({c_type(a.dtype)} *)out[{i}] + r, R, count}};"
+                    for i, a in enumerate(self.outputs)
+                ),
+                *(self.body, "    }\n    free(heap);\n}\n"),
+            ]
+        )
+
+    def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
+        """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
+
+        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch: one
+        that begins behind the first round continues from the states of the launch before, which are outputs, and its sums, in scratch memory.
+
+        Args:
+          lead: number of settings along each axis.
+          spread: of each input, whether it differs along each axis.
+        """
+        spread = spread or [()] * len(self.inputs)
+        first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
+        given = [f"const {c_type(a.dtype)} *{_restrict(i < first_state)} from{i}" for i, a in enumerate(self.inputs)]
+        given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
+        given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
+        lines = [
+            *("" if self.fast else _EXACT, PRELUDE.read_text(), _DEVICE, self.tables),
+            f'extern "C" __global__ void rounds({", ".join(given)}) {{',
+            "    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;",
+            "    const long long setting = blockIdx.y;",
+            "    if (r >= R) return;",
+            f"    unsigned char *const scratch = memory + setting * {self.scratch} * R;",
+            "    const bool continued = start > from0[0];",
+        ]
+        for i, array in enumerate(self.outputs):
+            at = _offset(array, lead, (True,) * len(lead))
+            lines.append(f"    {c_type(array.dtype)} *{_restrict(i < first_state + same)} const out{i} = to{i}{at};")
+        for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
+            at = f"from{i}{_offset(array, lead, own)}"
+            at = at if i < first_state else f"continued ? out{i + same} : {at}"
+            lines.append(f"    const {c_type(array.dtype)} *{_restrict(i < first_state)} const in{i} = {at};")
+        return "\n".join([*lines, self.body, "}", ""])
+
+
+# What the text of a kernel leaves open: where long arrays are, and which rounds it simulates.
+_HOST = """#define ARRAY(kind, name, size, first) kind name[size]
+#define STRIDE 1
+static const int start = -2147483647 - 1, stop = 2147483647;
+static const bool continued = false;"""
+_EXACT = """#define DIVIDE __fdiv_rn
+#define sqrtf __fsqrt_rn"""
+_DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
+#define STRIDE R
+#define CONSTANT static __device__ const"""
+
+
+def _restrict(alone: bool) -> str:
+    """The qualifier of a pointer that no other one overlaps; states are read from where they are written."""
+    return "__restrict__" if alone else ""
+
+
+def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
+    """How many arrays of one setting lie between those of two neighbours along each axis; 0 where they are the same."""
+    found, step = [], 1
+    for size, varies in reversed(list(zip(lead, own, strict=True))):
+        found.append(step if varies else 0)
+        step *= size if varies else 1
+    return found[::-1]
+
+
+def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
+    """Where the array of a setting begins, as something to be added to a pointer."""
+    terms, after = [], math.prod(lead)
+    for size, step in zip(lead, steps(lead, own), strict=True):
+        after //= size
+        if step:
+            terms.append(f"setting / {after} % {size} * {step}")
+    number = math.prod(array.shape)
+    whole = f"{number}" if array.shared else f"{number} * R"
+    return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
+
+
+def source_of(
+    run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
+) -> tuple[Source, list[Any], list[str]]:
+    """The function that plays the rounds of `run` from the given states.
+
+    Args:
+      run: the rounds of one environment against one policy.
+      states: of `R` runs, for their shapes.
+      spans: first round and number of rounds of each interval, int32 `[n, 2]`; the kernel of other horizons with as many intervals is the same.
+      chunk: rounds whose sums are added up by themselves; it divides the length of a stage, and that of an interval if that is longer.
+      warm_up: the first interval is not recorded.
+      wide: several runs at once, for a CPU.
+      fast: see `Emitter`.
+
+    Returns:
+      The function; the arrays that all runs share, its first inputs; names of what is recorded, the first outputs.
+
+    Raises:
+      Unsupported: an operation has no C, or a random key is recorded.
+    """
+    writer = _Writer(run, states, spans, chunk, warm_up, Emitter(wide, fast))
+    return writer.source(), writer.shared, writer.names
+
+
+class _Writer:
+    """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
+
+    def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
+        self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
+        self._intervals, self._records = len(spans), len(spans) - warm_up
+        self.shared: list[Any] = [spans]
+        self._emitter = emitter
+        self._arrays: list[Array] = []
+        self._known: dict[int, Value] = {}
+        self._input((self._intervals, 2), np.int32, shared=True)
+
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
+        round_ = jax.ShapeDtypeStruct((), jnp.int32)
+        self._play, (played, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        _check_same(one[-1], played)
+        self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
+        self._plan = None
+        if run.stage_length:
+            self._plan, planned = jax.make_jaxpr(run.plan, return_shape=True)(*one, round_)
+            _check_same(one[-1], planned)
+        self.names = [*sorted(flows), *sorted(gauges)]
+        self._recorded = _recorded(flows, gauges)
+
+        traced = [one for one in (self._play, self._read, self._plan) if one is not None]
+        self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
+        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves((run.instance, run.words))]
+        for value in self._own:  # They are read in every round.
+            if value.storage is not None:
+                value.storage.writable = False
+        apart = self._apart(len(self._own), len(jax.tree.leaves(states))) if emitter.wide else set[int]()
+        self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(jax.tree.leaves(states))]
+        self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
+
+    def source(self) -> Source:
+        """The function."""
+        emitter = self._emitter
+        sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
+        between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
+        if between:
+            stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
+            sums = emitter.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
+        loop, i = emitter.counting(self._intervals)
+        loop.rolled = False
+        last = emitter.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
+        for memory, value in zip(between, last[len(self._states) :], strict=False):
+            emitter.write(memory, value)
+        outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
+        for number, value in enumerate(last[: len(self._states)], len(outputs)):
+            outputs.append(Array(value.shape, value.dtype))
+            self._write(number, value)
+        return source_from(emitter, self._arrays, outputs, len(self._states))
+
+    def _constant(self, const: Any) -> Value:
+        """What a function closes over: known, or an input that all runs share."""
+        if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
+            const = jax.random.key_data(const)
+        size = math.prod(const.shape)
+        if not isinstance(const, Tracer) and size <= _MOST_KEPT:
+            return self._emitter.constant(np.asarray(const))
+        if id(const) in self._known:
+            return self._known[id(const)]
+        self.shared.append(const)
+        array = self._input(const.shape, const.dtype, shared=True)
+        memory = ir.Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
+        value = self._emitter.value_of(memory, array.shape)
+        if size <= _MOST_KEPT:
+            value = self._emitter.copied(value)
+            assert value.storage is not None
+            value.storage.writable = False
+        self._known[id(const)] = value
+        return value
+
+    def _apart(self, before: int, number: int) -> set[int]:
+        """Which arrays of the states have the numbers of a run side by side.
+
+        Args:
+          before: arguments of the functions before the states.
+          number: arrays of the states.
+        """
+        given, leaves = [True] * (before + number) + [False], [*[None] * before, *range(number), None]
+        return placement.by_rows(self._play, given, leaves)
+
+    def _given(self, leaf: Any, most: int | None = None, apart: bool = False) -> Value:
+        """An input of each run; of more numbers than `most` it stays in memory."""
+        array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
+        value = self._emitter.value_of(
+            self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape
+        )
+        return value if most is not None and value.size > most else self._emitter.copied(value, apart=apart)
+
+    def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
+        self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
+        return self._arrays[-1]
+
+    def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
+        """A function `(instance, words, states, t)` of one run."""
+        time = Value((), ir.INT, lambda place: t)
+        return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
+
+    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
+        """States, sums of the interval, and sums of the chunk."""
+        first, number = len(self._states), len(self._zeros)
+        return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
+
+    def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+        return [self._computed(lambda x, y: x + y, a, b) for a, b in zip(totals, more, strict=True)]
+
+    def _computed(self, formula: Callable[..., ir.Expr], *values: Value) -> Value:
+        """A formula of the elements of arrays of one shape."""
+        return self._emitter.pointwise(
+            values[0].shape, values[0].dtype, lambda place: formula(*(one.at(place) for one in values))
+        )
+
+    def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
+        """The rounds of a record interval that belong to this launch, and its record if they end with it."""
+        emitter, start, stop = self._emitter, _named("start"), _named("stop")
+        spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
+        begin = self._number(ir.element(spans, times(i, 2)))
+        end = self._number(ir.as_expr(add(begin, ir.element(spans, add(times(i, 2), 1)))))
+        emitter.add(ir.If(ir.either(end <= start, begin >= stop), [ir.Call("continue")]))
+        last = self._number(ir.apply("min", end, stop))
+        c = ir.Storage(emitter.name("t"), ir.INT, 0)
+        loop = ir.Loop(c, ir.apply("max", begin, start), ir.variable(c) < last, 0)
+        carry = emitter.repeat(loop, lambda now: self._chunk(ir.variable(c), begin, end, last, now), carry)
+        states, totals, partial = self._parted(carry)
+
+        def recorded(sums: list[Value]) -> list[Value]:
+            emitter.finish()
+            emitter.add(record := ir.If(i >= self._warm_up))
+            with emitter.inside(record.body):
+                for number, value in enumerate([*sums[: len(sums) // 2], *self._function(self._read, states, end)]):
+                    self._write(number, value, add(i, -self._warm_up))
+            return [*self._zeros, *self._zeros]
+
+        with emitter.held(states):
+            return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
+
+    def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
+        """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
+        emitter, (states, totals, partial) = self._emitter, self._parted(carry)
+        if self._plan is not None:
+            stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
+            with emitter.held([*totals, *partial]):
+                states = emitter.repeat(stage, lambda now: self._function(self._plan, now, c), states)
+        behind, stop = self._ends(c, begin, end, last)
+        with emitter.held(totals):
+            carry = emitter.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
+        states, partial = carry[: len(states)], carry[len(states) :]
+
+        def complete(sums: list[Value]) -> list[Value]:
+            totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
+            new = self._added(totals, partial)
+            # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
+            return [
+                *new,
+                *(self._computed(lambda a, b, c: b - (c - a), *one) for one in zip(totals, partial, new, strict=True)),
+            ]
+
+        with emitter.held(states):
+            return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
+
+    def _ends(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+        """Rounds before which the chunk of a round ends, and its part in this launch."""
+        done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
+        next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
+        behind = self._number(ir.apply("min", next_, end))
+        return behind, self._number(ir.apply("min", behind, last))
+
+    def _number(self, value: ir.Expr) -> ir.Expr:
+        """A number of a round that is computed once."""
+        return self._emitter.local(value, varying=False)
+
+    def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
+        states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
+        self._emitter.add(ir.Call("begin_round"))
+        played = self._function(self._play, states, t)
+        return [*played[: len(states)], *self._added(totals, played[len(states) :])]
+
+    def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
+        """Writes a value to an output, or to one record of it."""
+        self._emitter.ready(value)
+        with self._emitter.loops(value.shape) as place:
+            at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
+            self._emitter.put(number, at, value.at(place))
+
+
+def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
+    """A variable that the text around a kernel declares."""
+    return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
+
+
+def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
+    """The text of what an emitter has written, see `Source`."""
+    text = print_block(emitter.block, emitter.wide)
+    tables = print_tables(emitter.tables, emitter.wide)
+    functions = [print_function(one, emitter.wide) for one in emitter.functions.values()]
+    return Source(
+        text.body,
+        "\n".join([tables, *functions]),
+        tuple(inputs),
+        tuple(outputs),
+        emitter.wide,
+        text.heap,
+        text.scratch,
+        states,
+        emitter.fast,
+    )
+
+
+def _one_run(leaf: Any) -> Any:
+    """What of an array `[..., R]` one run has."""
+    return jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype)
+
+
+def _check_same(states: Any, new: Any) -> None:
+    """What a round, or a plan, makes of the states takes their place.
+
+    Raises:
+      Unsupported: it is of other shapes or types; the scan says which.
+    """
+
+    def kinds(tree: Any) -> Any:
+        return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
+
+    if kinds(states) != kinds(new):
+        raise ir.Unsupported("a state that changes its shape or type between two rounds")
+
+
+def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
+    found = [*(flows[n] for n in sorted(flows)), *(gauges[n] for n in sorted(gauges))]
+    if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in found):
+        raise ir.Unsupported("a gauge or probe that is a random key")
+    return [(tuple(one.shape), np.dtype(one.dtype)) for one in found]

@@ -1,0 +1,491 @@
+"""Statements of a kernel: storages, values in them, and loops that operations on arrays of one shape share.
+
+Every operation on whole arrays becomes a loop over their elements, and those that follow each other on arrays of one shape share a loop (a
+`Group`). What only moves elements (reshape, slice, broadcast, transpose) costs nothing: it is another expression of the same element.
+Arrays are written in place where no value needs what was there.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.kernels import ir
+from jaxroute.kernels.printer import c_type
+from jaxroute.kernels.values import Value, add, flat, unflat
+
+# Loops of more steps stay loops on a GPU: their arrays do not fit into registers, and compiling would take a minute.
+_LONG = 16
+# Arrays of a run of more bytes are in scratch memory on a GPU: the driver reserves memory for the stacks of all threads that the device can hold.
+MOST_ON_DEVICE_STACK = 2048
+# Stands for an index, where only the storages of an element are asked for.
+_SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
+
+
+@dataclasses.dataclass(eq=False)
+class Group:
+    """Operations on arrays of one shape, element by element, that share a loop.
+
+    Attributes:
+      shape: shape of the arrays.
+      place: indices.
+      before: statements before the loop.
+      body: statements in it.
+      after: statements behind it.
+      arrays: arrays that it makes.
+      numbers: variables that it makes.
+      reads: storages that it reads.
+      open: whether operations may join it.
+    """
+
+    shape: tuple[int, ...]
+    place: ir.Place
+    before: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    body: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    after: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
+    arrays: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    numbers: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    reads: set[ir.Storage] = dataclasses.field(default_factory=set[ir.Storage])
+    open: bool = True
+
+
+class _Elsewhere(Exception):
+    """An element is needed at another place of the loop that makes it."""
+
+
+class Writer:
+    """Writes statements, one after the other, into a block.
+
+    Args:
+      wide: whether a number of a run is a vector of those of several runs, unless they share it (`lanes.h`).
+
+    Attributes:
+      masks: masks in force, of the runs that statements are meant for; the last is the narrowest.
+      block: block that is being written.
+      tables: known arrays in memory.
+    """
+
+    def __init__(self, wide: bool = False) -> None:
+        self.wide = wide
+        self.masks: list[ir.Expr] = []
+        self.block: ir.Block = []
+        self.tables: dict[ir.Storage, np.ndarray] = {}
+        self._table_of: dict[tuple[str, bytes], ir.Storage] = {}
+        self._names = itertools.count()
+        self._groups: dict[tuple[int, ...], Group] = {}
+        self._building: Group | None = None
+
+    # Statements
+
+    def add(self, *statements: ir.Statement) -> None:
+        """Writes statements."""
+        self.block += statements
+
+    @contextlib.contextmanager
+    def inside(self, block: ir.Block) -> Generator[None, None, None]:
+        """Writes statements into another block. Loops that were begun are finished before, and those begun inside are finished inside."""
+        self.finish()
+        outer, self.block = self.block, block
+        yield
+        self.finish()
+        self.block = outer
+
+    def counting(self, size: ir.Index, first: ir.Index = 0) -> tuple[ir.Loop, ir.Expr]:
+        """A loop from a first index to before `size`, without its body, and the index."""
+        index = ir.Storage(self.name("i"), ir.INT, 0)
+        now = ir.variable(index)
+        return ir.Loop(
+            index, ir.as_expr(first), now < ir.as_expr(size), rolled=not isinstance(size, ir.Expr) and size > _LONG
+        ), now
+
+    @contextlib.contextmanager
+    def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
+        """A loop from a first index to before `size`, or down to 1; gives the index."""
+        loop, now = self.counting(size, first)
+        if step < 0:
+            loop.test, loop.step = now > 0, step
+        self.add(loop)
+        outer, self.block = self.block, loop.body
+        yield now
+        self.block = outer
+
+    @contextlib.contextmanager
+    def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
+        """Nested loops over all indices of a shape."""
+        with contextlib.ExitStack() as stack:
+            yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
+
+    @contextlib.contextmanager
+    def masked(self, mask: ir.Expr) -> Generator[None, None, None]:
+        """Statements that are meant for some of the runs that are simulated at once."""
+        self.masks.append(mask)
+        yield
+        self.masks.pop()
+
+    # Storages
+
+    def name(self, prefix: str) -> str:
+        """A new name."""
+        return f"{prefix}{next(self._names)}"
+
+    def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
+        """A storage with a name of its own, to be declared."""
+        storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
+        c_type(dtype, storage.varying)
+        if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
+            storage.stride = "STRIDE"
+        return storage
+
+    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> ir.Storage:
+        """Declares an array, or a variable for size 0."""
+        storage = self.storage("a" if size else "x", dtype, size, varying)
+        storage.apart = apart
+        self.add(ir.Declare(storage))
+        return storage
+
+    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True) -> ir.Storage:
+        """Declares a storage for an array of this shape."""
+        return self.variable(dtype, math.prod(shape) if shape else 0, varying)
+
+    def local(self, value: ir.Expr, dtype: Any = None, varying: bool = True) -> ir.Expr:
+        """Declares a variable with its first value."""
+        storage = self.storage("s", value.dtype if dtype is None else dtype, 0, varying)
+        self.add(ir.Declare(storage, value))
+        return ir.variable(storage)
+
+    def once(self, index: ir.Index) -> ir.Index:
+        """An index that is computed once."""
+        return self.local(index, varying=index.varies) if isinstance(index, ir.Expr) else index
+
+    def in_scratch(self, dtype: Any, size: int) -> ir.Storage:
+        """Declares an array in the scratch memory of a GPU, whatever its size."""
+        storage = ir.Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
+        self.add(ir.Declare(storage))
+        return storage
+
+    def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
+        """The memory of an input `[..., R]`: what the runs that are simulated have of it."""
+        storage = self.storage("p", dtype, max(1, size))
+        storage.writable, storage.stride = False, "R"
+        source = ir.Storage(f"in{number}", storage.dtype, size)
+        self.add(ir.Call("given", (ir.variable(source), ir.variable(storage)), (storage,)))
+        return storage
+
+    def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
+        """Writes a number to an output `[..., R]`."""
+        self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
+
+    def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
+        """Gives an element of a storage its value, in the runs that are meant and for which a test holds."""
+        storage = target.storage
+        assert storage is not None
+        mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
+        if mask is None and not storage.varying and value.varies:
+            value = ir.apply("first_lane", value)
+        self.add(ir.Assign(target, value, mask if test is None else test if mask is None else test & mask))
+
+    # Values
+
+    def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
+        """The array in a storage."""
+        shape = tuple(shape)
+        return Value(
+            shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
+        )
+
+    def constant(self, array: Any) -> Value:
+        """A known array."""
+        array = np.asarray(array)
+        if not array.ndim or (array.size and (array == array.flat[0]).all()):
+            number = ir.literal(array.flat[0], array.dtype)
+            return Value(array.shape, array.dtype, lambda place: number, known=array)
+
+        def at(place: ir.Place) -> ir.Expr:
+            if not any(isinstance(i, ir.Expr) for i in place):
+                return ir.literal(array[place], array.dtype)
+            return ir.element(self._table(array), flat(place, array.shape))
+
+        return Value(array.shape, array.dtype, at, known=array)
+
+    def _table(self, array: np.ndarray) -> ir.Storage:
+        key = array.dtype.str, array.tobytes()
+        if key not in self._table_of:
+            table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
+            self.tables[table] = array
+        return self._table_of[key]
+
+    def view(
+        self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
+    ) -> Value:
+        """Another way to look at a value."""
+        return Value(tuple(shape), value.dtype, at, value.storages, storage)
+
+    def row(self, value: Value, number: ir.Index) -> Value:
+        """One slice along the first axis."""
+        return self.view(value, value.shape[1:], lambda place: value.at((number, *place)))
+
+    def varies(self, value: Value) -> bool:
+        """Whether a value differs between runs that are simulated at once, as it is read."""
+        return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
+
+    def stored(self, value: Value) -> Value:
+        """A value with a storage of its own."""
+        return value if value.storage is not None else self.copied(value)
+
+    def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
+        """A value in a new storage, which may differ between runs if the value does or if it is to."""
+        size = value.size if value.shape else 0
+        storage = self.variable(value.dtype, size, varying or self.varies(value), apart)
+        self.write(storage, value)
+        return self.value_of(storage, value.shape)
+
+    def write(self, storage: ir.Storage, value: Value) -> None:
+        """Gives a storage, which no value needs any more, a value."""
+        if value.storage is not storage:
+            self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
+
+    def write_part(
+        self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
+    ) -> None:
+        """Writes a value, of the sizes that it has in there, into a part of a storage."""
+        self.before_writing(storage)
+        if not math.prod(sizes):
+            return
+        own = tuple(value.shape)
+        self.ready(value)
+        with self.loops(sizes) as place:
+            number = flat(tuple(add(s, p) for s, p in zip(starts, place, strict=True)), shape)
+            inside = unflat(flat(place, sizes), own) if own != tuple(sizes) else place
+            self.assign(ir.element(storage, number), value.at(inside))
+
+    def ready(self, *values: Value) -> None:
+        """Finishes the loops that make values, before others begin that read them."""
+        storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
+        for group in list(self._groups.values()):
+            if not storages.isdisjoint([*group.arrays, *group.numbers]):
+                self._finish(group)
+
+    def before_writing(self, storage: ir.Storage) -> None:
+        """Finishes the loops that read a storage."""
+        for group in list(self._groups.values()):
+            if storage in group.reads:
+                self._finish(group)
+
+    def may_overwrite(self, value: Value) -> bool:
+        """Whether a value that was just used for the last time has a storage that nothing else reads."""
+        return value.storage is not None and value.storage.writable and not value.storage.readers
+
+    def may_take(self, value: Value, varying: bool) -> bool:
+        """Whether its storage may become that of a result, which differs between runs or does not."""
+        own = value.storage
+        if own is None or not self.may_overwrite(value) or bool(value.shape) != bool(own.size):
+            return False
+        return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
+
+    def may_change(self, value: Value) -> bool:
+        """Whether it may be overwritten, and all runs that are meant at its declaration are meant here."""
+        own = value.storage
+        if own is None or not self.may_overwrite(value):
+            return False
+        return not self.wide or (own.varying and own.depth == len(self.masks))
+
+    def to_change(self, value: Value, assigned: bool = False) -> ir.Storage:
+        """A storage with this value, which may be changed: its own if no other value needs it.
+
+        Args:
+          value: the value.
+          assigned: whether all changes are made by `assign`.
+        """
+        own = value.storage
+        if own is not None:
+            varies = own.varying or not self.wide
+            if self.may_overwrite(value) and varies if assigned else self.may_change(value):
+                self.ready(value)
+                self.before_writing(own)
+                return own
+        storage = self.copied(value, varying=True).storage
+        assert storage is not None
+        return storage
+
+    def without(self, value: Value, other: Value) -> Value:
+        """A value that does not read what another one is read from."""
+        return self.copied(value) if value.known is None and value.storages & other.storages else value
+
+    def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
+        """Makes values in other storages from the start, instead of copies at the end, where nothing reads what those had any more.
+
+        Args:
+          storages: storages that are to have the values at the end of the block that is being written.
+          values: values of which each is made by a loop of this block, and not needed elsewhere, or stays where it is.
+
+        Returns:
+          For each storage whether that could be done.
+        """
+        statements = list(ir.walk(self.block))
+        touched: dict[ir.Storage, list[int]] = {}
+        for number, statement in enumerate(statements):
+            for one in (*statement.reads, *statement.written()):
+                touched.setdefault(one, []).append(number)
+        return [
+            sum(value.storage is other.storage for other in values) == 1
+            and self._made_in(storage, value, statements, touched)
+            for storage, value in zip(storages, values, strict=True)
+        ]
+
+    def _made_in(
+        self, storage: ir.Storage, value: Value, statements: Sequence[ir.Statement], touched: dict[ir.Storage, list[int]]
+    ) -> bool:
+        made = value.storage
+        if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
+            return False
+        if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype):
+            return False
+        block, store = made.store
+        if block is not self.block or not made.depth == storage.depth == len(self.masks):
+            return False
+        begin, own = touched[made][0], next(n for n in touched[made] if statements[n] is store)
+        taken = storage.current.all()
+        for number in {n for one in taken for n in touched.get(one, ()) if n >= begin}:
+            statement = statements[number]
+            leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
+            leaves += [statement.target] if isinstance(statement, ir.Assign) and statement.target.storage in taken else []
+            if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
+                return False  # What was there is needed later, or at another place.
+        storage.replace(made)
+        return True
+
+    # Groups
+
+    def finish(self) -> None:
+        """Writes the loops that were begun."""
+        for group in list(self._groups.values()):
+            self._finish(group)
+
+    def _finish(self, group: Group) -> None:
+        if not group.open:
+            return
+        group.open = False
+        del self._groups[group.shape]
+        self.add(*map(ir.Declare, group.arrays), *group.before)
+        inner = group.body
+        for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
+            if isinstance(at, ir.Expr):
+                inner = [ir.Loop(at.storage, ir.literal(0), at < size, rolled=size > _LONG, body=inner)]
+        self.add(*inner, *group.after)
+
+    def elementwise(
+        self,
+        shapes: Sequence[tuple[tuple[int, ...], Any]],
+        make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
+    ) -> list[Value]:
+        """Values that are made element by element.
+
+        Args:
+          shapes: shape, the same for all, and type of each value.
+          make: from the indices and a variable for each result, the statements that declare and compute them.
+        """
+        shape = shapes[0][0]
+        if not math.prod(shape):
+            return [self.nothing(shape, dtype) for _, dtype in shapes]
+        results = [self.storage("x", dtype, 0, varying=False) for _, dtype in shapes]
+        if math.prod(shape) == 1:
+            statements = make((0,) * len(shape), results)
+            self._vary(results, statements)
+            self.add(*statements)
+            return [self.value_of(one, shape) for one in results]
+        group, statements = self._joined(shape, lambda place: make(place, results))
+        group.reads |= self._vary(results, statements)
+        group.body += statements
+        values: list[Value] = []
+        for result in results:
+            array = self.storage("a", result.dtype, math.prod(shape), result.varying)
+            group.arrays.append(array)
+            store = ir.Assign(ir.element(array, flat(group.place, shape)), ir.variable(result))
+            array.store = self.block, store
+            group.body.append(store)
+            values.append(self._member_value(group, result, array, shape))
+        return values
+
+    def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
+        """An array with this expression of an element."""
+        return self.elementwise([(shape, dtype)], lambda place, results: [ir.Declare(results[0], at(place))])[0]
+
+    def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
+        """An array without elements."""
+        return Value(shape, np.dtype(dtype), lambda place: ir.literal(0, dtype))
+
+    def gathered(
+        self,
+        shape: tuple[int, ...],
+        starts: Sequence[ir.Expr],
+        step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
+        last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
+    ) -> list[Value]:
+        """Numbers that a loop over all places of a shape makes, one after the other.
+
+        Args:
+          shape: shape of the places.
+          starts: the numbers before.
+          step: from the indices and the numbers, the statements for a place.
+          last: from the numbers, the statements behind the loop.
+        """
+        storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
+        numbers = [ir.variable(one) for one in storages]
+        first = [ir.Declare(storage, start) for storage, start in zip(storages, starts, strict=True)]
+        if math.prod(shape) <= 1:
+            steps = step((0,) * len(shape), numbers) if math.prod(shape) else ()
+            self._vary(storages, steps)
+            self.add(*first, *steps, *last(numbers))
+            return [self.value_of(one, ()) for one in storages]
+        group, steps = self._joined(shape, lambda place: step(place, numbers))
+        group.reads |= self._vary(storages, steps)
+        group.numbers += storages
+        group.before += first
+        group.body += steps
+        group.after += last(numbers)
+        return [self._member_value(group, None, one, ()) for one in storages]
+
+    def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
+        """Notes of variables whether the statements that make them differ between runs; returns what these read."""
+        reads = ir.reads_of(statements)
+        if any(one.varying for one in reads):
+            for storage in storages:
+                c_type(storage.dtype, wide=True)
+                storage.varying = True
+        return reads
+
+    def _joined(
+        self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
+    ) -> tuple[Group, Sequence[ir.Statement]]:
+        """The loop of a shape that statements can be added to, and these statements."""
+        for _ in range(2):
+            group = self._groups.get(shape)
+            if group is None:
+                place = tuple(0 if n == 1 else ir.variable(ir.Storage(self.name("i"), ir.INT, 0)) for n in shape)
+                group = self._groups[shape] = Group(shape, place)
+            before, self._building = self._building, group
+            try:
+                statements = make(group.place)
+            except _Elsewhere:
+                self._finish(group)
+                continue
+            finally:
+                self._building = before
+            return group, statements
+        raise RuntimeError("an element needs another element of its own loop")
+
+    def _member_value(self, group: Group, result: ir.Storage | None, storage: ir.Storage, shape: tuple[int, ...]) -> Value:
+        def at(place: ir.Place) -> ir.Expr:
+            if group.open and self._building is group:
+                if place != group.place or result is None:
+                    raise _Elsewhere
+                return ir.variable(result)
+            if group.open:
+                self._finish(group)
+            return ir.element(storage, flat(place, shape))
+
+        return Value(shape, storage.dtype, at, frozenset([storage]), storage)

@@ -1,0 +1,490 @@
+"""Kernels play what the scan plays."""
+
+import re
+import subprocess
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conformance_cases import OPTIONS, POLICIES
+from flax import struct
+from helpers import backends
+from jax import lax
+from toys import Clock, Cycle, Planner
+
+import jaxroute as jr
+from jaxroute.core import draws, numerics
+from jaxroute.core.attributes import decoded
+from jaxroute.core.types import Leaf, Metric
+from jaxroute.engine import programs
+from jaxroute.engine.errors import CannotPlayError
+from jaxroute.kernels import compiling, cuda, host, source
+from jaxroute.problems import queueing, service, stochastic
+
+pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
+
+# A shadow price is not unique where a vertex of the program meets the budget: rounding decides between slopes.
+LOOSE = ("multiplier",)
+# What is left of a gradient is a small difference of large sums: of the tolerance, .001 of a logit, rounding may move so much.
+ROUNDED = {"residual": 2e-4}
+FAST = (
+    *("stochastic/UCB1", "stochastic/GaussianThompson", "stochastic/BetaThompson", "staged/StageRoute", "service/MessPlus"),
+    *("combinatorial/C2MABV", "cascade/LinUCB", "queueing/Random"),
+)
+
+
+def everything(env, policy):
+    """Names of all metrics."""
+    example = policy if hasattr(policy, "act") else policy(env)
+    return [m.name for m in (*env.spec.metrics, *getattr(example, "metrics", ()))]
+
+
+def both_backends(env, policy, **options):
+    """The same runs by the kernel, which must have played them, and by the scan."""
+    options = {"horizon": 47, "record_every": 10, "seeds": 21, "progress": False} | options
+    ours, theirs = (jr.simulate(env, policy, execution=jr.Execution(b), **options) for b in ("kernel", "scan"))
+    assert backends(ours) == {"kernel"} and not decoded(ours.attrs)["fell_back"]
+    return ours, theirs
+
+
+def assert_equal_play(ours, theirs):
+    """Counts and choices are equal, other numbers to rounding; all of them are there."""
+    assert set(ours.data_vars) == set(theirs.data_vars)
+    for name, values in theirs.data_vars.items():
+        mine, values = ours[name].values, values.values
+        assert (mine.shape, mine.dtype) == (values.shape, values.dtype), name
+        if name in LOOSE:
+            continue
+        # Whole numbers: counts of pulls, of explorations, of deployments.
+        if np.array_equal(values, np.round(values), equal_nan=True):
+            np.testing.assert_array_equal(mine, values, err_msg=name)
+        largest = np.max(np.abs(values), initial=1.0, where=np.isfinite(values))
+        np.testing.assert_allclose(mine, values, rtol=2e-5, atol=ROUNDED.get(name, 2e-5 * largest), err_msg=name)
+
+
+CASES = {**POLICIES, **OPTIONS}
+
+
+@pytest.fixture
+def texts(monkeypatch):
+    """Bodies of the kernels that a test writes."""
+    bodies, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: bodies.append(self.body) or written(self))
+    return bodies
+
+
+# Rounds for which there is room, where that is less than 47.
+SHORTER = {"cascade/exact evaluator": 25}
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+def test_the_kernel_plays_what_the_scan_plays(name):
+    """Five intervals of which the last is shorter, stages that cut through the intervals, everything recorded."""
+    policy, env = CASES[name].policy, CASES[name].env()
+    options = {"horizon": SHORTER[name]} if name in SHORTER else {}
+    ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy), **options)
+    assert_equal_play(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "stage_length, free_rounds, every", [(4, 3, 6), (None, 0, 25), (None, 3, 1), (10, 0, 3), (6, 2, 50)]
+)
+def test_intervals_stages_and_free_rounds(stage_length, free_rounds, every):
+    """All flows and gauges of a clock that can be worked out by hand; the scan has tests of its own against the hand."""
+    env = Clock(stage_length=stage_length, free_rounds=free_rounds)
+    policy = Planner() if stage_length else Cycle()
+    record = [*everything(env, policy), "info.twice", "info.both"]
+    ours, theirs = both_backends(env, policy, horizon=47, record_every=every, record=record)
+    for name in theirs.data_vars:
+        np.testing.assert_array_equal(ours[name].values, theirs[name].values, err_msg=name)
+
+
+def test_a_grid_is_a_map_over_the_kernel():
+    """Settings of both, of which each array knows only its own."""
+    env = jr.grid(stochastic.gaussian, mean=[(0.1, 0.3, 0.2), (0.4, 0.1, 0.2)], scale=0.5)
+    policy = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
+    ours, theirs = both_backends(env, {"UCB1": policy}, horizon=40)
+    assert_equal_play(ours, theirs)
+
+
+def test_random_instances():
+    """A sampler gives every run an instance of its own."""
+
+    def sampler(key):
+        return stochastic.BanditEnv(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+
+    ours, theirs = both_backends(sampler, stochastic.UCB1(), horizon=40, seeds=[3, 5, 8])
+    assert_equal_play(ours, theirs)
+
+
+@struct.dataclass
+class Lookup(stochastic.BanditEnv):
+    """A bandit whose rewards come from a long table, by a row that every run draws for itself."""
+
+    table: Leaf = None
+
+    def step(self, key, state, action, t):
+        row = draws.randint(key, self.table.shape[0])
+        reward = numerics.pick(numerics.one_hot(action, 3), numerics.at(self.table, (row,)))
+        state, _, flows = super().step(key, state, action, t)
+        return state, reward, {**flows, "reward": reward + self.table[t % 7, 1]}
+
+
+def test_long_tables_stay_in_memory():
+    table = np.random.default_rng(0).random((300, 3)).astype(np.float32)
+    env = Lookup(mean=np.float32([0.3, 0.5, 0.4]), scale=np.float32(0), table=table)
+    assert_equal_play(*both_backends(env, stochastic.UCB1(), horizon=40, record=everything(env, stochastic.UCB1())))
+
+
+def test_a_longer_horizon_goes_on_from_kept_states(tmp_path):
+    options = {"seeds": 12, "record_every": 10, "progress": False, "execution": jr.Execution("kernel")}
+    env, policy = CASES["stochastic/UCB1"].env(), CASES["stochastic/UCB1"].policy
+    jr.simulate(env, policy, horizon=40, out=tmp_path, keep_states=True, **options)
+    grown = jr.simulate(env, policy, horizon=60, out=tmp_path, keep_states=True, **options)
+    at_once = jr.simulate(env, policy, horizon=60, **options)
+    assert decoded(grown.attrs)["last_call"]["decisions"] == 12 * 20
+    for name in at_once.data_vars:
+        np.testing.assert_array_equal(grown[name].values, at_once[name].values)
+
+
+@struct.dataclass
+class Blurred(stochastic.EpsilonGreedy):
+    """Has an operation that has no C, without effect."""
+
+    def update(self, key, state, obs, action, feedback, t):
+        state = super().update(key, state, obs, action, feedback, t)
+        blurred = jnp.convolve(state.reward_sum, jnp.ones(2))
+        return state.replace(reward_sum=jnp.where(jnp.isnan(blurred[0]), 0.0, state.reward_sum))
+
+
+def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
+    options = {"horizon": 30, "seeds": 5, "progress": False}
+    env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
+    with pytest.warns(
+        UserWarning,
+        match=r"policy 'odd' on BanditEnv is run by the scan, which is slower than a kernel: .*jax.numpy.convolve",
+    ):
+        ours = jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
+    theirs = jr.simulate(env, policies, **options)
+    assert (
+        list(decoded(ours.attrs)["fell_back"]) == ["odd"] and "jax.numpy.convolve" in decoded(ours.attrs)["fell_back"]["odd"]
+    )
+    for name in theirs.data_vars:
+        np.testing.assert_array_equal(ours[name].values, theirs[name].values)
+    with pytest.warns(UserWarning, match="jax.numpy.convolve"):  # Also when it is known already.
+        jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
+
+
+@struct.dataclass
+class ByRound(stochastic.EpsilonGreedy):
+    """Adds a row of a table to its sums of rewards: that of the round, the same in all runs, and one of each run's own."""
+
+    table: np.ndarray | None = None
+
+    def update(self, key, state, obs, action, feedback, t):
+        state, table = super().update(key, state, obs, action, feedback, t), jnp.asarray(self.table)
+        places = t % 5, jnp.argmax(state.reward_sum)
+        rows = [jnp.take(table, place[None], axis=0, mode="clip")[0] for place in places]
+        return state.replace(reward_sum=state.reward_sum + 1e-3 * (rows[0] + rows[1])[:3])
+
+
+def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(texts):
+    policy = ByRound(table=np.random.default_rng(0).normal(size=(5, 9)).astype(np.float32))
+    env = stochastic.bernoulli([0.9, 0.5, 0.2])
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert texts[0].count("rows_of<9>") == 2
+
+
+@struct.dataclass
+class Tables:
+    """A state with tables of which each run reads and writes rows of its own."""
+
+    own: Any
+    numbers: jax.Array  # [3, 50]
+    counts: jax.Array  # [3, 40], int16
+
+
+@struct.dataclass
+class KeepsRows(stochastic.EpsilonGreedy):
+    """Changes a row of the model that was pulled, and in some runs and rounds of another one."""
+
+    odd: float = 0.0  # Written into a row of the first model in the 30th round.
+
+    def init(self, key, spec):
+        numbers = jnp.arange(150, dtype=jnp.float32).reshape(3, 50) / 150
+        return Tables(own=super().init(key, spec), numbers=numbers, counts=jnp.zeros((3, 40), jnp.int16))
+
+    def act(self, key, state, obs, t):
+        return super().act(key, state.own, obs, t)
+
+    def update(self, key, state, obs, action, feedback, t):
+        own = super().update(key, state.own, obs, action, feedback, t)
+        place = jnp.argmax(own.reward_sum)
+        row = numerics.at(state.numbers, (place,))
+        numbers = numerics.put(
+            state.numbers, (place,), 0.9 * row + jnp.sum(feedback) * row[::-1] + jnp.where(t == 30, self.odd, 0)
+        )
+
+        def other(tables):
+            numbers, counts = tables
+            least = jnp.argmin(own.reward_sum)
+            row = numerics.at(counts, (least,)) + jnp.arange(40, dtype=jnp.int16)
+            return numerics.put(numbers, (least,), numerics.at(numbers, (place,)) - 0.5), numerics.put(counts, (least,), row)
+
+        numbers, counts = lax.cond(
+            own.reward_sum[0] > own.reward_sum[1], other, lambda tables: tables, (numbers, state.counts)
+        )
+        counts = numerics.put(counts, (place, t % 40), numerics.at(counts, (place, 7)) + jnp.int16(2))
+        return Tables(own=own, numbers=numbers, counts=counts)
+
+    def gauges(self, state):
+        return {"numbers": jnp.sum(state.numbers, axis=0), "counts": state.counts.astype(jnp.float32)}
+
+    metrics = (
+        Metric("numbers", "sums over models", "", "gauge", ("number",)),
+        Metric("counts", "all counts", "", "gauge", ("model", "place")),
+    )
+
+
+@pytest.mark.parametrize("odd", [0.0, np.nan])
+def test_rows_of_a_run_stand_side_by_side(odd, texts):
+    """What is read and written by rows at places of the runs' own is laid out run by run; nobody sees it but in the text."""
+    env, policy = stochastic.bernoulli([0.9, 0.5, 0.2]), KeepsRows(odd=odd)
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert "Apart<float, 150>" in texts[0] and "Apart<int, 120>" in texts[0]
+    assert texts[0].count(".write_rows<50>") == 2 and texts[0].count(".rows<50>") >= 2
+    np.testing.assert_array_equal(ours["valid"].values, theirs["valid"].values)
+    assert bool(ours["valid"].all()) == (odd == 0)
+
+
+def _no_compiler(monkeypatch):
+    monkeypatch.setattr(host, "compiler", lambda wide=False: None)
+    return "there is no C\\+\\+ compiler"
+
+
+def _refused(monkeypatch):
+    monkeypatch.setattr(host, "FLAGS", (*host.FLAGS, "--no-such-flag"))
+    return "does not compile it"
+
+
+def _too_long(monkeypatch):
+    def late(*_, **options):
+        raise subprocess.TimeoutExpired("cc", options["timeout"])
+
+    host._version(host.compiler())
+    monkeypatch.setattr(host.subprocess, "run", late)
+    return "takes more than 120 s"
+
+
+def _never_ready(monkeypatch):
+    monkeypatch.setattr(compiling, "MOST_S", 0.1)
+    monkeypatch.setattr(compiling, "begin", lambda *_: Future())
+    return "compiling it takes more than 0.1 s"
+
+
+@pytest.mark.parametrize("fault", [_no_compiler, _refused, _too_long, _never_ready])
+def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    reason = fault(monkeypatch)
+    mean = np.float32([0.1, 0.2, 0.3]) + len(reason) / 1000  # A program of its own.
+    options = {"horizon": 30 + len(reason), "seeds": 5, "progress": False}
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=reason):
+            ours = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), execution=jr.Execution("kernel"), **options)
+    theirs = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), **options)
+    np.testing.assert_array_equal(ours["regret"].values, theirs["regret"].values)
+
+
+@struct.dataclass
+class Growing(stochastic.UCB1):
+    """Its state has another shape after the first round."""
+
+    def init(self, key, spec):
+        return {"sum": 0.0}
+
+    def act(self, key, state, obs, t):
+        return jnp.int32(0), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return {"sum": state["sum"] + jnp.ones(3)}
+
+
+@struct.dataclass
+class Typed(Growing):
+    """Its state is of another type then."""
+
+    def update(self, key, state, obs, action, feedback, t):
+        return {"sum": jnp.int32(1)}
+
+
+@struct.dataclass
+class Planned(Growing):
+    """A plan changes the shape of its state."""
+
+    stage_length: int = struct.field(pytree_node=False, default=5)
+
+    def plan(self, key, state, obs, t):
+        return {"sum": jnp.zeros(2)}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return state
+
+
+@pytest.mark.parametrize(
+    "execution", [jr.Execution(), jr.Execution("kernel"), jr.Execution(compile="quick"), jr.Execution("scan")], ids=str
+)
+@pytest.mark.parametrize("policy", [Growing(), Typed(), Planned()], ids=["shape", "type", "plan"])
+@pytest.mark.filterwarnings("ignore:.*which is slower than a kernel")
+def test_a_state_that_changes_its_shape_is_refused(policy, execution):
+    """A kernel would write over its neighbours."""
+    with pytest.raises(CannotPlayError, match="must have equal"):
+        jr.simulate(stochastic.bernoulli([0.9, 0.5]), policy, horizon=20, seeds=8, execution=execution, progress=False)
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="backend must be one of 'auto', 'scan', 'kernel', 'reference', got 'cuda'"):
+        jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, execution=jr.Execution("cuda"))
+
+
+def test_what_another_backend_has_simulated_is_simulated_beside_it(tmp_path):
+    options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
+    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), execution=jr.Execution("scan"), **options)
+    found = jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), execution=jr.Execution("kernel"), **options)
+    assert backends(found) == {"kernel"} and found.attrs["decisions"] == 20 * 3
+
+
+@pytest.mark.parametrize("first, then", [("kernel", "kernel"), ("scan", "scan"), ("auto", "kernel")])
+def test_nobody_needs_to_know_the_backend(first, then, tmp_path):
+    """It is that of the store, and without one the kernel."""
+    options = {"horizon": 20, "seeds": 3, "progress": False}
+    env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
+    assert backends(jr.simulate(env, policy, execution=jr.Execution(first), out=tmp_path, **options)) == {then}
+    grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
+    assert backends(grown) == {then} and grown.sizes["seed"] == 5
+
+
+@pytest.mark.parametrize("backend", ["auto", "kernel", "the store's"])
+def test_where_no_kernel_can_be_used_the_scan_runs_with_one_warning(backend, monkeypatch, tmp_path):
+    env, policies = stochastic.bernoulli([0.5, 0.2]), {"UCB1": stochastic.UCB1(), "MOSS": stochastic.MOSS()}
+    options = {"horizon": 20, "seeds": 3, "progress": False}
+    if backend == "the store's":
+        options |= {"out": tmp_path / "store"}
+        jr.simulate(env, policies, execution=jr.Execution("kernel"), **options)
+        options |= {"seeds": 5}
+    monkeypatch.setattr(host, "trial", lambda: "there is no C++ compiler")
+    with pytest.warns(UserWarning, match="no kernel can be used here.*there is no C.. compiler") as told:
+        data = jr.simulate(env, policies, execution=jr.Execution("kernel" if backend == "kernel" else "auto"), **options)
+    assert len(told) == 1 and backends(data) == {"scan"}
+    assert decoded(data.attrs)["fell_back"] == dict.fromkeys(policies, "there is no C++ compiler")
+
+
+def test_what_has_no_c_is_played_by_the_scan_in_silence_if_nobody_asked_for_a_kernel(recwarn):
+    env = stochastic.bernoulli([0.9, 0.5, 0.2])
+    data = jr.simulate(env, {"odd": Blurred()}, horizon=31, seeds=5, progress=False)
+    assert "jax.numpy.convolve" in decoded(data.attrs)["fell_back"]["odd"] and not recwarn.list
+
+
+def test_a_queue_of_large_prompts_is_played_by_the_scan():
+    """Its rounds are long by themselves."""
+    env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12)
+    policies = {"small": queueing.Random(), "large": Slow()}
+    assert backends(jr.simulate(env, policies, horizon=12, seeds=2, progress=False)) == {"scan"}
+    del policies["large"]
+    assert backends(jr.simulate(env, policies, horizon=12, seeds=2, progress=False)) == {"kernel"}
+
+
+def test_prompts_of_a_pool_are_read_row_by_row(texts):
+    """A table that runs share, turned twice on the way, is not copied; what the scan plays is equal."""
+    env, policy = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70), queueing.ACQB()
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    (text,) = texts
+    assert "rows_of<64>" in text and not re.search(r"\b4480\b", text)  # 70 prompts of 64 features.
+    assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
+
+
+@pytest.mark.slow
+def test_three_answers_to_the_prompts_of_a_pool_are_played_by_the_scan():
+    """Its program takes half a minute to compile."""
+    env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=3)
+    assert backends(jr.simulate(env, queueing.ACQB(), horizon=12, seeds=2, progress=False)) == {"scan"}
+
+
+def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
+    """What a model was shown with is read and written by rows."""
+    env, policy = (
+        queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70, num_offered=2),
+        queueing.ACQB(),
+    )
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert "Apart<float" in texts[0] and "Apart<int" in texts[0]
+    assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
+
+
+@struct.dataclass
+class Slow(queueing.Random):
+    """Says that its rounds are long."""
+
+    def has_long_rounds(self, spec):
+        return True
+
+
+@pytest.mark.parametrize("seeds", [1, 15, 16, 17, 48])
+def test_a_run_is_the_same_beside_any_number_of_others(seeds):
+    """Runs are played in groups of as many as a vector has numbers, of which the last may be short."""
+    env, policy = CASES["combinatorial/C2MABV"].env(), CASES["combinatorial/C2MABV"].policy
+    options = {"horizon": 60, "progress": False, "execution": jr.Execution("kernel", block=64)}
+    some, more = (jr.simulate(env, policy, seeds=n, **options) for n in (seeds, 64))
+    for name in some.data_vars:
+        np.testing.assert_array_equal(some[name].values, more[name].isel(seed=slice(seeds)).values, err_msg=name)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_one_run_after_the_other_is_what_several_at_once_are(name, monkeypatch):
+    """The text that a GPU gets, on the host."""
+    policy, env = CASES[name].policy, CASES[name].env()
+    with programs.PROGRAMS.fresh():
+        monkeypatch.setattr(programs, "WIDE", False)
+        assert_equal_play(*both_backends(env, {"policy": policy}, record=everything(env, policy)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FAST)
+def test_both_backends_agree_on_a_gpu(name, monkeypatch):
+    """The draws are the same bits, so most runs are equal; rounding may part a few, which are no better or worse."""
+    monkeypatch.setattr(cuda, "MOST_STACK", 1 << 20)  # Kernels with large arrays, too.
+    monkeypatch.setattr(cuda, "MOST_SCRATCH", 1 << 20)
+    policy, env = CASES[name].policy, CASES[name].env()
+    ours, theirs = both_backends(env, {name: policy}, horizon=1000, seeds=2048, record_every=100)
+    for metric in theirs.data_vars:
+        if metric in LOOSE or "time" not in theirs[metric].dims:
+            continue
+        mine, values = (d[metric].isel(time=-1).values.astype(np.float64) for d in (ours, theirs))
+        assert np.mean(np.isfinite(mine) == np.isfinite(values)) > 0.9, metric
+        finite = np.isfinite(mine) & np.isfinite(values)
+        if finite.sum() < 2:  # A ratio to a violation that never was.
+            continue
+        mine, values = mine[finite], values[finite]
+        difference, scale = mine - values, np.max(np.abs(values), initial=1e-9)
+        assert np.mean(np.abs(difference) < 1e-4 * scale) > 0.9, metric
+        spread = difference.std(ddof=1) / np.sqrt(difference.size)
+        assert abs(difference.mean()) < 5 * spread + 1e-5 * scale, metric
+
+
+def test_settings_that_share_most_of_a_run_are_played_by_the_scan():
+    """It computes the predictor once for all, where a kernel would train one for each."""
+    env = service.benchmark_service("winogrande", signal=0.15)
+    some, many = (jr.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, n).tolist()) for n in (3, 6))
+    options = {"horizon": 12, "seeds": 2, "progress": False}
+    assert backends(jr.simulate(env, {"p": some}, **options)) == {"kernel"}
+    assert backends(jr.simulate(env, {"p": many}, **options)) == {"scan"}
