@@ -114,12 +114,10 @@ def is_defined(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """What an operation is in basic operations; None if it is one of those."""
+    """What an operation is in basic operations, for one element: a jaxpr of scalars. None if it is one of those."""
     if not is_defined(eqn):
         return None
-    name = eqn.primitive.name
-    parameters = tuple((key, eqn.params[key]) for key in _PARAMETERS.get(name, ()))
-    return _definition(name, parameters, tuple(tuple(v.aval.shape) for v in eqn.invars))
+    return _Function.of(eqn).definition(((),) * len(eqn.invars))
 
 
 # Operations that are rounded once
@@ -221,7 +219,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
     """A function by its definition, elementwise."""
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
-    function = _Function(eqn.primitive, tuple(sorted(eqn.params.items())), tuple(t & Trait.EVEN for t in traits))
+    function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
     return defined_p.bind(*wide, _zero(), _vector(max(shape, default=1)), function=function)
 
 
@@ -232,6 +230,11 @@ class _Function:
     primitive: Any
     params: tuple[tuple[str, Any], ...]
     traits: tuple[Trait, ...]
+
+    @classmethod
+    def of(cls, eqn: JaxprEqn, traits: tuple[Trait, ...] = ()) -> "_Function":
+        """The function of an operation."""
+        return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
     def definition(self, shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
         """A jaxpr of basic operations."""

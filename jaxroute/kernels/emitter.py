@@ -49,7 +49,7 @@ class Emitter(Writer):
       functions: functions of C that statements call, each after those that it calls.
     """
 
-    def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = lambda eqn: None):
+    def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = arithmetic.definition):
         super().__init__(wide)
         self.fast, self._definition = fast, definition
         self.functions: dict[Any, Function] = {}
@@ -116,8 +116,6 @@ class Emitter(Writer):
             except ir.Unsupported as error:
                 operations.raise_for_user(error, eqn.params.get("name", ""), inner)
                 raise
-        if (defined := arithmetic.definition(eqn)) is not None:
-            return self.call(defined, args)
         if name in _SAME:
             return args
         if name == "largest_over_runs":

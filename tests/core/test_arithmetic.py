@@ -12,7 +12,7 @@ from one_by_one import evaluated
 from jaxroute.core import arithmetic
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.batching.lanes import exactly, lanes
-from jaxroute.engine.kernels import host
+from jaxroute.kernels import host
 
 RUNS, MODELS = 37, 5
 needs_compiler = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")

@@ -33,7 +33,7 @@ def _results(eqn, args):
     if name in ("jit", "custom_jvp_call"):
         return _evaluate(eqn.params["jaxpr" if name == "jit" else "call_jaxpr"], args)
     if (definition := arithmetic.definition(eqn)) is not None:
-        return _evaluate(definition, args)
+        return _evaluate(definition, args)  # Of numbers, and of arrays as well.
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
         axes = eqn.params["axes"]
