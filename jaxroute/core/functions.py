@@ -1,6 +1,8 @@
 """Temporary."""
-import jax, jax.numpy as jnp, numpy as np
+import jax.numpy as jnp
+import numpy as np
 from jax import lax
+
 f = np.float32
 
 def bits(x): return lax.bitcast_convert_type(x, jnp.int32)

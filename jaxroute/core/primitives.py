@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import Primitive
+from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
 
 Array = jax.Array | np.ndarray
@@ -20,6 +20,14 @@ Array = jax.Array | np.ndarray
 GPUS = ("cuda", "rocm")
 # So many steps of a loop are written out one after the other.
 _MOST_STEPS = 8
+
+
+def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
+    """The results of an operation on other operands, and with other parameters where some are given."""
+    found = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
+    functions, params = found if isinstance(found, tuple) else ((), found)
+    outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
+    return list(outs) if eqn.primitive.multiple_results else [outs]
 
 
 def kept(value: Any) -> Any:

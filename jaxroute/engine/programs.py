@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxroute.core import arithmetic, draws
+from jaxroute.core import draws, rounding
 from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
@@ -277,7 +277,7 @@ class Block:
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            with arithmetic.protected(seeds):
+            with rounding.protected(seeds):
                 players = env.build(leaves[0]), policy.build(leaves[1])
                 values = rollout(*players, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)

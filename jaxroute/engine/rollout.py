@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import arithmetic
+from jaxroute.core import rounding
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
 from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.engine.packing import Packed
@@ -47,7 +47,7 @@ def rollout(
       `zero/<name>` holds the sums of absolute zero flows. The last interval is shorter if `record.every` does not divide
       `horizon`.
     """
-    with arithmetic.protected(streams["env"][0]):
+    with rounding.protected(streams["env"][0]):
         packed, states = packed_rollout(
             env, policy, streams, horizon, record, since=since, begun=begun, keep_states=keep_states, reversible=reversible
         )

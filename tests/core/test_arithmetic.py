@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from one_by_one import evaluated
 
-from jaxroute.core import arithmetic
+from jaxroute.core import rounding
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.kernels import host
@@ -22,7 +22,7 @@ def compiled(fn, *args):
     """A function of `R` runs by a program of the engine."""
 
     def protected(words, *args):
-        with arithmetic.protected(words):
+        with rounding.protected(words):
             return fn(*args)
 
     words = np.arange(RUNS, dtype=np.uint32)
@@ -146,7 +146,9 @@ def test_random_programs_have_the_bits_of_one_operation_at_a_time(steps, seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=300, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 @given(steps, st.integers(0, 1000))
 def test_many_random_programs_have_the_bits_of_one_operation_at_a_time(steps, seed):
     check_program(steps, seed)

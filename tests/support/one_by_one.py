@@ -1,12 +1,14 @@
 """A jaxpr without loops computed one operation at a time, so that no compiler sees two of them: each is rounded once."""
 
+import functools
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import arithmetic
+from jaxroute.core import primitives
+from jaxroute.core.functions import DEFINITIONS
 
 _IEEE = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt, "square": np.square}
 
@@ -32,8 +34,9 @@ def _results(eqn, args):
     name = eqn.primitive.name
     if name in ("jit", "custom_jvp_call"):
         return _evaluate(eqn.params["jaxpr" if name == "jit" else "call_jaxpr"], args)
-    if (definition := arithmetic.definition(eqn)) is not None:
-        return _evaluate(definition, args)  # Of numbers, and of arrays as well.
+    if name in DEFINITIONS:
+        own = {key: eqn.params[key] for key in ("y",) if key in eqn.params}
+        return evaluated(functools.partial(DEFINITIONS[name], **own), *args)
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
         axes = eqn.params["axes"]
@@ -54,7 +57,9 @@ def _results(eqn, args):
     if name in ("max", "min") and floats:
         a, b = args
         return [jnp.where((a != a) | (a > b if name == "max" else a < b), a, b)]
-    if floats and name in _IEEE:  # In NumPy: XLA makes a product of a quotient, even of one alone, if the divisor is broadcast.
+    if (
+        floats and name in _IEEE
+    ):  # In NumPy: XLA makes a product of a quotient, even of one alone, if the divisor is broadcast.
         with np.errstate(all="ignore"):
             return [jnp.asarray(_IEEE[name](*map(np.asarray, args)))]
-    return arithmetic.bound(eqn, args)
+    return primitives.bind(eqn, args)

@@ -140,14 +140,6 @@ def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
     return len(list(consts.vals)), len(list(carry.vals))
 
 
-def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """The results of an operation on other operands, and with other parameters where some are given."""
-    bound = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
-    functions, params = bound if isinstance(bound, tuple) else ((), bound)
-    outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
-    return list(outs) if eqn.primitive.multiple_results else [outs]
-
-
 def is_key(value: Any) -> bool:
     """Whether an array or its type is one of typed keys."""
     return not isinstance(value.dtype, np.dtype) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)

@@ -23,13 +23,13 @@ from jax import lax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from jaxroute.core import arithmetic, primitives
-from jaxroute.core.arithmetic import Trait, trait_of
+from jaxroute.core import arithmetic, primitives, rounding
+from jaxroute.core.primitives import bind
+from jaxroute.core.rounding import Trait, trait_of
 from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
     BARRIERS,
     CALLS,
-    bind,
     carry_dependence,
     handles_keys,
     is_key,
@@ -172,7 +172,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
             return _replay(inner.jaxpr, inner.consts, values, size, tables)
         finally:
             _any_order.reset(token)
-    if name in _OWN_DERIVATIVE:
+    if name in _OWN_DERIVATIVE and rounding.is_exact():
         return _own_derivative(eqn, values, size)
     if name in _LOOPS:
         return _LOOPS[name](eqn, values, size)
@@ -204,7 +204,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
     """The results of an operation on float32, rounded as `arithmetic` has it; None where XLA's own are right."""
     name, params = eqn.primitive.name, eqn.params
-    if getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
+    if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
     if name in ("reduce_sum", "reduce_prod"):
         if _any_order.get():
@@ -212,11 +212,13 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
         return [arithmetic.reduced(name, arrays[0], params["axes"])]
     if name in ("cumsum", "cumprod"):
         return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
-    if name == "dot_general" and all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars):
+    if name == "dot_general":
+        a, b = arrays
         (summed, _), _ = params["dimension_numbers"]
-        if math.prod(eqn.invars[0].aval.shape[axis] for axis in summed) <= arithmetic.MOST_TERMS:
-            return [arithmetic.dot(*arrays, params["dimension_numbers"], runs)]
-        return None
+        few = math.prod(a.shape[axis] for axis in summed) <= arithmetic.MOST_TERMS and {a.dtype, b.dtype} == {
+            jnp.dtype(jnp.float32)
+        }
+        return [arithmetic.dot(a, b, params["dimension_numbers"], (runs[0], runs[1]))] if few else None
     return arithmetic.elementwise(eqn, arrays, traits)
 
 
@@ -399,8 +401,10 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
     def select(index: Any, *arrays: Any) -> list[Any]:
         results = [play(inner, arrays, size) for inner in branches]
-        return [functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(same[1:], 1), same[0])
-                for same in zip(*results, strict=True)]
+        return [
+            functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(same[1:], 1), same[0])
+            for same in zip(*results, strict=True)
+        ]
 
     def gather(index: Any, *arrays: Any) -> list[Any]:
         takes = index == 1

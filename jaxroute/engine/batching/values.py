@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxroute.core.arithmetic import Trait
+from jaxroute.core.rounding import Trait
 from jaxroute.engine.batching.dependence import is_key
 
 
