@@ -53,6 +53,8 @@ from jaxroute.core.rounding import (
 
 Array = jax.Array | np.ndarray
 
+# Of all that is said here: another one finds nothing of what was stored with this one.
+VERSION = 1
 # So many terms of a sum are written out; of longer ones so many at a time.
 _WRITTEN, _BLOCK = 64, 32
 # Sums of products of more terms are left to a library, in its order.
@@ -259,6 +261,12 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
     parts = _along(terms)
     made = list(itertools.accumulate(parts[::-1] if reverse else parts, step))
     return jnp.stack(made[::-1] if reverse else made, axis=axis) if made else jnp.asarray(x)
+
+
+def terms_of(eqn: JaxprEqn) -> int:
+    """The number of terms of each sum of a `dot_general`."""
+    (summed, _), _ = eqn.params["dimension_numbers"]
+    return math.prod(_shape_of(eqn.invars[0])[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:

@@ -29,7 +29,6 @@ def versions() -> dict[str, str]:
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns settings with all else that the bits of a result depend on, except the code."""
     return {
-        "platform": jax.default_backend(),
         **settings,
         "format": FORMAT,
         "jax": versions()["jax"],

@@ -4,3 +4,5 @@
 BACKENDS = ("auto", "scan", "kernel", "reference")
 # How it is compiled: with all optimisations, or soon.
 COMPILE = ("full", "quick")
+# How functions, sums and roundings are computed: with the same bits everywhere, or as fast as a GPU can.
+ARITHMETICS = ("auto", "exact", "fast")

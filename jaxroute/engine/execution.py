@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from jaxroute.core import checks
-from jaxroute.engine import BACKENDS, COMPILE
+from jaxroute.engine import ARITHMETICS, BACKENDS, COMPILE
 
 
 class PartWarning(UserWarning):
@@ -18,7 +18,7 @@ class PartWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Execution:
-    """Choices of how a simulation is computed, which change its speed, and its numbers by rounding at most.
+    """Choices of how a simulation is computed, which change its speed, and on a GPU the rounding of its numbers.
 
     Attributes:
       backend: what simulates the rounds.
@@ -31,8 +31,7 @@ class Execution:
         - "auto": that of an existing store, otherwise the kernel. It is the scan where no kernel can be used (a trial says why, in one
           warning), in double precision, and if the rounds of a policy are long for products of large matrices.
 
-        The random bits are the same for all. What is computed from them is equal except for the rounding of logarithms, exponentials and
-        sums. Where the kernel is chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver
+        All give the same numbers, bit by bit (see `arithmetic`). Where the kernel is chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver
         refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan
         is faster (COSMOS, ACQB, hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was
         not the kernel. A warning says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and
@@ -52,8 +51,16 @@ class Execution:
           kernel simulates one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); "auto" is the scan where there is
           none. Policies whose rounds are long by themselves are compiled in full, for the scan.
 
+      arithmetic: how functions, sums and products are rounded.
+
+        - "exact": each operation once, in one order, functions by definitions of our own. The numbers are the same on every CPU, with every
+          compiler and back end, and on a GPU that runs kernels. The few policies with an operation that a library rounds in its own way (products
+          of matrices with sums of more than 64 terms) are the exception: `inexact` in the attributes of the result names it.
+        - "fast": as a GPU is fastest. Its numbers differ from those of a CPU by rounding, which decides between two models in a few runs.
+        - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where the exact one takes 40 to 70 % more instructions.
+
     Raises:
-      ValueError: a backend or a way to compile is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
+      ValueError: a backend, a way to compile or an arithmetic is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
     """
 
     backend: str = "auto"
@@ -61,10 +68,12 @@ class Execution:
     block: int | None = None
     share: str | tuple[int, int] | None = None
     compile: str = "full"
+    arithmetic: str = "auto"
 
     def __post_init__(self) -> None:
         checks.one_of("backend", self.backend, BACKENDS)
         checks.one_of("compile", self.compile, COMPILE)
+        checks.one_of("arithmetic", self.arithmetic, ARITHMETICS)
         if self.devices is not None and not _are_devices(self.devices):
             raise ValueError(
                 f"devices must be a non-empty list of jax devices, got {checks.show(self.devices)}; jax.devices('cpu') is one"

@@ -14,6 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute import kernels
+from jaxroute.core import arithmetic as exact
 from jaxroute.core import checks, draws, provenance
 from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe, digest_of_setting
@@ -42,6 +43,7 @@ from jaxroute.core.provenance import fingerprint
 from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
+from jaxroute.engine.exactness import inexact_operations
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
@@ -95,6 +97,7 @@ class Inputs:
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
     backend: that of an `Execution`, but "auto". chosen: whether it was. quick: whether it is compiled soon.
+    arithmetic: "exact" or "fast", or "float64" in double precision.
     reason: why no kernel can be used on this machine, where kernels are wanted; else empty.
     platform: of the devices.
     keep: one of `KEPT`.
@@ -118,6 +121,7 @@ class Inputs:
     backend: str
     chosen: bool
     quick: bool
+    arithmetic: str
     reason: str
     platform: str
     keep: str
@@ -179,12 +183,9 @@ class Inputs:
             "key": self.key,
             "seeds": describe_seeds(self.seeds),
         }
-        if self.platform != jax.default_backend():
-            settings["platform"] = self.platform
-        if self.backend != "scan":
-            settings["backend"] = self.backend
-        if self.quick:
-            settings["compile"] = "quick"
+        settings["arithmetic"] = f"exact {exact.VERSION}"
+        if self.arithmetic != "exact" or self.inexact:  # Whoever computes it may round otherwise.
+            settings["arithmetic"] = f"{self.arithmetic} {self.platform} {self.backend}" + " quick" * self.quick
         if self.keep != "runs":
             settings["keep"] = self.keep
         if self.goals:
@@ -192,6 +193,16 @@ class Inputs:
         if self.keep_states:
             settings["keep_states"] = True
         return settings
+
+    @functools.cached_property
+    def inexact(self) -> dict[str, list[str]]:
+        """What a library rounds in its own way, by policy; those of which all is exact are not named."""
+        found: dict[str, list[str]] = {}
+        for part in self.every_part:
+            operations = inexact_operations(*part.example, self.horizon, self.records[part.policy])
+            if operations:
+                found[part.policy] = sorted({*found.get(part.policy, []), *operations})
+        return found
 
     def code(self, part: Part) -> dict[str, Any]:
         """Returns the digests of the code of a policy, its environment and the probes, as plain JSON."""
@@ -267,6 +278,7 @@ def read_inputs(
     block: int | None,
     backend: str,
     quick: bool,
+    arithmetic: str,
     platform: str,
     keep: str,
     until_stderr: Mapping[str, float] | None,
@@ -333,6 +345,7 @@ def read_inputs(
         backend=backend,
         chosen=backend == "auto",
         quick=quick,
+        arithmetic=_arithmetic(arithmetic, platform),
         reason="",
         platform=platform,
         keep=keep,
@@ -349,6 +362,19 @@ def read_inputs(
             object.__setattr__(asked, "backend", "scan")
         warnings.warn(f"no kernel can be used here, the scan runs instead, which is slower: {reason}", stacklevel=3)
     return asked
+
+
+def _arithmetic(asked: str, platform: str) -> str:
+    """The arithmetic on a platform.
+
+    Raises:
+      ValueError: the fast one is asked for on a CPU.
+    """
+    if in_64_bits():
+        return "float64"
+    if asked == "fast" and platform == "cpu":
+        raise ValueError("arithmetic='fast' is for GPUs, got devices of the platform 'cpu', where 'exact' is the only one")
+    return asked if asked != "auto" else "exact" if platform == "cpu" else "fast"
 
 
 def no_kernels(platform: str) -> str | None:

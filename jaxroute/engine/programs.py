@@ -203,6 +203,7 @@ class Block:
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
       quiet: there is no warning if a policy has no kernel.
       reason: why it is the scan, where the kernel was wanted.
+      fast: functions, sums and roundings are those of compilers.
     """
 
     def __init__(
@@ -223,6 +224,7 @@ class Block:
         alone: bool = False,
         quiet: bool = False,
         reason: str = "",
+        fast: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -233,7 +235,7 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.ran, self.quick = Backend(backend, reason), quick
+        self.ran, self.quick, self.fast = Backend(backend, reason), quick, fast
 
     @property
     def device(self) -> Any:
@@ -273,11 +275,11 @@ class Block:
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if self.backend == "kernel":
                 on_cpu = self.device.platform == "cpu"
-                options |= {"wide": WIDE and not self.quick and on_cpu, "fast": not on_cpu}
+                options |= {"wide": WIDE and not self.quick and on_cpu, "fast": self.fast}
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            with rounding.protected(seeds):
+            with rounding.compilers_own() if self.fast else rounding.protected(seeds):
                 players = env.build(leaves[0]), policy.build(leaves[1])
                 values = rollout(*players, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
@@ -330,7 +332,9 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone), trace)
+        program = PROGRAMS.get(
+            (*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone, self.fast), trace
+        )
         if program.reason:
             self._fall_back(program.reason, program.refused, program.slower)
             return self.lower(seeds, begun)

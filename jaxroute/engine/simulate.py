@@ -142,9 +142,6 @@ def simulate(
         before = {} if notes is None else notes.settings()
         if record_every is None and "record_every" in before:
             record_every = int(before["record_every"])
-        if execution.backend == "auto" and before:
-            made = before.get("compile", execution.compile)
-            execution = replace(execution, backend=before.get("backend", "scan"), compile=made)
         asked = read_inputs(
             env,
             policies,
@@ -158,6 +155,7 @@ def simulate(
             block=execution.block,
             backend=execution.backend,
             quick=execution.compile == "quick",
+            arithmetic=execution.arithmetic,
             platform=devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
@@ -393,6 +391,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool =
             part.label in alone,
             quiet=quiet or asked.quick or (asked.chosen and asked.platform == "cpu"),
             reason=asked.reason,
+            fast=asked.arithmetic == "fast",
         )
         for part in asked.every_part
     }
@@ -525,6 +524,8 @@ def _report(
     """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
         "backend": {name: block.backend for name, block in blocks.items()},
+        "arithmetic": asked.arithmetic,
+        **({"inexact": asked.inexact} if asked.inexact else {}),
         "fell_back": {name: block.ran.reason for name, block in blocks.items() if block.ran.reason},
         **measured,
     }

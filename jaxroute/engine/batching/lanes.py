@@ -12,7 +12,6 @@ in step functions. A primitive without a rule goes through `jax.vmap` with the r
 
 import collections
 import functools
-import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -214,10 +213,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
         return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
     if name == "dot_general":
         a, b = arrays
-        (summed, _), _ = params["dimension_numbers"]
-        few = math.prod(a.shape[axis] for axis in summed) <= arithmetic.MOST_TERMS and {a.dtype, b.dtype} == {
-            jnp.dtype(jnp.float32)
-        }
+        few = arithmetic.terms_of(eqn) <= arithmetic.MOST_TERMS and {a.dtype, b.dtype} == {jnp.dtype(jnp.float32)}
         return [arithmetic.dot(a, b, params["dimension_numbers"], (runs[0], runs[1]))] if few else None
     return arithmetic.elementwise(eqn, arrays, traits)
 
