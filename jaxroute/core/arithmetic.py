@@ -173,7 +173,9 @@ class _Function:
 def _computed(function: _Function, *operands: Any) -> Any:
     *xs, zero, zeros = operands
     with given_zeros(zero, zeros):
-        return _evaluate(function.definition(tuple(x.shape for x in xs)), xs, function.traits)[0]
+        wide = [jnp.atleast_1d(x) for x in xs]  # The definition of one number may have a branch.
+        out = _evaluate(function.definition(tuple(x.shape for x in wide)), wide, function.traits)[0]
+        return jnp.reshape(out, xs[0].shape)
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
@@ -266,7 +268,8 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
 def terms_of(eqn: JaxprEqn) -> int:
     """The number of terms of each sum of a `dot_general`."""
     (summed, _), _ = eqn.params["dimension_numbers"]
-    return math.prod(_shape_of(eqn.invars[0])[axis] for axis in summed)
+    shape: tuple[int, ...] = getattr(eqn.invars[0].aval, "shape", ())
+    return math.prod(shape[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:

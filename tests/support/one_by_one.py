@@ -36,7 +36,8 @@ def _results(eqn, args):
         return _evaluate(eqn.params["jaxpr" if name == "jit" else "call_jaxpr"], args)
     if name in DEFINITIONS:
         own = {key: eqn.params[key] for key in ("y",) if key in eqn.params}
-        return evaluated(functools.partial(DEFINITIONS[name], **own), *args)
+        results = evaluated(functools.partial(DEFINITIONS[name], **own), *map(jnp.atleast_1d, args))  # Of one number it may have a branch.
+        return [jnp.reshape(result, args[0].shape) for result in results]
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
         axes = eqn.params["axes"]
