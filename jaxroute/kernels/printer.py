@@ -197,7 +197,7 @@ class _Printer:
         if isinstance(statement, ir.If):
             return self._branch(statement, end)
         assert isinstance(statement, ir.Call)
-        texts = [self.expression(e, written=True) for e in statement.operands]
+        texts = [self.expression(e) for e in statement.operands]
         if isinstance(statement, ir.Raw):
             lines = string.Template(statement.name).substitute({f"e{n}": text for n, text in enumerate(texts)})
             return ["{", *lines.splitlines(), "}"]
