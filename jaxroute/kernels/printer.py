@@ -84,8 +84,8 @@ FORMATS: dict[str, dict[str, str]] = {
     **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
     **_library("sinh", "sqrt", "tan", "tanh"),
     "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
-    "both": _infix("&&"), "either": _infix("||"),
-    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "any", "either_nan", "first_lane", "largest")},
+    "both": _infix("&&"), "either": _infix("||"), "any": {"b": "ANY"},
+    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "either_nan", "first_lane", "largest")},
     "rows_have_nan": {"*": "{}.has_nan()"},
 }  # fmt: skip
 _STATEMENTS = {
