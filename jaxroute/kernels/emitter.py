@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
-from jaxroute.kernels import ir, operations
+from jaxroute.kernels import ir, rules
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise
 from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
@@ -107,14 +107,14 @@ class Emitter(Writer):
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
         name = eqn.primitive.name
         if name in _CALLS:
-            called = operations.CALLED_WIDE if self.wide else {}
+            called = rules.CALLED_WIDE if self.wide else {}
             if known := called.get(eqn.params.get("name", "")):
                 return [known(self, *args)]
             inner = eqn.params[_CALLS[name]]
             try:
                 return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
             except ir.Unsupported as error:
-                operations.raise_for_user(error, eqn.params.get("name", ""), inner)
+                rules.raise_for_user(error, eqn.params.get("name", ""), inner)
                 raise
         if name in _SAME:
             return args
@@ -128,7 +128,7 @@ class Emitter(Writer):
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
         if not (self.fast and name in FORMATS) and (definition := self._definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
-        return operations.write(self, eqn, args)
+        return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
         """The results of an operation by its definition."""

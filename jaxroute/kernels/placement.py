@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 
 from jaxroute.engine.batching.dependence import Flow, is_key
-from jaxroute.kernels.operations import CALLED_WIDE
+from jaxroute.kernels.rules import CALLED_WIDE
 from jaxroute.kernels.values import is_row
 
 # Rows of fewer numbers are few lines of memory in any case.

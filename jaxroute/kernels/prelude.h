@@ -8,6 +8,10 @@
 #define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define ROTATED(x, n) __funnelshift_l(x, x, n)
 #define ROLLED _Pragma("unroll 1")
+#ifdef EXACT
+#define DIVIDE __fdiv_rn
+#define sqrtf __fsqrt_rn
+#endif
 #else
 #include <math.h>
 #include <stdbool.h>

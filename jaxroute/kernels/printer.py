@@ -84,8 +84,8 @@ FORMATS: dict[str, dict[str, str]] = {
     **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
     **_library("sinh", "sqrt", "tan", "tanh"),
     "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
-    "both": _infix("&&"), "either": _infix("||"),
-    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "any", "either_nan", "first_lane", "largest")},
+    "both": _infix("&&"), "either": _infix("||"), "any": {"b": "ANY"},
+    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "either_nan", "first_lane", "largest")},
     "rows_have_nan": {"*": "{}.has_nan()"},
 }  # fmt: skip
 _STATEMENTS = {
@@ -197,7 +197,7 @@ class _Printer:
         if isinstance(statement, ir.If):
             return self._branch(statement, end)
         assert isinstance(statement, ir.Call)
-        texts = [self.expression(e, written=True) for e in statement.operands]
+        texts = [self.expression(e) for e in statement.operands]
         if isinstance(statement, ir.Raw):
             lines = string.Template(statement.name).substitute({f"e{n}": text for n, text in enumerate(texts)})
             return ["{", *lines.splitlines(), "}"]

@@ -104,7 +104,7 @@ class Source:
         given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
         given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
         lines = [
-            *("" if self.fast else _EXACT, PRELUDE.read_text(), _DEVICE, self.tables),
+            *("" if self.fast else "#define EXACT", PRELUDE.read_text(), _DEVICE, self.tables),
             f'extern "C" __global__ void rounds({", ".join(given)}) {{',
             "    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;",
             "    const long long setting = blockIdx.y;",
@@ -127,8 +127,6 @@ _HOST = """#define ARRAY(kind, name, size, first) kind name[size]
 #define STRIDE 1
 static const int start = -2147483647 - 1, stop = 2147483647;
 static const bool continued = false;"""
-_EXACT = """#define DIVIDE __fdiv_rn
-#define sqrtf __fsqrt_rn"""
 _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
 #define STRIDE R
 #define CONSTANT static __device__ const"""

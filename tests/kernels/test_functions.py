@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import lane_cases
 import numpy as np
 import pytest
-from c_functions import by_c, source_of_function
+from c_functions import by_c, emitted, operations_of, source_of_function, statements_of
 from jax import lax
 from lane_cases import R, assert_same, floats, integers, keys
 
 from jaxroute.core import numerics, primitives
-from jaxroute.kernels import host
+from jaxroute.kernels import host, ir
 from jaxroute.kernels.ir import Unsupported
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -87,10 +87,10 @@ def test_the_c_of_a_function_equals_vmap(name, wide):
 
 
 def test_looking_for_nan_takes_one_comparison_for_two_numbers_and_no_maximum():
-    look, _ = source_of_function(numerics.has_nan, floats(9), wide=True)
-    assert look.body.count("either_nan(") == 2 and "< 4;" in look.body and "max_f(" not in look.body
-    one_by_one, _ = source_of_function(numerics.has_nan, floats(9))
-    assert "max_f(" in one_by_one.body  # As it is written: on a GPU a loop of its own would need a stack.
+    look, *_ = emitted(numerics.has_nan, floats(9), wide=True)
+    assert operations_of(look.block).count("either_nan") == 2 and "max" not in operations_of(look.block)
+    one_by_one, *_ = emitted(numerics.has_nan, floats(9))
+    assert "max" in operations_of(one_by_one.block)  # As it is written: on a GPU a loop of its own would need a stack.
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -106,13 +106,63 @@ def test_an_array_that_nobody_needs_any_more_is_written_in_place():
     def fill(x, i):
         return lax.fori_loop(0, 7, lambda t, c: c.at[(i + t) % 500].add(1.0), x)
 
-    source, _ = source_of_function(fill, floats(500), integers(500))
-    arrays = [line for line in source.body.splitlines() if "[500];" in line]
-    assert len(arrays) == 1
-    assert source.body.count("< 500;") == 2  # It is read once and written once.
+    statements = statements_of(emitted(fill, floats(500), integers(500))[0].block)
+    assert len([one for one in statements if isinstance(one, ir.Declare) and one.storage.size == 500]) == 1
+    tests = [one.test for one in statements if isinstance(one, ir.Loop)]
+    assert len([one for one in tests if one.operands[1].number == 500]) == 2  # It is read once and written once.
     assert_same(by_c(fill, floats(500), integers(500)), jax.vmap(fill, -1, -1)(floats(500), integers(500)))
 
 
 def test_operations_on_arrays_of_one_shape_share_a_loop():
-    source, _ = source_of_function(lambda x, y: jnp.sum(jnp.exp(-x * y) + 3 * x), floats(50), floats(50))
-    assert source.body.count("for (") == 3  # Two that read, one that computes and sums.
+    block = emitted(lambda x, y: jnp.sum(jnp.exp(-x * y) + 3 * x), floats(50), floats(50))[0].block
+    assert (
+        len([one for one in statements_of(block) if isinstance(one, ir.Loop)]) == 3
+    )  # Two that read, one that computes and sums.
+
+
+def log(x):
+    """A logarithm in basic operations: a power of two, and a series of the rest."""
+    bits = lax.bitcast_convert_type(x, jnp.int32)
+    power, rest = (bits >> 23) - 127, lax.bitcast_convert_type((bits & 0x7FFFFF) | 0x3F800000, jnp.float32)
+    ratio = (rest - 1) / (rest + 1)
+    terms = [ratio ** (2 * n + 1) / (2 * n + 1) for n in range(7)]
+    return jnp.where(x > 0, power * jnp.float32(np.log(2)) + 2 * sum(terms), jnp.nan)
+
+
+def whole_power(x, n):
+    """By a loop whose length differs between runs."""
+    return lax.fori_loop(jnp.int32(0), n.astype(jnp.int32), lambda _, total: total * x, jnp.float32(1))
+
+
+NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
+DEFINED = {
+    "log": jax.make_jaxpr(log)(NUMBER),
+    "log1p": jax.make_jaxpr(lambda x: jnp.log(1 + x))(NUMBER),
+    "pow": jax.make_jaxpr(whole_power)(NUMBER, NUMBER),
+    "cumsum": jax.make_jaxpr(lambda x: x @ jnp.triu(jnp.ones((5, 5))))(jax.ShapeDtypeStruct((5,), jnp.float32)),
+}
+
+
+def of_definitions(x, i):
+    shared = jnp.log(jnp.sum(jnp.full(3, 2.0))) + jnp.log(jnp.sum(jnp.full(2, 2.0)))
+    return jnp.log(x) + shared, jnp.sum(jnp.log1p(x)), jnp.cumsum(x), lax.pow(x, i.astype(jnp.float32))
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["", "wide"])
+def test_an_operation_with_a_definition_is_a_function_that_is_written_once(wide):
+    """One of numbers is called; for several runs at once there is one of vectors, and one of what they share. Any other is written in line."""
+    given = np.abs(floats(5)) + np.float32(0.1), integers(4, 5)
+    options = {"wide": wide, "definition": lambda eqn: DEFINED.get(eqn.primitive.name)}
+    emitter, *_ = emitted(of_definitions, *given, **options)
+    called = [name for name, *_ in emitter.functions]
+    assert sorted(called) == ["log", "log", "log1p", "pow"] if wide else sorted(called) == ["log", "log1p", "pow"]
+    assert operations_of(emitter.block).count("call") == 5 and "log" not in operations_of(emitter.block)
+    assert_same(by_c(of_definitions, *given, **options), jax.vmap(of_definitions, -1, -1)(*given), rtol=2e-5)
+
+
+def test_a_gpu_has_fast_functions_of_its_own():
+    options = {"definition": lambda eqn: DEFINED.get(eqn.primitive.name)}
+    fast, *_ = emitted(of_definitions, np.abs(floats(5)), integers(4, 5), fast=True, **options)
+    assert not fast.functions and {"log", "log1p", "pow"} <= set(operations_of(fast.block))
+    exact, fast = (source_of_function(lambda x: 1 / x, floats(5), fast=fast)[0].for_device() for fast in (False, True))
+    assert "#define EXACT" in exact and "#define EXACT" not in fast

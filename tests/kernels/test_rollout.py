@@ -1,6 +1,5 @@
 """Kernels play what the scan plays."""
 
-import re
 import subprocess
 from concurrent.futures import Future
 from typing import Any
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from c_functions import statements_of
 from conformance_cases import OPTIONS, POLICIES
 from flax import struct
 from helpers import backends
@@ -21,7 +21,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
-from jaxroute.kernels import compiling, cuda, host, source
+from jaxroute.kernels import compiling, cuda, host, ir, source
 from jaxroute.problems import queueing, service, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -69,11 +69,24 @@ CASES = {**POLICIES, **OPTIONS}
 
 
 @pytest.fixture
-def texts(monkeypatch):
-    """Bodies of the kernels that a test writes."""
-    bodies, written = [], source.Source.for_host
-    monkeypatch.setattr(source.Source, "for_host", lambda self: bodies.append(self.body) or written(self))
-    return bodies
+def written(monkeypatch):
+    """Statements of the kernels that a test writes."""
+    kernels, printed = [], source.source_from
+    monkeypatch.setattr(
+        source, "source_from", lambda emitter, *args: kernels.append(statements_of(emitter.block)) or printed(emitter, *args)
+    )
+    return kernels
+
+
+def calls_of(statements, name):
+    """Sizes of the calls of a name."""
+    return [one.size for one in statements if isinstance(one, ir.Call) and one.name == name]
+
+
+def arrays_of(statements):
+    """Type, size and place of each array."""
+    declared = [one.storage for one in statements if isinstance(one, ir.Declare)]
+    return [(one.dtype.name, one.size, one.apart) for one in declared]
 
 
 # Rounds for which there is room, where that is less than 47.
@@ -191,13 +204,13 @@ class ByRound(stochastic.EpsilonGreedy):
         return state.replace(reward_sum=state.reward_sum + 1e-3 * (rows[0] + rows[1])[:3])
 
 
-def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(texts):
+def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(written):
     policy = ByRound(table=np.random.default_rng(0).normal(size=(5, 9)).astype(np.float32))
     env = stochastic.bernoulli([0.9, 0.5, 0.2])
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
-    assert texts[0].count("rows_of<9>") == 2
+    assert calls_of(written[0], "rows_of") == [9, 9]
 
 
 @struct.dataclass
@@ -252,14 +265,14 @@ class KeepsRows(stochastic.EpsilonGreedy):
 
 
 @pytest.mark.parametrize("odd", [0.0, np.nan])
-def test_rows_of_a_run_stand_side_by_side(odd, texts):
-    """What is read and written by rows at places of the runs' own is laid out run by run; nobody sees it but in the text."""
+def test_rows_of_a_run_stand_side_by_side(odd, written):
+    """What is read and written by rows at places of the runs' own is laid out run by run; no result shows it."""
     env, policy = stochastic.bernoulli([0.9, 0.5, 0.2]), KeepsRows(odd=odd)
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
-    assert "Apart<float, 150>" in texts[0] and "Apart<int, 120>" in texts[0]
-    assert texts[0].count(".write_rows<50>") == 2 and texts[0].count(".rows<50>") >= 2
+    assert {("float32", 150, True), ("int16", 120, True)} <= set(arrays_of(written[0]))
+    assert calls_of(written[0], "write_rows").count(50) == 2 and calls_of(written[0], "read_rows").count(50) >= 2
     np.testing.assert_array_equal(ours["valid"].values, theirs["valid"].values)
     assert bool(ours["valid"].all()) == (odd == 0)
 
@@ -400,14 +413,16 @@ def test_a_queue_of_large_prompts_is_played_by_the_scan():
     assert backends(jr.simulate(env, policies, horizon=12, seeds=2, progress=False)) == {"kernel"}
 
 
-def test_prompts_of_a_pool_are_read_row_by_row(texts):
+def test_prompts_of_a_pool_are_read_row_by_row(written):
     """A table that runs share, turned twice on the way, is not copied; what the scan plays is equal."""
     env, policy = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70), queueing.ACQB()
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
-    (text,) = texts
-    assert "rows_of<64>" in text and not re.search(r"\b4480\b", text)  # 70 prompts of 64 features.
+    (statements,) = written
+    assert 64 in calls_of(statements, "rows_of") and 4480 not in [
+        size for _, size, _ in arrays_of(statements)
+    ]  # 70 prompts of 64 features.
     assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
 
 
@@ -418,7 +433,7 @@ def test_three_answers_to_the_prompts_of_a_pool_are_played_by_the_scan():
     assert backends(jr.simulate(env, queueing.ACQB(), horizon=12, seeds=2, progress=False)) == {"scan"}
 
 
-def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
+def test_pairs_of_answers_to_the_prompts_of_a_pool(written):
     """What a model was shown with is read and written by rows."""
     env, policy = (
         queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70, num_offered=2),
@@ -427,7 +442,7 @@ def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
-    assert "Apart<float" in texts[0] and "Apart<int" in texts[0]
+    assert {"float32", "int16"} <= {dtype for dtype, _, apart in arrays_of(written[0]) if apart}
     assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
 
 

@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.engine.batching.dependence import is_key
-from jaxroute.kernels import host
+from jaxroute.kernels import host, ir
 from jaxroute.kernels.emitter import Emitter
 from jaxroute.kernels.source import Array, source_from
 from jaxroute.kernels.values import flat
 
 
-def source_of_function(fn, *args, wide=False):
-    """The C of `fn` on one run, or on several at once, and the shapes of its results; arguments have the runs last."""
+def emitted(fn, *args, wide=False, **options):
+    """What an emitter writes for `fn` on one run, or on several at once; its inputs, outputs, and shapes of its results. The runs are last."""
     leaves, treedef = jax.tree.flatten(args)
     shapes = [jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype) for leaf in leaves]
     closed, out = jax.make_jaxpr(lambda *a: fn(*jax.tree.unflatten(treedef, a)), return_shape=True)(*shapes)
-    emitter, inputs, values = Emitter(wide), [], []
+    emitter, inputs, values = Emitter(wide, **options), [], []
     for number, leaf in enumerate(map(words, leaves)):
         array = Array(leaf.shape[:-1], leaf.dtype)
         inputs.append(array)
@@ -31,7 +31,28 @@ def source_of_function(fn, *args, wide=False):
             emitter.ready(value)
             with emitter.loops(value.shape) as place:
                 emitter.put(number, flat(place, value.shape), value.at(place))
+    return emitter, inputs, outputs, out
+
+
+def source_of_function(fn, *args, wide=False, **options):
+    """The C of `fn`, and the shapes of its results."""
+    emitter, inputs, outputs, out = emitted(fn, *args, wide=wide, **options)
     return source_from(emitter, inputs, outputs), out
+
+
+def statements_of(block):
+    """Statements of a block, also inside others, that are printed."""
+    needed = ir.live(block)
+    return [one for one in ir.walk(block) if not one.written() or any(s.current in needed for s in one.written())]
+
+
+def operations_of(block):
+    """Names of the operations in them, as often as they are there."""
+
+    def names(e):
+        return [e.op, *(name for operand in e.operands for name in names(operand))]
+
+    return [name for one in statements_of(block) for e in one.expressions() for name in names(e)]
 
 
 def words(leaf):
@@ -41,9 +62,9 @@ def words(leaf):
     return np.ascontiguousarray(np.asarray(leaf))
 
 
-def by_c(fn, *args, wide=False):
+def by_c(fn, *args, wide=False, **options):
     """`fn` of `R` runs, the last axis of the arguments and results."""
-    source, out = source_of_function(fn, *args, wide=wide)
+    source, out = source_of_function(fn, *args, wide=wide, **options)
     given = [words(leaf) for leaf in jax.tree.leaves(args)]
     size = given[0].shape[-1]
     made = [np.zeros((*a.shape, size), a.dtype) for a in source.outputs]

@@ -1,1 +1,51 @@
-"""What operations are in C, by family."""
+"""The rules of operations: what each one of a traced function is in C, by family."""
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.core import draws
+from jaxroute.kernels import ir
+from jaxroute.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
+from jaxroute.kernels.rules.registry import RULES, rule
+from jaxroute.kernels.values import Value
+from jaxroute.kernels.writer import Writer
+
+# Modules whose rules are registered where they are imported.
+FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
+# Functions that are called by their names, for which there are separate loops where several runs are played at once.
+CALLED_WIDE = {"has_nan": reductions.has_nan}
+
+_JAX = os.path.dirname(jax.__file__)
+
+
+def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
+    """Raises the error in a call of a function of jax with the name of that function, which the user knows, instead of the operation's."""
+    debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
+    name = name.removeprefix("_")
+    module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)
+    if module is None or not str(getattr(debug, "func_filename", "")).startswith(_JAX):
+        return
+    cause = error.__cause__ or error
+    if module is jax.random and hasattr(draws, name):
+        raise ir.Unsupported(f"jax.random.{name}; draws.{name} has a kernel") from cause
+    raise ir.Unsupported(f"{module.__name__}.{name}" + (f": {cause}" if " " in str(cause) else "")) from cause
+
+
+def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
+    """Writes an operation that is neither a loop nor a branch nor a call; its results."""
+    name = eqn.primitive.name
+    if name in elementwise.NAMES:
+        return elementwise.write(writer, eqn, args)
+    if name not in RULES:
+        raise ir.Unsupported(f"jax.lax.{name}" if hasattr(jax.lax, name) else name)
+    return RULES[name](writer, eqn, *args)
+
+
+@rule("platform_index")
+def _platform_index(writer: Writer, eqn: Any, *_: Value) -> list[Value]:
+    """The default of a choice by platform."""
+    return [writer.constant(np.int32(eqn.params["platforms"].index(None)))]

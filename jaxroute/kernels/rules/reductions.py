@@ -148,34 +148,18 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         beats = now > best if largest else now < best
         return ir.either(beats, ir.both(now.is_nan(), best.equals(best))) if x.dtype.kind == "f" else beats
 
-    if len(x.shape) == 1:
-
-        def step(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
-            best, where = names
-            now = x.at(place)
-            # What equals the start must come first, too.
-            return _if_better(writer, ir.either(better(now, best), where < 0), (best, now), (where, ir.as_expr(place[0])))
-
-        first = _lowest(x.dtype, "max" if largest else "min")
-        number = writer.gathered(x.shape, [first, ir.literal(-1, dtype if dtype.kind == "i" else ir.INT)], step)[1]
-        return [writer.view(number, (), number.at)]
+    varies = writer.varies(x)
     writer.ready(x)
-    storage = writer.array(dtype, shape)
+    storage = writer.array(dtype, shape, varies)
     with writer.loops(shape) as place:
         target = ir.element(storage, flat(place, shape))
         writer.add(ir.Assign(target, ir.literal(0, dtype)))
-        best = writer.local(x.at((*place[:axis], 0, *place[axis:])))
+        best = writer.local(x.at((*place[:axis], 0, *place[axis:])), varying=varies)
         with writer.loop(x.shape[axis], 1) as i:
-            now = writer.local(x.at((*place[:axis], i, *place[axis:])))
-            new = writer.local(better(now, best))
+            now = writer.local(x.at((*place[:axis], i, *place[axis:])), varying=varies)
+            new = writer.local(better(now, best), varying=varies)
             writer.add(ir.Assign(best, now, new), ir.Assign(target, i, new))
     return [writer.value_of(storage, shape)]
-
-
-def _if_better(writer: Writer, test: ir.Expr, *pairs: tuple[ir.Expr, ir.Expr]) -> list[ir.Statement]:
-    """Statements that give targets their values where a test holds, which is computed once."""
-    new = writer.storage("s", bool, 0, varying=test.varies)
-    return [ir.Declare(new, test), *(ir.Assign(target, value, ir.variable(new)) for target, value in pairs)]
 
 
 class _Contest:
@@ -208,51 +192,28 @@ def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[V
     """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
     shape, dtype = aval_of(eqn)
     contest = _Contest(eqn, score, given)
-    floating, axis, size = score.dtype.kind == "f", contest.axis, contest.size
-    lowest, none, no = _lowest(score.dtype, "max"), contest.none, ir.literal(False, bool)
-    if len(score.shape) == 1 and writer.wide and floating:
-        return [_first_of_largest(writer, contest, dtype)]
-
-    def better(place: ir.Place, now: ir.Expr, best: ir.Expr, where: ir.Expr) -> ir.Expr:
-        tie = ir.both(now.equals(best), contest.number_at(place) < where)
-        return contest.if_allowed(place, ir.either(now > best, tie))
-
     if len(score.shape) == 1:
-
-        def step(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
-            best, where, odd = names
-            now = score.at(place)
-            # Where nothing is above the start, the first that is allowed equals it.
-            test = better(place, now, best, where) if given else now > best
-            lines = _if_better(writer, test, (best, now), (where, contest.number_at(place)))
-            return [*lines, ir.Assign(odd, odd | contest.if_allowed(place, now.is_nan()))] if floating else lines
-
-        def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
-            _, where, odd = names
-            end = [ir.Assign(where, contest.index(where))] if contest.ordered else []
-            return [*end, ir.Assign(where, ir.literal(size), odd)] if floating else [*end]
-
-        return writer.gathered(score.shape, [lowest, none if given else ir.literal(0), no], step, last)[1:2]
+        return [_first_of_largest(writer, contest)]
+    axis, size = contest.axis, contest.size
     writer.ready(score, *given)
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
         target = ir.element(storage, flat(place, shape))
-        writer.add(ir.Assign(target, none))
-        best, odd = writer.local(lowest), writer.local(no)
+        writer.add(ir.Assign(target, contest.none))
+        best, odd = writer.local(_lowest(score.dtype, "max")), writer.local(ir.literal(False, bool))
         with writer.loop(size) as i:
             here = (*place[:axis], i, *place[axis:])
             now = writer.local(score.at(here))
-            new = writer.local(better(here, now, best, target))
+            tie = ir.both(now.equals(best), contest.number_at(here) < target)
+            new = writer.local(contest.if_allowed(here, ir.either(now > best, tie)))
             writer.add(ir.Assign(best, now, new), ir.Assign(target, contest.number_at(here), new))
             writer.add(ir.Assign(odd, odd | contest.if_allowed(here, now.is_nan())))
-        if contest.ordered:
-            writer.add(ir.Assign(target, contest.index(target)))
-        if floating:  # Nothing equals a maximum that is NaN.
-            writer.add(ir.Assign(target, ir.literal(size), odd))
+        # Nothing equals a maximum that is NaN.
+        writer.add(ir.Assign(target, ir.choose(odd, ir.literal(size), contest.index(target))))
     return [writer.value_of(storage, shape)]
 
 
-def _first_of_largest(writer: Writer, contest: _Contest, dtype: np.dtype) -> Value:
+def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
     """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
     score = contest.score
 

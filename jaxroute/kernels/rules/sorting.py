@@ -46,27 +46,13 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
         def row(index: ir.Index) -> list[ir.Expr]:
             return [column.at((*place[:axis], index, *place[axis + 1 :])) for column in columns]
 
-        if writer.wide:  # Neighbours change places until no run has two that must.
-            with writer.loop(shape[axis], i, step=-1) as j:
-                own, before = row(j), row(add(j, -1))
-                swap = writer.local(_ahead(own[:keys], before[:keys]))
-                writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
-                for a, b in zip(own, before, strict=True):
-                    held = writer.local(a)
-                    writer.add(ir.Assign(a, b, swap), ir.Assign(b, held, swap))
-        else:
-            held = [writer.local(x) for x in row(i)]
-            j = writer.local(i)
-            before = row(add(j, -1))
-            writer.add(
-                ir.Loop(
-                    j.storage,
-                    test=ir.both(j > 0, _ahead(held[:keys], before[:keys])),
-                    step=-1,
-                    body=[ir.Assign(a, b) for a, b in zip(row(j), before, strict=True)],
-                )
-            )
-            writer.add(*(ir.Assign(a, x) for a, x in zip(row(j), held, strict=True)))
+        with writer.loop(shape[axis], i, step=-1) as j:  # Neighbours change places until no run has two that must.
+            own, before = row(j), row(add(j, -1))
+            swap = writer.local(_ahead(own[:keys], before[:keys]))
+            writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
+            for a, b in zip(own, before, strict=True):
+                held = writer.local(a)
+                writer.add(ir.Assign(a, b, swap), ir.Assign(b, held, swap))
     return columns
 
 
@@ -89,26 +75,18 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             number = flat((*place, j), shape)
             return ir.element(best, number), ir.element(where, number)
 
-        def taken(j: ir.Expr, own: ir.Expr, number: ir.Expr) -> list[ir.Assign]:
+        def taken(j: ir.Expr) -> list[ir.Statement]:
             return [ir.Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
 
-        if writer.wide:  # What is better takes the place of the next, which goes on to the one behind it.
-            with writer.loop(n) as i:
-                own, number, found = writer.local(x.at((*place, i))), writer.local(i), writer.local(ir.literal(False, bool))
-                with writer.loop(k) as j:
-                    writer.add(ir.If(i <= j, [ir.If(i.equals(j), list(taken(j, own, number))), ir.Call("break")]))
-                    writer.add(ir.Assign(found, found | better(own, at(j)[0])))
-                    following = [writer.local(one) for one in at(j)]
-                    for target, one in zip(at(j), (own, number), strict=True):
-                        writer.add(ir.Assign(target, one, found))
-                    for one, new in zip((own, number), following, strict=True):
-                        writer.add(ir.Assign(one, new, found))
-        else:
-            count = writer.local(ir.literal(0))
-            with writer.loop(n) as i:
-                own, j = writer.local(x.at((*place, i))), writer.local(count)
-                moved = ir.If(j < k, list(taken(j, *at(add(j, -1)))))
-                writer.add(ir.Loop(j.storage, test=ir.both(j > 0, better(own, at(add(j, -1))[0])), step=-1, body=[moved]))
-                writer.add(ir.If(j < k, list(taken(j, own, i))))
-                writer.add(ir.If(count < k, [ir.Assign(count, ir.apply("index_add", count, 1))]))
+        with writer.loop(n) as i:  # What is better takes the place of the next, which goes on to the one behind it.
+            own, number = writer.local(x.at((*place, i))), writer.local(i)
+            found = writer.local(ir.literal(False, bool))
+            with writer.loop(k) as j:
+                writer.add(ir.If(i <= j, [ir.If(i.equals(j), taken(j)), ir.Call("break")]))
+                writer.add(ir.Assign(found, ir.either(found, better(own, at(j)[0]))))
+                following = [writer.local(one) for one in at(j)]
+                for target, one in zip(at(j), (own, number), strict=True):
+                    writer.add(ir.Assign(target, one, found))
+                for one, new in zip((own, number), following, strict=True):
+                    writer.add(ir.Assign(one, new, found))
     return [writer.value_of(best, shape), writer.value_of(where, shape)]
