@@ -106,14 +106,19 @@ def traced(name, **parameters):
 
 
 def inner(eqn):
-    """What a call computes, or None of an operation."""
-    return eqn.params["jaxpr"].jaxpr if "jaxpr" in eqn.params else None
+    """What a call or the branches of a choice compute; nothing of an operation."""
+    return [closed.jaxpr for closed in eqn.params.get("branches", [eqn.params["jaxpr"]] if "jaxpr" in eqn.params else [])]
 
 
 def equations(jaxpr):
-    """Operations, those of calls included."""
+    """Operations, those of calls included; without the number of a branch."""
     for eqn in jaxpr.eqns:
-        yield from [eqn] if inner(eqn) is None else equations(inner(eqn))
+        if eqn.primitive.name == "convert_element_type" and eqn.invars[0].aval.dtype == bool:
+            assert any(other.primitive.name == "cond" and other.invars[0] is eqn.outvars[0] for other in jaxpr.eqns)
+        elif inner(eqn):
+            yield from itertools.chain.from_iterable(map(equations, inner(eqn)))
+        else:
+            yield eqn
 
 
 def replayed(jaxpr, *arrays):
@@ -126,8 +131,11 @@ def replayed(jaxpr, *arrays):
     last = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.invars if not hasattr(v, "val")}
     for i, eqn in enumerate(jaxpr.eqns):
         name, operands, out = eqn.primitive.name, list(map(read, eqn.invars)), eqn.outvars[0]
-        if inner(eqn) is not None:
-            (known[out],) = replayed(inner(eqn), *operands)
+        if name == "cond":
+            first, second = (replayed(branch, *operands[1:])[0] for branch in inner(eqn))
+            known[out] = np.where(operands[0] > 0, second, first)
+        elif inner(eqn):
+            (known[out],) = replayed(*inner(eqn), *operands)
         elif name == "select_n":
             known[out] = np.where(operands[0], operands[2], operands[1])
         elif name == "bitcast_convert_type":
