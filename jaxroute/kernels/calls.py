@@ -136,6 +136,6 @@ def _is_metadata(frame: Any) -> bool:
     return True
 
 
-def _buffers(found: _Buffers) -> list[Buffer]:
+def _buffers(found: Any) -> list[Buffer]:
     items = (found.items[i].contents for i in range(found.size))
     return [Buffer(one.data or 0, tuple(one.dims[k] for k in range(one.rank))) for one in items]

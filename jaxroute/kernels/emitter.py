@@ -171,7 +171,7 @@ class Emitter(Writer):
             storage.readers -= 1
 
     def _which_vary(self, values: Sequence[Value]) -> list[bool]:
-        """Which values differ between runs that are simulated at once."""
+        """Returns which values differ between runs that are simulated at once."""
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
@@ -234,7 +234,7 @@ class Emitter(Writer):
           start: first values.
           varying: which differ between runs that are simulated at once; by default all.
           test: writes, before a step, what may end the loop.
-          mask: runs that go on, if the others wait for them.
+          mask: runs that continue, if the others wait for them.
         """
         storages = self.carried(start, [True] * len(start) if varying is None else varying)
         shapes = [value.shape for value in start]
@@ -340,7 +340,7 @@ class Emitter(Writer):
                     self.finish()
 
     def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage | None]:
-        """For each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
+        """Returns for each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
 
         Args:
           eqn: the choice.
@@ -368,7 +368,7 @@ class Emitter(Writer):
             lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
         )
         apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
-        going = self.local(self.meant()) if apart else None  # Runs that go on.
+        going = self.local(self.meant()) if apart else None  # Runs that continue.
 
         def test(now: list[Value]) -> None:
             goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())

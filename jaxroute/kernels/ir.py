@@ -297,7 +297,7 @@ class Call(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Raw(Call):
-    """Lines of C in braces of their own: `name` is a template with `${e0}` for the first operand."""
+    """Lines of C in braces: `name` is a template with `${e0}` for the first operand."""
 
 
 def walk(block: Block) -> Iterator[Statement]:

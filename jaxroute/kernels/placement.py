@@ -1,7 +1,7 @@
-"""Which arrays of the states have the numbers of a run side by side, where several runs are simulated at once.
+"""Choice of the arrays of the states that have the numbers of a run side by side, where several runs are simulated at once.
 
-Most arrays have those of all runs side by side, number by number. One of which each run reads and writes a row of its own would then be
-read from and written to a line of memory for each number and each run.
+Most arrays have those of all runs side by side, number by number. An array of which each run reads and writes another row would
+then be read from and written to a line of memory for each number and each run.
 """
 
 import math
@@ -49,7 +49,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """How arrays are used.
+    """Uses of arrays.
 
     Attributes:
       rows: arrays with a row at a place of each run.

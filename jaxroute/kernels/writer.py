@@ -133,7 +133,7 @@ class Writer:
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """A storage with a name of its own, to be declared."""
+        """A new storage, to be declared."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -233,7 +233,7 @@ class Writer:
         return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
 
     def stored(self, value: Value) -> Value:
-        """A value with a storage of its own."""
+        """A value that a storage holds."""
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
@@ -371,7 +371,7 @@ class Writer:
         group.open = False
         del self._groups[group.shape]
         self.add(*map(ir.Declare, group.arrays), *group.before)
-        inner = group.body
+        inner: ir.Block = group.body
         for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
             if isinstance(at, ir.Expr):
                 inner = [ir.Loop(at.storage, ir.literal(0), at < size, rolled=size > _LONG, body=inner)]

@@ -26,7 +26,7 @@ def combined(name: str, *operands: ir.Expr) -> ir.Expr:
 
 
 def _power(x: ir.Expr, y: int) -> ir.Expr:
-    """By squaring, in the order of XLA."""
+    """Power by squaring, in the order of XLA."""
     one, count, total, square = ir.literal(1, x.dtype), abs(y), None, x
     while count:
         if count & 1:

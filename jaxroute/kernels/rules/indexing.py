@@ -35,7 +35,7 @@ def _start(value: Value, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """First index along each axis of a part of these sizes; the words of keys have none of their own."""
+    """First index along each axis of a part of these sizes; 0 for the words of keys."""
     first = [writer.once(_start(s, n - size)) for s, n, size in zip(starts, shape, sizes, strict=False)]
     return [*first, *[0] * (len(shape) - len(first))]
 
@@ -91,16 +91,14 @@ def _gathered_at(
         starts[axis] = batch[at]
     inside: list[ir.Expr] = []
     for number, axis in enumerate(index_map):
-        place = (*batch, number)
-        largest = shape[axis] - sizes[axis]
-        if indices.known is None or any(isinstance(p, ir.Expr) for p in place):
-            index = indices.at(place)
+        index, largest = indices.at((*batch, number)), shape[axis] - sizes[axis]
+        if index.op != "literal":
             unsigned = index.dtype.kind == "u"
             bound = ir.apply("le", index, ir.literal(largest, np.uint32 if unsigned else np.int32))
             inside.append(bound if unsigned else ir.both(index >= 0, bound))
             starts[axis] = _clipped(index, largest)
         else:
-            known = int(indices.known.item(*place))
+            known = int(index.number)
             if not 0 <= known <= largest:
                 inside.append(ir.literal(False, bool))
             starts[axis] = min(max(known, 0), largest)

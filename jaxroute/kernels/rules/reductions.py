@@ -44,7 +44,7 @@ def _nan(dtype: np.dtype) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """In the order of the elements, as XLA on a CPU with the runs last."""
+    """Reduces in the order of the elements."""
     shape, dtype = aval_of(eqn)
     axes = tuple(eqn.params["axes"])
     operation, start = _REDUCTIONS[eqn.primitive.name]
@@ -163,7 +163,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 class _Contest:
-    """What `first_best` compares: scores, who is allowed, and the numbers of places, the least of which is first on ties."""
+    """Operands of `first_best`: scores, which places are allowed, and numbers of places, the least of which is first on ties."""
 
     def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
         self.axis, self.ordered = eqn.params["axis"], eqn.params["ordered"]
@@ -189,7 +189,7 @@ class _Contest:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[Value]:
-    """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
+    """Finds the first place of the maximum among those that are allowed, the length where there is none, as `primitives.by_comparison`."""
     shape, dtype = aval_of(eqn)
     contest = _Contest(eqn, score, given)
     if len(score.shape) == 1:

@@ -26,7 +26,7 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
-    """By insertion, which keeps equal numbers in order; NaN comes last."""
+    """Sorts by insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
     columns = [
         writer.copied(x, varying=True)
