@@ -36,6 +36,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 from jax.interpreters import ad
 
+from jaxroute.core.factorisations import FACTORISATIONS
 from jaxroute.core.functions import DEFINITIONS
 from jaxroute.core.primitives import bind
 from jaxroute.core.rounding import (
@@ -70,20 +71,46 @@ def _definition(name: str, parameters: tuple[tuple[str, Any], ...], shapes: tupl
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether an operation has a definition here."""
-    name = eqn.primitive.name
-    return (
-        name in DEFINITIONS
-        and is_exact()
-        and all(getattr(v.aval, "dtype", None) == jnp.float32 for v in (*eqn.invars, *eqn.outvars))
-    )
+    """Whether an operation has a definition of one element, and the arithmetic is exact here."""
+    return eqn.primitive.name in DEFINITIONS and is_exact() and _is_float32(eqn)
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """What an operation is in basic operations, for one element: a jaxpr of scalars. None if it is one of those."""
-    if not is_defined(eqn):
+    """What an operation is in basic operations, as a jaxpr: of one element if it is elementwise, else of its operands. None if it is one of those."""
+    if eqn.primitive.name in DEFINITIONS and _is_float32(eqn):
+        return _Function.of(eqn).definition(((),) * len(eqn.invars))
+    return whole_definition(eqn)
+
+
+def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    """The definition of an operation on whole arrays, such as a factorisation; None if it has none."""
+    name, params = eqn.primitive.name, eqn.params
+    if name not in WHOLE or not _is_float32(eqn) or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars):
         return None
-    return _Function.of(eqn).definition(((),) * len(eqn.invars))
+    if params.get("subset_by_index") not in (None, (0, eqn.invars[0].aval.shape[-1])):
+        return None
+    operands = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(functools.partial(WHOLE[name], **params))(*operands)
+
+
+def _is_float32(eqn: JaxprEqn) -> bool:
+    """Whether an operation is one on float32, and perhaps on integers."""
+    types = {getattr(v.aval, "dtype", None) for v in (*eqn.invars, *eqn.outvars)}
+    return types <= {jnp.dtype(jnp.float32), jnp.dtype(jnp.int32)}
+
+
+def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """`cumlogsumexp` in the order of the elements."""
+
+    def step(total: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new = jnp.logaddexp(total, term)
+        return new, new
+
+    terms = jnp.moveaxis(x, axis, 0)
+    return jnp.moveaxis(lax.scan(step, jnp.full(terms.shape[1:], -jnp.inf, jnp.float32), terms, reverse=reverse)[1], 0, axis)
+
+
+WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, "cumlogsumexp": _cumulative_log_sum}
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:

@@ -70,4 +70,10 @@ def _reason(eqn: JaxprEqn) -> str:
     name = eqn.primitive.name
     if name == "dot_general" and (terms := arithmetic.terms_of(eqn)) > arithmetic.MOST_TERMS:
         return f"products of matrices with sums of {terms:,} terms"
-    return "" if name in _EXACT or arithmetic.is_defined(eqn) or name in ("rounded_product", "rounded_quotient", "defined") else name
+    return (
+        ""
+        if name in _EXACT
+        or arithmetic.definition(eqn) is not None
+        or name in ("rounded_product", "rounded_quotient", "defined")
+        else name
+    )

@@ -295,11 +295,6 @@ class Call(Statement):
         return self.writes
 
 
-@dataclasses.dataclass(eq=False)
-class Raw(Call):
-    """Lines of C in braces: `name` is a template with `${e0}` for the first operand."""
-
-
 def walk(block: Block) -> Iterator[Statement]:
     """All statements of a block and of the blocks inside, in order."""
     for statement in block:

@@ -420,19 +420,6 @@ FUNCTION F floorf(F x) {
 #endif
     return out;
 }
-/* a * b + c, rounded once where the processor can: in approximations */
-FUNCTION F fused(F a, F b, F c) {
-#if (defined(AVX512) || defined(AVX2)) && __has_builtin(__builtin_elementwise_fma)
-    return F(__builtin_elementwise_fma(a.v, b.v, c.v));
-#elif defined(AVX512)
-    return F(__builtin_ia32_vfmaddps512_mask(a.v, b.v, c.v, (unsigned short)-1, 4));
-#elif defined(AVX2)
-    return F(__builtin_ia32_vfmaddps256(a.v, b.v, c.v));
-#else
-    return a * b + c;
-#endif
-}
-
 /* By the function of one run, lane by lane */
 #define BY_LANE_1(T, S, name)                                                                                                         \
     FUNCTION T name(S x) {                                                                                                            \
@@ -448,11 +435,7 @@ FUNCTION F fused(F a, F b, F c) {
     }
 BY_LANE_1(I, I, popcount_32) BY_LANE_1(U, U, popcount_32) BY_LANE_1(I, I, clz_32) BY_LANE_1(U, U, clz_32)
 BY_LANE_2(I, I, div_i) BY_LANE_2(I, I, rem_i) BY_LANE_2(U, U, div_u) BY_LANE_2(U, U, rem_u) BY_LANE_1(F, F, ceilf)
-BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_1(F, F, acosf) BY_LANE_1(F, F, acoshf) BY_LANE_1(F, F, asinf)
-BY_LANE_1(F, F, asinhf) BY_LANE_1(F, F, atanf) BY_LANE_1(F, F, atanhf) BY_LANE_1(F, F, cbrtf) BY_LANE_1(F, F, cosf)
-BY_LANE_1(F, F, coshf) BY_LANE_1(F, F, erff) BY_LANE_1(F, F, erfcf) BY_LANE_1(F, F, exp2f) BY_LANE_1(F, F, lgammaf)
-BY_LANE_1(F, F, sinf) BY_LANE_1(F, F, sinhf) BY_LANE_1(F, F, tanf) BY_LANE_1(F, F, digamma_f) BY_LANE_2(F, F, atan2f)
-BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, powf) BY_LANE_2(F, F, fmodf)
+BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, fmodf)
 
 /* Integers */
 
@@ -479,7 +462,6 @@ FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); 
 FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
-FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
 FUNCTION B either_nan(F a, F b) {
 #ifdef __clang__
     return (a != a) | (b != b);
@@ -508,117 +490,6 @@ FUNCTION B le_i(I a, I b) { return a <= b; }
 FUNCTION B lt_i(I a, I b) { return a < b; }
 FUNCTION B le_u(U a, U b) { return a <= b; }
 FUNCTION B lt_u(U a, U b) { return a < b; }
-
-/* Logarithm and exponential as in Cephes (Moshier): a power of two, and a polynomial of the rest */
-
-FUNCTION F log_of_normal(F x) {
-    const I bits = (vector_i)x.v;
-    I power = ((bits >> 23) & 0xff) - 126;
-    F m = (vector_f)((bits.v & 0x007fffff) | 0x3f000000);  /* from 1/2 to 1 */
-    const B small = m < 0.707106781186547524f;
-    power = power - to_i(small);
-    m = choose_f(small, m + m, m) - 1.0f;
-    const F z = m * m;
-    F p = 7.0376836292e-2f;
-    p = fused(p, m, -1.1514610310e-1f);
-    p = fused(p, m, 1.1676998740e-1f);
-    p = fused(p, m, -1.2420140846e-1f);
-    p = fused(p, m, 1.4249322787e-1f);
-    p = fused(p, m, -1.6668057665e-1f);
-    p = fused(p, m, 2.0000714765e-1f);
-    p = fused(p, m, -2.4999993993e-1f);
-    p = fused(p, m, 3.3333331174e-1f);
-    const F e = to_f(power);
-    const F y = fused(e, -2.12194440e-4f, p * m * z);
-    return fused(e, 0.693359375f, m + fused(z, -0.5f, y));
-}
-FUNCTION F lanes_logf(F x) {
-    const F y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), log_of_normal(x));
-    return choose_f(x < INF_32, y, x);
-}
-
-/* exp(x) = scale * (1 + rest), for x from -104 to 89; the scale in two factors, as neither end has a power of its own */
-FUNCTION void exponential(F x, F *rest, F *one, F *other) {
-    const F n = floorf(fused(x, 1.44269504088896341f, 0.5f));
-    const F r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, x));
-    F p = 1.9875691500e-4f;
-    p = fused(p, r, 1.3981999507e-3f);
-    p = fused(p, r, 8.3334519073e-3f);
-    p = fused(p, r, 4.1665795894e-2f);
-    p = fused(p, r, 1.6666665459e-1f);
-    p = fused(p, r, 5.0000001201e-1f);
-    *rest = fused(p, r * r, r);
-    const I power = __builtin_convertvector(n.v, vector_i), half = power >> 1;
-    *one = (vector_f)((half.v + 127) << 23), *other = (vector_f)((power.v - half.v + 127) << 23);
-}
-FUNCTION F within(F x) { return choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x)); }
-FUNCTION F lanes_expf(F x) {
-    F rest, one, other;
-    exponential(within(x), &rest, &one, &other);
-    return choose_f(x == x, (rest + 1.0f) * one * other, x);
-}
-FUNCTION F lanes_expm1f(F x) {
-    F rest, one, other;
-    exponential(within(x), &rest, &one, &other);
-    const F y = choose_f(x > 20.0f, (rest + 1.0f) * one * other, rest * one * other + (one * other - 1.0f));
-    return choose_f(x == x, y, x);
-}
-FUNCTION F lanes_tanhf(F x) {
-    const F in = choose_f(x > 10.0f, 10.0f, choose_f(x < -10.0f, -10.0f, x)), y = lanes_expm1f(in + in);
-    return choose_f(x == x, y / (y + 2.0f), x);
-}
-
-FUNCTION F lanes_log1pf(F x) {
-    const F u = x + 1.0f;
-    const F y = lanes_logf(u) * (x / (u - 1.0f));
-    return choose_f(u == 1.0f, x, choose_f(u < INF_32, y, u));
-}
-
-/* What all runs share is computed in the same way, without a call that would save all registers first */
-#define INLINED(name)                                                                                                                 \
-    FUNCTION F inline_##name(F x) { return lanes_##name(x); }                                                                         \
-    FUNCTION float inline_##name(float x) { return first_lane(lanes_##name(F(x))); }
-INLINED(logf) INLINED(expf) INLINED(log1pf) INLINED(expm1f) INLINED(tanhf)
-#define logf inline_logf
-#define expf inline_expf
-#define log1pf inline_log1pf
-#define expm1f inline_expm1f
-#define tanhf inline_tanhf
-
-FUNCTION F logistic_f(F x) { return div_f(1.0f, 1.0f + expf(-x)); }
-
-FUNCTION F logaddexp_f(F a, F b) {
-    const F top = max_f(a, b), apart = a - b;
-    return choose_f(apart != apart, a + b, top + log1pf(expf(-fabsf(apart))));
-}
-
-FUNCTION F erf_inv_f(F x) {
-    const F left = (1.0f - x) * (1.0f + x), w = -log_of_normal(left), near = w - 2.5f;
-    F p = 2.81022636e-08f;
-    p = fused(p, near, 3.43273939e-07f);
-    p = fused(p, near, -3.5233877e-06f);
-    p = fused(p, near, -4.39150654e-06f);
-    p = fused(p, near, 0.00021858087f);
-    p = fused(p, near, -0.00125372503f);
-    p = fused(p, near, -0.00417768164f);
-    p = fused(p, near, 0.246640727f);
-    p = fused(p, near, 1.50140941f);
-    const B rare = !(left > 0.0067379470f);  /* exp(-5); beyond 1 there is no result */
-    if (any(rare)) {
-        const F far = sqrtf(w) - 3.0f;
-        F q = -0.000200214257f;
-        q = fused(q, far, 0.000100950558f);
-        q = fused(q, far, 0.00134934322f);
-        q = fused(q, far, -0.00367342844f);
-        q = fused(q, far, 0.00573950773f);
-        q = fused(q, far, -0.0076224613f);
-        q = fused(q, far, 0.00943887047f);
-        q = fused(q, far, 1.00167406f);
-        q = choose_f(fabsf(x) < 1.0f, 2.83297682f + q * far, choose_f(fabsf(x) == 1.0f, INF_32, NAN_32));
-        p = choose_f(rare, q, p);
-    }
-    return p * x;
-}
 
 FUNCTION U rotated(U x, int n) { return (x.v << n) | (x.v >> (32 - n)); }
 

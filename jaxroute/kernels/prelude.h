@@ -162,11 +162,6 @@ FUNCTION bool lt_i(int a, int b) { return a < b; }
 FUNCTION bool le_u(unsigned a, unsigned b) { return a <= b; }
 FUNCTION bool lt_u(unsigned a, unsigned b) { return a < b; }
 
-FUNCTION float logaddexp_f(float a, float b) {
-    const float top = max_f(a, b), apart = a - b;
-    return apart != apart ? a + b : top + log1pf(expf(-fabsf(apart)));
-}
-
 /* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
    logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
 #if defined(__CUDACC__) && !defined(LOG_1P_OF_MINUS_SQUARE)
@@ -203,21 +198,6 @@ FUNCTION float erf_inv_f(float x) {
         p = fabsf(x) == 1.0f ? INF_32 : TERM(2.83297682f, p, far);
     }
     return p * x;
-}
-
-FUNCTION float digamma_f(float x) {
-    float shift = 0.0f, reflected = 0.0f;
-    if (x <= 0.0f) {
-        if (x == floorf(x)) return NAN_32;
-        reflected = div_f(-3.14159265f, tanf(3.14159265f * x));
-        x = 1.0f - x;
-    }
-    while (x < 10.0f) {
-        shift = shift - div_f(1.0f, x);
-        x = x + 1.0f;
-    }
-    const float r = div_f(1.0f, x * x);
-    return reflected + shift + logf(x) - div_f(0.5f, x) - r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
 }
 
 /* Salmon et al. (2011): the block (*x0, *x1) under the key (k0, k1) */

@@ -173,6 +173,8 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
             _any_order.reset(token)
     if name in _OWN_DERIVATIVE and rounding.is_exact():
         return _own_derivative(eqn, values, size)
+    if name in arithmetic.WHOLE and rounding.is_exact() and (whole := arithmetic.whole_definition(eqn)) is not None:
+        return _in_place_of(eqn, whole, range(len(values)), values, size)
     if name in _LOOPS:
         return _LOOPS[name](eqn, values, size)
     if not any(v.mapped for v in values):
@@ -282,12 +284,17 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """A function with a derivative of its own: replayed, with the derivative that it has."""
-    inner, given = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], values
+    inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # By the solver that it holds.
         lengths = eqn.params["const_lengths"]
         first = lengths.matvec + lengths.vecmat
-        inner, given = inner.solve, [*values[first : first + lengths.solve], *values[sum(lengths) :]]
-    places = [next(i for i, v in enumerate(values) if v is one) for one in given]
+        inner, places = inner.solve, [*places[first : first + lengths.solve], *places[sum(lengths) :]]
+    inner = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, [])
+    return _in_place_of(eqn, inner, places, values, size)
+
+
+def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
+    """An operation by a jaxpr of some of its operands, with the derivative of the operation."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -298,8 +305,8 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
     @jax.custom_jvp
     def call(*arrays: Any) -> list[Any]:
-        args = [again(arrays)[i] for i in places]
-        outs = _replay(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), args, size)
+        given = again(arrays)
+        outs = _replay(inner.jaxpr, inner.consts, [given[i] for i in places], size)
         return [(spread(v, size) if apart else v).array for v in outs]
 
     call.defjvp(lambda primals, tangents: (call(*primals), jax.jvp(original, primals, tangents)[1]))

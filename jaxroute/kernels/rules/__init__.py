@@ -9,13 +9,13 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules import elementwise, indexing, keys, linear, moving, reductions, sorting
+from jaxroute.kernels.rules import elementwise, indexing, keys, moving, reductions, sorting
 from jaxroute.kernels.rules.registry import RULES, rule
 from jaxroute.kernels.values import Value
 from jaxroute.kernels.writer import Writer
 
 # Modules whose rules are registered where they are imported.
-FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
+FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing)
 # Functions that are called by their names, for which there are separate loops where several runs are played at once.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 

@@ -115,11 +115,11 @@ def has_nan(writer: Writer, x: Value) -> Value:
     return writer.value_of(odd.storage, ())
 
 
-@rule(*_CUMULATIVE, "cumlogsumexp")
+@rule(*_CUMULATIVE)
 def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
-    operation = _CUMULATIVE.get(eqn.primitive.name, "logaddexp")
+    operation = _CUMULATIVE[eqn.primitive.name]
     if not x.size:
         return [x]
     writer.ready(x)
