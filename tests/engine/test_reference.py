@@ -25,7 +25,7 @@ LONG = ("staged", "queueing")
 
 
 def assert_same_runs(env, policies, **options):
-    """Integers are equal, other numbers to the rounding of float32."""
+    """All numbers are equal."""
     options = {"horizon": 40, "seeds": 16, "record_every": 15, "progress": False, **options}
     ours, theirs = (
         jr.simulate(env, policies, execution=jr.Execution(backend), **options) for backend in ("scan", "reference")
@@ -36,10 +36,7 @@ def assert_same_runs(env, policies, **options):
     for name in ours:
         one, other = ours[name].values, theirs[name].values
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        if one.dtype.kind == "f" and not np.array_equal(other, np.round(other)):
-            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5, err_msg=name)
-        else:
-            np.testing.assert_array_equal(one, other, err_msg=name)
+        np.testing.assert_array_equal(one, other, err_msg=name)
     return theirs
 
 
