@@ -4,18 +4,17 @@ IEEE 754 says how `+ - * /` and the square root are rounded, and compilers give 
 operation with one rounding, divide by multiplying with a reciprocal, add up in an order of their own, and have functions of their own for
 logarithms and exponentials. So results would depend on the compiler, and on the width of a processor's vectors. Here is what they are instead:
 
-- A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`), on which `definition` looks up.
+- A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`): `definition`.
 - Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`.
-- Nothing is contracted, and division and square root are those of IEEE: `rounded`.
+- Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
-Compilers of C are told so by options. XLA has none. What forbids it there is a -0.0 that no compiler knows (`Zero`): `a * b + zero` is the product,
-rounded once, also where the sum is contracted; a constant or a divisor plus `zero` is no constant any more.
+Compilers of C are told so by options; how XLA is kept from doing otherwise, says `rounding`.
 
 The rules for what IEEE leaves open, or XLA decides:
 
 - Subnormal numbers are zero, as operands and as results: XLA's programs for CPUs set the processor so. (At the edge itself processors differ:
   a result that is below 2^-126 before it is rounded, and 2^-126 after.)
-- Maximum and minimum are NaN if an operand is. Of +0 and -0 they are the second operand; along axes, +0.
+- Maximum and minimum are NaN if an operand is. Of +0 and -0 they are the second operand; a maximum along axes is +0 if it is zero.
 - A float beyond the range of an integer type becomes the nearest integer of it, NaN becomes 0.
 - The sign and the payload of a NaN mean nothing.
 - Derivatives are those of the original functions, not of the bit operations in their definitions.

@@ -67,6 +67,13 @@ UNARY = {
     "product": lambda x: jnp.prod(x),
     "cumulative": lambda x: jnp.cumsum(jnp.atleast_1d(x))[: x.size].reshape(x.shape),
     "largest": lambda x: jnp.max(x),
+    "least of zeros": lambda x: 1.0 / jnp.min(jnp.where(x > 0, 0.0, -0.0)),
+    "sine": lambda x: jnp.sin(x) * jnp.cos(3.0 * x),
+    "error function": jax.scipy.special.erf,
+    "expm1": lambda x: jnp.expm1(-jnp.abs(x)),
+    "power": lambda x: jnp.abs(x) ** 0.3,
+    "digamma": lambda x: jax.scipy.special.digamma(jnp.abs(x) + 0.1),
+    "quantile": lambda x: jax.scipy.special.ndtri(jax.nn.sigmoid(x)),
     "softmax": lambda x: jax.nn.softmax(jnp.atleast_1d(x)).reshape(x.shape),
     "pairs": lambda x: jnp.sum(jnp.atleast_1d(x)[:, None] * jnp.atleast_1d(x)[None, :], axis=1).reshape(x.shape),
 }

@@ -1,4 +1,4 @@
-"""A jaxpr without loops computed one operation at a time, so that no compiler sees two of them: each is rounded once."""
+"""A jaxpr computed one operation at a time, so that no compiler sees two of them: each is rounded once."""
 
 import functools
 import itertools
@@ -34,9 +34,18 @@ def _results(eqn, args):
     name = eqn.primitive.name
     if name in ("jit", "custom_jvp_call"):
         return _evaluate(eqn.params["jaxpr" if name == "jit" else "call_jaxpr"], args)
+    if name == "scan":
+        consts, count = eqn.params["num_consts"], eqn.params["num_carry"]
+        carry, made = args[consts : consts + count], []
+        for i in range(eqn.params["length"]):
+            outs = _evaluate(eqn.params["jaxpr"], [*args[:consts], *carry, *(x[i] for x in args[consts + count :])])
+            carry, _ = outs[:count], made.append(outs[count:])
+        return [*carry, *(np.stack(each) for each in zip(*made, strict=True))]
     if name in DEFINITIONS:
         own = {key: eqn.params[key] for key in ("y",) if key in eqn.params}
-        results = evaluated(functools.partial(DEFINITIONS[name], **own), *map(jnp.atleast_1d, args))  # Of one number it may have a branch.
+        results = evaluated(
+            functools.partial(DEFINITIONS[name], **own), *map(jnp.atleast_1d, args)
+        )  # Of one number it may have a branch.
         return [jnp.reshape(result, args[0].shape) for result in results]
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
@@ -55,6 +64,8 @@ def _results(eqn, args):
             product = a[(..., *[None] * b.ndim)] * b
             total = total + product
         return [total]
+    if name in ("reduce_max", "reduce_min") and floats:
+        return [out + jnp.float32(0) for out in primitives.bind(eqn, args)]
     if name in ("max", "min") and floats:
         a, b = args
         return [jnp.where((a != a) | (a > b if name == "max" else a < b), a, b)]

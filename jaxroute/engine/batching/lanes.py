@@ -211,6 +211,8 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
         if _any_order.get():
             return None
         return [arithmetic.reduced(name, arrays[0], params["axes"])]
+    if name in ("reduce_max", "reduce_min"):  # Of zeros in any order +0.
+        return [bind(eqn, arrays)[0] - rounding.unknown_zero()]
     if name in ("cumsum", "cumprod"):
         return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
     if name == "dot_general":

@@ -43,8 +43,15 @@ def _nan(dtype: np.dtype) -> ir.Expr:
 
 
 @rule(*_REDUCTIONS)
+def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    """Reduces in the order of the elements; an extreme that is zero is +0, whatever the order."""
+    (value,) = _reduce(writer, eqn, x)
+    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name][1] is not None:
+        return [value]
+    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + ir.literal(0, value.dtype))]
+
+
 def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Reduces in the order of the elements."""
     shape, dtype = aval_of(eqn)
     axes = tuple(eqn.params["axes"])
     operation, start = _REDUCTIONS[eqn.primitive.name]
