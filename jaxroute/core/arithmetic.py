@@ -86,9 +86,10 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     name, params = eqn.primitive.name, eqn.params
     if name not in WHOLE or not _is_float32(eqn) or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars):
         return None
-    if params.get("subset_by_index") not in (None, (0, eqn.invars[0].aval.shape[-1])):
+    avals: list[Any] = [v.aval for v in eqn.invars]
+    if params.get("subset_by_index") not in (None, (0, avals[0].shape[-1])):
         return None
-    operands = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    operands = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     return jax.make_jaxpr(functools.partial(WHOLE[name], **params))(*operands)
 
 
@@ -294,8 +295,8 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
 def terms_of(eqn: JaxprEqn) -> int:
     """The number of terms of each sum of a `dot_general`."""
     (summed, _), _ = eqn.params["dimension_numbers"]
-    shape: tuple[int, ...] = getattr(eqn.invars[0].aval, "shape", ())
-    return math.prod(shape[axis] for axis in summed)
+    aval: Any = eqn.invars[0].aval
+    return math.prod(aval.shape[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
