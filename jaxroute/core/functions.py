@@ -430,7 +430,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x): 3.93 ulp. exp(-x^2) / (1 + 2|x|) times a polynomial of (|x| - 2) / (|x| + 2), with x^2 in two parts."""
+    """1 - erf(x): 3.89 ulp. exp(-x^2) / (1 + 2|x|) times a polynomial of (|x| - 2) / (|x| + 2), with x^2 in two parts."""
     a = jnp.abs(x)
     first = upper(a)
     r, k = exponential(-(first * first), -((a - first) * (a + first)))
@@ -498,7 +498,7 @@ def lgamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of lgamma: 24.1 ulp, or of 1 where it is less; 3.05 for x > 0. As `lgamma`, to 3."""
+    """Derivative of lgamma: 24 ulp, or of 1 where it is less; 1.65 for x > 0. As `lgamma`, to 3."""
     negative = x < f32(0)
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
@@ -524,14 +524,14 @@ def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array
 
 
 def bessel_i0e(x: Array) -> Array:
-    """exp(-|x|) I_0(x), the scaled modified Bessel function: 4.8 ulp."""
+    """exp(-|x|) I_0(x), the scaled modified Bessel function: 4.5 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I0, I0_FAR)
     return jnp.where(a < f32(6), near, far)
 
 
 def bessel_i1e(x: Array) -> Array:
-    """exp(-|x|) I_1(x): 4 ulp."""
+    """exp(-|x|) I_1(x): 4.14 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I1, I1_FAR)
     return with_sign(jnp.where(a < f32(6), a * near, far), x)

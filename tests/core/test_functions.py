@@ -69,29 +69,30 @@ CASES = {
     "acosh": (np.arccosh, 2.42, 1.007729172706604, (1, 1e8)),
     "atanh": (np.arctanh, 2.14, 0.15711596608161926, (2.0**-12, 1)),
     "erf": (special.erf, 1.21, 0.9023820757865906, (0.9, 4)),
-    "erfc": (special.erfc, 3.93, 3.74530291557312, (0.8125, 9.1946, 9.2)),
+    "erfc": (special.erfc, 3.89, 1.7113126516342163, (0.8125, 9.1946, 9.2)),
     "erf_inv": (erf_inv, 3.76, 0.2717893719673157, (0.99662536, 1)),
     "lgamma": (lgamma, 13.2, -7.999972343444824, (2.0**-20, 1, 2, 3, 4, 2.457024, 2.0**23, 4.0850034e36)),
-    "digamma": (within(no_pole, special.digamma, np.nan), 24.1, -1044640.94, (1, 1.4616321, 2, 3, 0.50408304, 2.0**23)),
+    "digamma": (within(no_pole, special.digamma, np.nan), 24.0, -1047661.9375, (1, 1.4616321, 2, 3, 0.50408304, 2.0**23)),
     "cbrt": (np.cbrt, 0.83, 1.1893056886165193e-38, (1, LARGEST)),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1.5, 1.1827658286835154e-38, (1, LARGEST)),
-    "bessel_i0e": (bessel_i0e, 4.8, -4.46173859, (6,)),
-    "bessel_i1e": (bessel_i1e, 4.0, -5.93365145, (6,)),
+    "bessel_i0e": (bessel_i0e, 4.5, 5.203802108764648, (6,)),
+    "bessel_i1e": (bessel_i1e, 4.14, 4.744593620300293, (6,)),
 }
 PAIRS = {"pow": (np.power, 1.25), "atan2": (np.arctan2, 1.5)}
 # Functions whose error is absolute near their zeros: in ulp of 1.
 ABSOLUTE = ("lgamma", "digamma")
 # Those that state a smaller error for positive arguments.
-POSITIVE = {"lgamma": 3.05, "digamma": 3.05}
+POSITIVE = {"lgamma": 3.05, "digamma": 1.65}
 # Functions that state an error up to so large an argument.
 UP_TO = dict.fromkeys(("sin", "cos", "tan"), f32(1e4))
 
+CAST = {"bitcast_convert_type", "convert_element_type"}
+COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 ALLOWED = {
-    "float32": {"add", "sub", "mul", "div", "neg", "abs", "sqrt", "floor", "round", "lt", "le", "gt", "ge", "eq", "ne", "bitcast_convert_type"},
-    "int32": {"add", "sub", "and", "shift_left", "or", "xor", "eq", "lt", "bitcast_convert_type", "convert_element_type"},
+    "float32": CAST | COMPARISONS | {"add", "sub", "mul", "div", "neg", "abs", "sqrt", "floor", "round"},
+    "int32": CAST | COMPARISONS | {"add", "sub", "and", "or", "xor", "shift_left"},
     "bool": {"and", "or", "not", "select_n"},
-}  # fmt: skip
-ALLOWED["float32"].add("convert_element_type")
+}
 AS_NUMPY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
     "floor": np.floor, "round": np.rint, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
@@ -400,13 +401,7 @@ def test_errors_over_all_arguments(name):
     jaxpr, stated = traced(name), CASES[name][1]
     size = 1 << 16
     for start in range(0, 1 << 32, size):
-        x = np.arange(start, start + size, dtype=np.uint32).view(f32)
-        if (
-            (start >> 16) & 0x7FFF in (0, 0x7F80)
-            or not 0x80 <= (start >> 16) & 0x7FFF < 0x7F80
-            or abs(x[-1]) > UP_TO.get(name, INF)
-        ):
-            x = normal(x, UP_TO.get(name, INF))
+        x = normal(np.arange(start, start + size, dtype=np.uint32).view(f32), UP_TO.get(name, INF))
         if not x.size:
             continue
         with np.errstate(all="ignore"):
