@@ -64,27 +64,42 @@ _PARAMETERS = {"integer_pow": ("y",)}
 
 
 @functools.cache
-def _definition(name: str, parameters: tuple[tuple[str, Any], ...], shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
-    operands = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-    return jax.make_jaxpr(functools.partial(DEFINITIONS[name], **dict(parameters)))(*operands)
+def _definition(
+    name: str, parameters: tuple[tuple[str, Any], ...], shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]
+) -> ClosedJaxpr:
+    def function(*operands: jax.Array) -> jax.Array:
+        return DEFINITIONS[name](*(x.astype(jnp.float32) for x in operands), **dict(parameters))
+
+    return jax.make_jaxpr(function)(*map(jax.ShapeDtypeStruct, shapes, types))
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
     """Whether an operation has a definition of one element, and the arithmetic is exact here."""
-    return eqn.primitive.name in DEFINITIONS and is_exact() and _is_float32(eqn)
+    return is_exact() and _of_one_element(eqn)
+
+
+def _of_one_element(eqn: JaxprEqn) -> bool:
+    """Whether an operation has a definition of one element; a whole exponent counts as a number."""
+    types = (jnp.float32, jnp.int32) if eqn.primitive.name == "pow" else (jnp.float32,)
+    return eqn.primitive.name in DEFINITIONS and _has_types(eqn, *types)
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """What an operation is in basic operations, as a jaxpr: of one element if it is elementwise, else of its operands. None if it is one of those."""
-    if eqn.primitive.name in DEFINITIONS and _is_float32(eqn):
-        return _Function.of(eqn).definition(((),) * len(eqn.invars))
+    if _of_one_element(eqn):
+        types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
+        return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
     return whole_definition(eqn)
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """The definition of an operation on whole arrays, such as a factorisation; None if it has none."""
     name, params = eqn.primitive.name, eqn.params
-    if name not in WHOLE or not _is_float32(eqn) or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars):
+    if (
+        name not in WHOLE
+        or not _has_types(eqn, jnp.float32, jnp.int32)
+        or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars)
+    ):
         return None
     avals: list[Any] = [v.aval for v in eqn.invars]
     if params.get("subset_by_index") not in (None, (0, avals[0].shape[-1])):
@@ -93,10 +108,9 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     return jax.make_jaxpr(functools.partial(WHOLE[name], **params))(*operands)
 
 
-def _is_float32(eqn: JaxprEqn) -> bool:
-    """Whether an operation is one on float32, and perhaps on integers."""
-    types = {getattr(v.aval, "dtype", None) for v in (*eqn.invars, *eqn.outvars)}
-    return types <= {jnp.dtype(jnp.float32), jnp.dtype(jnp.int32)}
+def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
+    """Whether operands and results of an operation are of these types."""
+    return all(getattr(v.aval, "dtype", None) in types for v in (*eqn.invars, *eqn.outvars))
 
 
 def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
@@ -182,11 +196,11 @@ class _Function:
         """The function of an operation."""
         return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
-    def definition(self, shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
+    def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
         """A jaxpr of basic operations."""
         name = self.primitive.name
         own = tuple((key, value) for key, value in self.params if key in _PARAMETERS.get(name, ()))
-        return _definition(name, own, shapes)
+        return _definition(name, own, shapes, types)
 
     def __call__(self, *operands: Any) -> Any:
         return _computed(self, *operands)
@@ -201,7 +215,9 @@ def _computed(function: _Function, *operands: Any) -> Any:
     *xs, zero, zeros = operands
     with given_zeros(zero, zeros):
         wide = [jnp.atleast_1d(x) for x in xs]  # The definition of one number may have a branch.
-        out = _evaluate(function.definition(tuple(x.shape for x in wide)), wide, function.traits)[0]
+        out = _evaluate(
+            function.definition(tuple(x.shape for x in wide), tuple(x.dtype for x in wide)), wide, function.traits
+        )[0]
         return jnp.reshape(out, xs[0].shape)
 
 

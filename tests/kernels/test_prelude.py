@@ -131,60 +131,13 @@ def at_once(name, *arrays):
 
 wide = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 SPAN = np.float32(np.concatenate([np.geomspace(1e-37, 3e38, 200_003), np.linspace(0.2, 5, 100_001)]))
-SIGNED = np.float32(
-    np.concatenate([np.linspace(-100, 88.5, 200_003), np.geomspace(1e-30, 1, 50_001), -np.geomspace(1e-30, 1, 50_001)])
-)
+ENDS = np.float32([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 200.0, -200.0, 3e38, -2.0])
 
 
 @wide
-@pytest.mark.parametrize(
-    ("name", "exact", "x", "most"),
-    [
-        ("logf", np.log, SPAN, 1.5),
-        ("log1pf", np.log1p, SIGNED[SIGNED > -1], 3.0),
-        ("expf", np.exp, SIGNED[np.abs(SIGNED) < 87], 2.0),
-        ("expm1f", np.expm1, SIGNED, 2.5),
-        ("tanhf", np.tanh, SIGNED, 4.0),
-        ("logistic_f", special.expit, SIGNED[SIGNED > -80], 4.0),
-        ("sqrtf", np.sqrt, SPAN, 0.51),
-        ("floorf", np.floor, SIGNED, 0.0),
-    ],
-)
-def test_functions_of_several_numbers_at_once(name, exact, x, most):
-    """In units of the last place, at some hundred thousand numbers (SciPy and NumPy in double precision)."""
-    right = exact(x.astype(np.float64))
-    error = np.abs(at_once(name, x) - right) / np.spacing(np.abs(right).astype(np.float32))
-    assert error.max() <= most, (error.max(), x[error.argmax()])
-
-
-@wide
-@pytest.mark.parametrize(
-    "name",
-    ["logf", "log1pf", "expf", "expm1f", "tanhf", "erf_inv_f", "logistic_f", "sqrtf", "logaddexp_f", "max_f", "min_f"],
-)
-def test_their_ends(name):
-    """What NumPy and SciPy say of NaN, infinite and odd numbers; numbers below 2^-126 count as 0."""
-    ends = np.float32([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 200.0, -200.0, 3e38, -2.0])
-    right = {
-        **{
-            "logf": np.log,
-            "log1pf": np.log1p,
-            "expf": np.exp,
-            "expm1f": np.expm1,
-            "tanhf": np.tanh,
-            "erf_inv_f": special.erfinv,
-        },
-        **{
-            "logistic_f": special.expit,
-            "sqrtf": np.sqrt,
-            "logaddexp_f": np.logaddexp,
-            "max_f": np.maximum,
-            "min_f": np.minimum,
-        },
-    }[name]
-    with np.errstate(all="ignore"):
-        if right.nin == 2:
-            a, b = (x.ravel() for x in np.meshgrid(ends, ends))
-            np.testing.assert_allclose(at_once(name, a, b), right(a, b), rtol=1e-6)
-        else:
-            np.testing.assert_allclose(at_once(name, ends), right(ends).astype(np.float32), rtol=1e-6, atol=1e-37)
+def test_exact_functions_of_several_numbers_at_once():
+    np.testing.assert_array_equal(at_once("sqrtf", SPAN), np.sqrt(SPAN))
+    np.testing.assert_array_equal(at_once("floorf", SPAN), np.floor(SPAN))
+    a, b = (x.ravel() for x in np.meshgrid(ENDS, ENDS))
+    np.testing.assert_array_equal(at_once("max_f", a, b), np.maximum(a, b))
+    np.testing.assert_array_equal(at_once("min_f", a, b), np.minimum(a, b))
