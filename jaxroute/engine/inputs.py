@@ -345,7 +345,7 @@ def read_inputs(
         backend=backend,
         chosen=backend == "auto",
         quick=quick,
-        arithmetic=_arithmetic(arithmetic, platform),
+        arithmetic=_arithmetic(arithmetic, platform, backend),
         reason="",
         platform=platform,
         keep=keep,
@@ -364,16 +364,18 @@ def read_inputs(
     return asked
 
 
-def _arithmetic(asked: str, platform: str) -> str:
+def _arithmetic(asked: str, platform: str, backend: str) -> str:
     """The arithmetic on a platform.
 
     Raises:
-      ValueError: the fast one is asked for on a CPU.
+      ValueError: the fast one is asked for on a CPU, or the exact one of the scan on a GPU.
     """
     if in_64_bits():
         return "float64"
     if asked == "fast" and platform == "cpu":
         raise ValueError("arithmetic='fast' is for GPUs, got devices of the platform 'cpu', where 'exact' is the only one")
+    if asked == "exact" and platform != "cpu" and backend == "scan":
+        raise ValueError("arithmetic='exact' on a GPU is that of kernels, got backend='scan'")
     return asked if asked != "auto" else "exact" if platform == "cpu" else "fast"
 
 

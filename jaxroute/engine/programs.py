@@ -203,7 +203,7 @@ class Block:
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
       quiet: there is no warning if a policy has no kernel.
       reason: why it is the scan, where the kernel was wanted.
-      fast: functions, sums and roundings are those of compilers.
+      arithmetic: "exact", "fast" or "float64".
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Block:
         alone: bool = False,
         quiet: bool = False,
         reason: str = "",
-        fast: bool = False,
+        arithmetic: str = "exact",
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -235,7 +235,7 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.ran, self.quick, self.fast = Backend(backend, reason), quick, fast
+        self.ran, self.quick, self.arithmetic = Backend(backend, reason), quick, arithmetic
 
     @property
     def device(self) -> Any:
@@ -275,11 +275,11 @@ class Block:
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if self.backend == "kernel":
                 on_cpu = self.device.platform == "cpu"
-                options |= {"wide": WIDE and not self.quick and on_cpu, "fast": self.fast}
+                options |= {"wide": WIDE and not self.quick and on_cpu, "fast": self.arithmetic == "fast"}
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            with rounding.compilers_own() if self.fast else rounding.protected(seeds):
+            with rounding.compilers_own() if self.arithmetic == "fast" else rounding.protected(seeds):
                 players = env.build(leaves[0]), policy.build(leaves[1])
                 values = rollout(*players, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
@@ -333,7 +333,7 @@ class Block:
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get(
-            (*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone, self.fast), trace
+            (*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone, self.arithmetic), trace
         )
         if program.reason:
             self._fall_back(program.reason, program.refused, program.slower)
@@ -379,7 +379,15 @@ class Block:
           reason: in words.
           refused: the reason is a compiler, a loader or a driver, not the policy.
           slower: the reason is that the scan is faster; there is no warning then.
+
+        Raises:
+          RuntimeError: the exact arithmetic of a GPU is asked for, which the scan does not have.
         """
+        if self.arithmetic == "exact" and self.device.platform != "cpu":
+            raise RuntimeError(
+                f"{self.name}: on a GPU arithmetic='exact' is that of kernels, and no kernel runs it: {reason}; give devices=jax.devices('cpu') or "
+                "arithmetic='fast'"
+            )
         self.ran.name, self.ran.kernels = "scan", []
         self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
         if refused or not (self.quiet or slower):

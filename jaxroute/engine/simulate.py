@@ -391,7 +391,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool =
             part.label in alone,
             quiet=quiet or asked.quick or (asked.chosen and asked.platform == "cpu"),
             reason=asked.reason,
-            fast=asked.arithmetic == "fast",
+            arithmetic=asked.arithmetic,
         )
         for part in asked.every_part
     }

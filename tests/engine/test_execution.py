@@ -4,10 +4,13 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import jaxroute as jr
+from jaxroute.core.attributes import decoded
 from jaxroute.problems import stochastic
 
 CPU = jax.devices("cpu")
@@ -41,6 +44,7 @@ WRONG = {
     "an unknown backend": ({"backend": "scann"}, "backend must be one of .*got 'scann'; did you mean 'scan'"),
     "a backend that is no name": ({"backend": 3}, "backend must be one of .*got 3"),
     "an unknown way to compile": ({"compile": "soon"}, "compile must be one of 'full', 'quick', got 'soon'"),
+    "an unknown arithmetic": ({"arithmetic": "slow"}, "arithmetic must be one of 'auto', 'exact', 'fast', got 'slow'"),
     "no devices": ({"devices": []}, r"devices must be a non-empty list of jax devices, got \[\]"),
     "devices by name": ({"devices": "cpu"}, "devices must be .*, got 'cpu'; jax.devices"),
     "devices of something else": ({"devices": ["cpu"]}, "devices must be .*, got"),
@@ -60,6 +64,46 @@ def test_what_is_wrong_is_refused_and_named(name):
     given, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
         jr.Execution(**given)
+
+
+def test_a_cpu_has_the_exact_arithmetic_only():
+    env, options = stochastic.bernoulli([0.5]), {"horizon": 3, "seeds": 3, "progress": False}
+    with pytest.raises(ValueError, match="arithmetic='fast' is for GPUs"):
+        jr.simulate(env, stochastic.UCB1(), execution=jr.Execution(arithmetic="fast"), **options)
+    result = jr.simulate(env, stochastic.UCB1(), **options)
+    assert decoded(result.attrs)["arithmetic"] == "exact" and "inexact" not in decoded(result.attrs)
+
+
+def test_the_back_end_is_no_part_of_a_stored_result(tmp_path):
+    env, options = (
+        stochastic.bernoulli([0.5, 0.6]),
+        {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path / "store"},
+    )
+    first = jr.simulate(env, stochastic.UCB1(), execution=jr.Execution("scan"), **options)
+    for other in (jr.Execution("reference"), jr.Execution("scan", compile="quick"), jr.Execution()):
+        again = jr.simulate(env, stochastic.UCB1(), execution=other, **options)
+        assert decoded(again.attrs)["last_call"]["decisions"] == 0
+        np.testing.assert_array_equal(again["regret"], first["regret"])
+
+
+@struct.dataclass
+class Wide(stochastic.UCB1):
+    """Multiplies matrices so large that a library does."""
+
+    def act(self, key, state, obs, t):
+        action, info = super().act(key, state, obs, t)
+        return action, {**info, "sum": jnp.dot(jnp.ones(100), jnp.arange(100.0) * t)}
+
+
+def test_what_a_library_rounds_is_named_and_stays_apart(tmp_path):
+    env, options = (
+        stochastic.bernoulli([0.5, 0.6]),
+        {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path / "store"},
+    )
+    first = jr.simulate(env, {"Wide": Wide()}, execution=jr.Execution("scan"), **options)
+    assert decoded(first.attrs)["inexact"] == {"Wide": ["products of matrices with sums of 100 terms"]}
+    again = jr.simulate(env, {"Wide": Wide()}, execution=jr.Execution("reference"), **options)
+    assert decoded(again.attrs)["last_call"]["decisions"] > 0
 
 
 def test_a_share_needs_a_store():
