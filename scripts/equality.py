@@ -1,4 +1,4 @@
-"""Whether every default policy gives the same numbers, bit by bit, whoever simulates it: scan, kernels and reference.
+"""Comparison of all back ends and compilers, bit by bit, for every default policy.
 
     python scripts/equality.py                     # a table here, JSON in scripts/bench_results/equality.json
     python scripts/equality.py --only staged --policies StageRoute --runs 256 --rounds 100 --ways scan gcc-16 clang-4
@@ -82,7 +82,7 @@ def runs_that_differ(ours: Any, theirs: Any) -> int:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> dict[str, Any]:
-    """For each way the number of runs that differ from the scan, or why it is not there."""
+    """Number of runs that differ from the scan, for each way, or the reason why there is no such kernel."""
     options = {
         "horizon": rounds,
         "record_every": max(1, rounds // RECORDS),

@@ -1,16 +1,16 @@
 """One arithmetic: each operation on float32 is rounded once, in one order, whatever program it is part of and whichever compiler makes it.
 
-IEEE 754 says how `+ - * /` and the square root are rounded, and compilers give other bits all the same: they contract `a * b + c` into one
-operation with one rounding, divide by multiplying with a reciprocal, add up in an order of their own, and have functions of their own for
-logarithms and exponentials. So results would depend on the compiler, and on the width of a processor's vectors. Here is what they are instead:
+IEEE 754 defines how `+ - * /` and the square root are rounded. Compilers give other bits all the same: they contract `a * b + c` into one
+operation with one rounding, replace a division by a multiplication with the reciprocal, change the order of sums, and have different functions
+for logarithms and exponentials. Results would depend on the compiler, and on the width of a processor's vectors. The rules here:
 
 - A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`): `definition`.
 - Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`.
 - Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
-Compilers of C are told so by options; how XLA is kept from doing otherwise, says `rounding`.
+Compilers of C have options for this; XLA has none, and `rounding` has the remedy.
 
-The rules for what IEEE leaves open, or XLA decides:
+And for what IEEE leaves open, or XLA decides:
 
 - Subnormal numbers are zero, as operands and as results: XLA's programs for CPUs set the processor so. (At the edge itself processors differ:
   a result that is below 2^-126 before it is rounded, and 2^-126 after.)
@@ -53,7 +53,7 @@ from jaxroute.core.rounding import (
 
 Array = jax.Array | np.ndarray
 
-# Of all that is said here: another one finds nothing of what was stored with this one.
+# Version of these rules: a result that was stored with another one is not found.
 VERSION = 1
 # So many terms of a sum are written out; of longer ones so many at a time.
 _WRITTEN, _BLOCK = 64, 32
@@ -85,7 +85,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """What an operation is in basic operations, as a jaxpr: of one element if it is elementwise, else of its operands. None if it is one of those."""
+    """Definition of an operation in basic operations: a jaxpr of one element if it is elementwise, else of its operands. None if it has none."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)

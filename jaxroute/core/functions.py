@@ -9,6 +9,7 @@ in the order written. A translation of one (`DEFINITIONS`) may neither contract,
   (`tests/core/test_functions.py`, which has the arguments, too). Coefficients without a source are minimax fits, rounded to float32.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,9 +29,11 @@ HALF_PI, HALF_PI_LOW = f32(np.pi / 2), f32(np.pi / 2 - float(f32(np.pi / 2)))
 SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to a whole number.
 
 
-def rarely(condition: Array, costly: Callable[[], Array], cheap: Array) -> Array:
-    """Returns `costly()` where a condition holds, which seldom does, and `cheap` elsewhere: for one number by a branch."""
-    return jnp.where(condition, costly(), cheap) if condition.ndim else lax.cond(condition, costly, lambda: cheap)
+def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
+    """Returns `costly()`, a number or a tuple, where a condition holds, which seldom does, and `cheap` elsewhere: for one number by a branch."""
+    if not condition.ndim:
+        return lax.cond(condition, costly, lambda: cheap)
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
@@ -298,6 +301,8 @@ def integer_pow(x: Array, *, y: int) -> Array:
 
 # Trigonometric functions
 
+# Words of 32 bits: 0, and the first 224 bits of 2 / pi.
+TWO_OVER_PI = (0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
 HALF_PI_PARTS = (1.5703125, 0.0004837513, 7.5495336e-08, 2.563283e-12, 6.1232343e-17)
 SIN = (-0.00019518276, 0.008332189, -0.16666655)
 COS = (2.4430668e-05, -0.0013887301, 0.041666646)
@@ -307,12 +312,10 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 
 
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """x less n half turns of pi / 2 as a sum of two numbers, and an integer with the last bits of n.
+    """x less n quarter turns as a sum of two numbers, and an integer with the last bits of n.
 
-    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to |x| = 12,800; beyond, x is taken for a number within one
-    ulp of it, and from 2^22 on for NaN.
+    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to |x| = 12,800; beyond by `far_quadrant`.
     """
-    x = jnp.where(jnp.abs(x) < f32(2.0**22), x, NAN)
     shifted = x * f32(2 / np.pi) + SHIFT
     n = shifted - SHIFT
     first, second, third, fourth, fifth = map(f32, HALF_PI_PARTS)
@@ -320,7 +323,59 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
     middle = before - n * third
     high = middle - n * fourth
     low = ((before - middle) - n * third) + ((middle - high) - n * fourth)
-    return high, low - n * fifth, bits(shifted)
+    return rarely(jnp.abs(x) > f32(12_800), lambda: far_quadrant(x), (high, low - n * fifth, bits(shifted)))
+
+
+def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
+    """`quadrant` of a large number m * 2^e, from those 96 bits of 2 / pi that decide it. Source: Payne and Hanek (1983).
+
+    The bits of 2 / pi before the window make whole turns; m times the window, modulo 2^96, has the quadrant in its first two bits.
+    """
+    word = np.uint32
+    mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
+    first = ((bits(x) >> 23) & 0xFF) - (150 + 2 - 32)  # Of the window, in `TWO_OVER_PI`, which begins with 32 zeros.
+    shift, place = (first & 31).astype(jnp.uint32), first >> 5
+
+    def whole(i: int) -> Array:
+        """Word i of the words from `place` on."""
+        found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
+        for k in range(1, 5):
+            found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
+        return found
+
+    words = [whole(i) for i in range(4)]
+    w0, w1, w2 = ((a << shift) | ((b >> word(1)) >> (word(31) - shift)) for a, b in itertools.pairwise(words))
+    middle = mantissa * w1
+    p1 = middle + upper_word(mantissa, w2)
+    carry = jnp.where(p1 < middle, word(1), word(0))
+    p0, p2 = mantissa * w0 + upper_word(mantissa, w1) + carry, mantissa * w2
+    # The fraction of a quadrant, from -1/2 to 1/2, in parts of 16, 16 and 24 bits.
+    f0, f1 = (p0 << word(2)) | (p1 >> word(30)), (p1 << word(2)) | (p2 >> word(30))
+    signed = lax.bitcast_convert_type(f0, jnp.int32)
+    n = (p0 >> word(30)).astype(jnp.int32) - (signed >> 31)
+    a, b = (signed >> 16).astype(jnp.float32) * f32(2.0**-16), (signed & 0xFFFF).astype(jnp.float32) * f32(2.0**-32)
+    r = a + b
+    rest = ((a - r) + b) + (f1 >> word(8)).astype(jnp.int32).astype(jnp.float32) * f32(2.0**-56)
+    high = r * HALF_PI
+    r1, c1 = upper(r), f32(1.5703125)
+    r2, c2 = r - r1, HALF_PI - c1
+    low = ((((r1 * c1 - high) + r1 * c2) + r2 * c1) + r2 * c2) + (r * HALF_PI_LOW + rest * HALF_PI)
+    negative = x < 0
+    return (
+        jnp.where(jnp.abs(x) < INF, jnp.where(negative, -high, high), NAN),
+        jnp.where(negative, -low, low),
+        jnp.where(negative, -n, n),
+    )
+
+
+def upper_word(a: Array, b: Array) -> Array:
+    """The upper 32 of the 64 bits of a product of integers without a sign, the first below 2^24."""
+    word = np.uint32
+    a1, a0, b1, b0 = a >> word(12), a & word(0xFFF), b >> word(16), b & word(0xFFFF)
+    low, middle, cross, top = a0 * b0, a0 * b1, a1 * b0, a1 * b1
+    last = (low & word(0xFFFF)) + ((cross & word(15)) << word(12))
+    sum_ = middle + (low >> word(16)) + (cross >> word(4)) + ((top & word(15)) << word(12)) + (last >> word(16))
+    return (top >> word(4)) + (sum_ >> word(16))
 
 
 def sine_or_cosine(x: Array, turns: int) -> Array:
@@ -333,17 +388,17 @@ def sine_or_cosine(x: Array, turns: int) -> Array:
 
 
 def sin(x: Array) -> Array:
-    """Sine: 1.04 ulp for |x| <= 10^4; beyond as `quadrant` says."""
+    """Sine: 1.04 ulp."""
     return jnp.where(jnp.abs(x) < f32(2.0**-12), x, sine_or_cosine(x, 0))
 
 
 def cos(x: Array) -> Array:
-    """Cosine: 1.02 ulp for |x| <= 10^4; beyond as `quadrant` says."""
+    """Cosine: 1.02 ulp."""
     return sine_or_cosine(x, 1)
 
 
 def tan(x: Array) -> Array:
-    """Tangent: 1.35 ulp for |x| <= 10^4; beyond as `quadrant` says. The inverse of a sum as in FDLIBM's `k_tanf`."""
+    """Tangent: 1.35 ulp. The inverse of a sum as in FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))

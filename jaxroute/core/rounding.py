@@ -1,6 +1,6 @@
-"""How XLA is kept from rounding otherwise than `arithmetic` says: a -0.0 that no compiler knows.
+"""Protection of programs against XLA's rewriting, so that each operation is rounded as in `arithmetic`: a -0.0 that no compiler knows.
 
-XLA contracts `a * b + c` on a CPU, whatever it is told, and rewrites a program as if numbers were not rounded. With a number `zero` that is -0.0
+XLA contracts `a * b + c` on a CPU, whatever its options, and rewrites a program as if numbers were not rounded. With a number `zero` that is -0.0
 and that it does not know, `a * b + zero` is the product, rounded once, also where that sum is contracted; and a constant or a divisor plus `zero` is
 neither any more. Where processors contract, this costs nothing: the product becomes the contraction of itself and of `zero`.
 """
@@ -28,7 +28,7 @@ _own: ContextVar[bool] = ContextVar("own", default=False)
 
 
 class Trait(enum.IntFlag):
-    """What makes a compiler rewrite an operation of which a value is an operand.
+    """Property of a value that makes a compiler rewrite an operation on it.
 
     CONSTANT: it is known when the program is compiled.
     SHIFTED: a constant was added to it: another one would be added to that constant.
@@ -89,7 +89,7 @@ def unknown_zero() -> jax.Array:
 
 
 def unknown_zeros(size: int) -> jax.Array:
-    """As many of them."""
+    """Vector of so many of these numbers."""
     known = _zeros.get()
     if known is None or known[1].shape[0] < size:
         return _behind_a_barrier(size)

@@ -1,4 +1,4 @@
-"""Whether a simulation has the same bits everywhere: which operations of its rounds a library computes in an order of its own."""
+"""Operations of a simulation on which CPUs and back ends may round differently."""
 
 from collections.abc import Generator, Sequence
 from typing import Any

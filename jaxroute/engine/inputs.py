@@ -196,7 +196,7 @@ class Inputs:
 
     @functools.cached_property
     def inexact(self) -> dict[str, list[str]]:
-        """What a library rounds in its own way, by policy; those of which all is exact are not named."""
+        """Operations that are not exact, by policy; a policy of which all are exact is left out."""
         found: dict[str, list[str]] = {}
         for part in self.every_part:
             operations = inexact_operations(*part.example, self.horizon, self.records[part.policy])

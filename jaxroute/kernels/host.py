@@ -18,7 +18,7 @@ import numpy as np
 from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
-# Sums and products are rounded one by one (`core.arithmetic`); nobody looks at errno or floating-point traps.
+# Sums and products are rounded one by one (`core.arithmetic`); errno and floating-point traps are not used.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")
 # For this processor, if the compiler takes them.
 X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu=native",)

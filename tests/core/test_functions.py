@@ -83,20 +83,20 @@ PAIRS = {"pow": (np.power, 1.25), "atan2": (np.arctan2, 1.5)}
 ABSOLUTE = ("lgamma", "digamma")
 # Those that state a smaller error for positive arguments.
 POSITIVE = {"lgamma": 3.05, "digamma": 1.65}
-# Functions that state an error up to so large an argument.
-UP_TO = dict.fromkeys(("sin", "cos", "tan"), f32(1e4))
 
 CAST = {"bitcast_convert_type", "convert_element_type"}
 COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 ALLOWED = {
     "float32": CAST | COMPARISONS | {"add", "sub", "mul", "div", "neg", "abs", "sqrt", "floor", "round"},
-    "int32": CAST | COMPARISONS | {"add", "sub", "and", "or", "xor", "shift_left"},
+    "int32": CAST | COMPARISONS | {"add", "sub", "neg", "and", "or", "xor", "shift_left", "shift_right_arithmetic"},
+    "uint32": CAST | COMPARISONS | {"add", "sub", "mul", "and", "or", "shift_left", "shift_right_logical"},
     "bool": {"and", "or", "not", "select_n"},
 }
 AS_NUMPY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
     "floor": np.floor, "round": np.rint, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "shift_left": np.left_shift,
+    "shift_right_arithmetic": np.right_shift, "shift_right_logical": np.right_shift,
 }  # fmt: skip
 
 
@@ -133,10 +133,12 @@ def replayed(jaxpr, *arrays):
     for i, eqn in enumerate(jaxpr.eqns):
         name, operands, out = eqn.primitive.name, list(map(read, eqn.invars)), eqn.outvars[0]
         if name == "cond":
-            first, second = (replayed(branch, *operands[1:])[0] for branch in inner(eqn))
-            known[out] = np.where(operands[0] > 0, second, first)
+            first, second = (replayed(branch, *operands[1:]) for branch in inner(eqn))
+            known.update(
+                zip(eqn.outvars, (np.where(operands[0] > 0, b, a) for a, b in zip(first, second, strict=True)), strict=True)
+            )
         elif inner(eqn):
-            (known[out],) = replayed(*inner(eqn), *operands)
+            known.update(zip(eqn.outvars, replayed(*inner(eqn), *operands), strict=True))
         elif name == "select_n":
             known[out] = np.where(operands[0], operands[2], operands[1])
         elif name == "bitcast_convert_type":
@@ -177,9 +179,9 @@ def error_of(name, found, *arrays):
         return errors(found, function(*(x.astype(np.float64) for x in arrays)), name in ABSOLUTE)
 
 
-def normal(x, most=INF):
+def normal(x):
     """Zeros, normal numbers and infinities among numbers."""
-    return x[((np.abs(x) >= LEAST) | (x == 0)) & (np.abs(x) <= most)]
+    return x[(np.abs(x) >= LEAST) | (x == 0)]
 
 
 def around(points, count):
@@ -196,7 +198,7 @@ def arguments(name):
     x = np.concatenate(
         [everywhere, moderate, around([LEAST, worst, *map(abs, points)], 2000), f32([0.0, -0.0, np.inf, -np.inf])]
     )
-    return normal(x, UP_TO.get(name, INF))
+    return normal(x)
 
 
 def pairs(name, count):
@@ -235,7 +237,7 @@ def test_a_definition_has_operations_only_that_are_rounded_once(name):
         operation, kind = eqn.primitive.name, eqn.invars[0].aval.dtype.name
         assert operation in ALLOWED[kind], f"{operation} of {kind}"
         assert all(v.aval.shape == () for v in (*eqn.invars, *eqn.outvars))
-        assert eqn.outvars[0].aval.dtype in ("float32", "int32", "bool")
+        assert eqn.outvars[0].aval.dtype in ("float32", "int32", "uint32", "bool")
         if operation == "round":
             assert eqn.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN
 
@@ -286,7 +288,6 @@ def test_special_values_are_those_of_ieee(name):
     x = f32(
         [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100, 1e4, -1e4, LARGEST, -LARGEST, LEAST, -LEAST]
     )
-    x = x[~(np.abs(x) > UP_TO.get(name, INF)) | np.isinf(x)]
     with np.errstate(all="ignore"):
         true = CASES[name][0](x.astype(np.float64)).astype(np.float32)
     for found in (eagerly(name, x), by_numpy(name, x)):
@@ -307,14 +308,6 @@ def test_subnormal_numbers_are_zero(name):
 def test_special_values_are_those_of_xla(name):
     x = f32([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100])
     assert_same(eagerly(name, x), np.asarray(getattr(lax, name)(x)))
-
-
-@pytest.mark.parametrize("name", ["sin", "cos"])
-def test_sines_of_large_arguments_are_those_of_a_neighbour(name):
-    x = f32(np.exp2(np.random.default_rng(0).uniform(13, 22, 100_000)))
-    gap = np.abs(eagerly(name, x).astype(np.float64) - CASES[name][0](x.astype(np.float64)))
-    assert (gap <= np.spacing(x) + 1e-6).all()
-    assert np.isnan(eagerly(name, f32([2.0**22, -(2.0**22), 1e30]))).all()
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -401,7 +394,7 @@ def test_errors_over_all_arguments(name):
     jaxpr, stated = traced(name), CASES[name][1]
     size = 1 << 16
     for start in range(0, 1 << 32, size):
-        x = normal(np.arange(start, start + size, dtype=np.uint32).view(f32), UP_TO.get(name, INF))
+        x = normal(np.arange(start, start + size, dtype=np.uint32).view(f32))
         if not x.size:
             continue
         with np.errstate(all="ignore"):

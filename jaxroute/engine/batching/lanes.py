@@ -55,7 +55,7 @@ _FRONT_AXES = frozenset([
     "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "rev", "split", "squeeze", "stack",
 ])
 # fmt: on
-# Functions with a derivative of their own, and the parameter that is their jaxpr.
+# Functions with a custom derivative, and the parameter that is their jaxpr.
 _OWN_DERIVATIVE = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -93,7 +93,7 @@ def exactly(fn: Callable[..., Any]) -> "Lanes":
 
 
 class Lanes:
-    """What `lanes` and `exactly` return."""
+    """Function that `lanes` and `exactly` return."""
 
     def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
@@ -285,7 +285,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """A function with a derivative of its own: replayed, with the derivative that it has."""
+    """Replays a function with a custom derivative, and keeps that derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # By the solver that it holds.
         lengths = eqn.params["const_lengths"]
@@ -445,7 +445,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """A loop; where runs stop at different times, it goes on for all until the last one stops, and those that have stopped keep what they have."""
+    """Replays a loop. Where runs stop at different times, it continues until the last one stops; the others keep their values."""
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
