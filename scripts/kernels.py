@@ -32,7 +32,7 @@ from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxroute
-from jaxroute.core import draws
+from jaxroute.core import draws, rounding
 from jaxroute.core.protocols import build_policy
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.batching.lanes import lanes
@@ -273,7 +273,8 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
     def rounds(leaves, seeds):
         env, made = jax.tree.unflatten(treedef, leaves)
-        return rollout(env, policy if builds else made, run_streams(root, seeds), every, record)
+        with rounding.compilers_own():  # The default of a GPU.
+            return rollout(env, policy if builds else made, run_streams(root, seeds), every, record)
 
     def begin(leaves, seeds):
         streams = run_streams(root, seeds)
@@ -281,9 +282,10 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
         return streams, run.instance, run.words, lanes(run.start, run.size)(run.instance, run.words)
 
     def plan(leaves, streams, instance, words, states, t):
-        run = run_of(leaves, streams)
-        mapped = lanes(lambda instance, words, states: run.plan(instance, words, states, t), run.size)
-        return mapped(instance, words, states)
+        with rounding.compilers_own():
+            run = run_of(leaves, streams)
+            mapped = lanes(lambda instance, words, states: run.plan(instance, words, states, t), run.size)
+            return mapped(instance, words, states)
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     seeds = jax.ShapeDtypeStruct((runs,), jnp.uint32)

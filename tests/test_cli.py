@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute import cli
+from jaxroute import cli, kernels
 from jaxroute.catalogue import catalogue, described
 from jaxroute.cli.parser import count
 from jaxroute.experiments import EXPERIMENTS
-from jaxroute.kernels import cuda, host
+from jaxroute.kernels import host
 
 USER_EXPERIMENT = """
 from jaxroute import grid
@@ -144,10 +144,9 @@ KERNELS = {
 def test_doctor_tries_kernels(case, monkeypatch, capsys):
     path, refused, version, refused_by_gpu, fine, lines = KERNELS[case]
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu" if version is refused_by_gpu is None else "gpu")
-    monkeypatch.setattr(host, "compiler", lambda wide: path)
-    monkeypatch.setattr(host, "trial", lambda: refused)
-    for name, function in {"trial": lambda: refused_by_gpu, "version": lambda: version}.items():
-        monkeypatch.setattr(cuda, name, function)
+    monkeypatch.setattr(kernels, "compiler", lambda wide: path)
+    monkeypatch.setattr(kernels, "trial", {"cpu": refused, "gpu": refused_by_gpu}.get)
+    monkeypatch.setattr(kernels, "nvrtc_version", lambda: version)
     assert cli._kernels() == fine
     shown = capsys.readouterr().out
     assert all(line in shown for line in lines)

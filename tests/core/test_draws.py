@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxroute.core import draws
 from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.batching.lanes import exactly, lanes
 
 SHAPES = [(), (7,), (3, 5), (2, 0, 3), (1000,)]
 SEEDS = [0, 1, 2**31, 2**32 - 1]
@@ -217,7 +217,7 @@ def test_the_number_of_addresses_is_checked():
 
 @pytest.mark.parametrize("shape", [(), (3, 5)], ids=str)
 def test_a_batch_of_keys_draws_what_each_key_draws(shape):
-    """One program per key, against `vmap`, `lanes`, and `lanes` as the engine compiles it; and `jax.random` inside `lanes`."""
+    """One program per key, against `vmap`; and `lanes` and one program per key with the exact arithmetic, also of `jax.random`."""
     size = 48
     keys = jax.random.split(draws.key(11), size)
 
@@ -227,13 +227,18 @@ def test_a_batch_of_keys_draws_what_each_key_draws(shape):
     def theirs(key):
         return all_of(jax.random)(key, shape)
 
-    one = jax.jit(theirs)
-    expected = jax.tree.map(lambda *x: np.stack(x, -1), *(one(key) for key in keys))
+    def each(function):
+        return jax.tree.map(lambda *x: np.stack(x, -1), *map(function, keys))
+
+    def compiled(function, *args):
+        return compile_lanes(jax.jit(function).lower(*args), "cpu")
+
+    expected = each(jax.jit(theirs))
     assert_all_same_bits(jax.jit(jax.vmap(ours, out_axes=-1))(keys), expected)
-    assert_all_same_bits(jax.jit(lanes(ours, size))(keys), expected)
-    assert_all_same_bits(jax.jit(lanes(theirs, size))(keys), expected)
-    engine = compile_lanes(jax.jit(lanes(ours, size)).lower(keys), "cpu")
-    assert_all_same_bits(engine(keys), expected)
+    exact = each(compiled(exactly(ours), keys[0]))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-6, atol=3e-6), exact, expected)
+    for function in (ours, theirs):
+        assert_all_same_bits(compiled(lanes(function, size), keys)(keys), exact)
 
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0), (None, 1)], ids=str)

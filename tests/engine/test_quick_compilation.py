@@ -91,6 +91,7 @@ def test_it_is_refused_on_a_gpu():
             key=0,
             backend="auto",
             quick=True,
+            arithmetic="auto",
             platform="cuda",
             keep="runs",
             keep_states=False,
