@@ -249,7 +249,7 @@ def one_run(
         size=size,
         free_rounds=env_spec.free_rounds,
         stage_length=stage_length,
-        chunk=chunk_length(math.gcd(record.every, env_spec.free_rounds), stage_length),
+        chunk=chunk_length(math.gcd(record.every, env_spec.free_rounds) if stage_length else record.every, stage_length),
         start=of_run(start),
         plan=of_run(plan),
         play=of_run(play),
