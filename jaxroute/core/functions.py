@@ -162,7 +162,7 @@ def logistic(x: Array) -> Array:
 
 
 def tanh(x: Array) -> Array:
-    """Hyperbolic tangent: 2.01 ulp. h / (1 + h) with h = expm1(2|x|) / 2; h - h^2 / (1 + h) where h is small."""
+    """Hyperbolic tangent: 2.01 ulp. `h / (1 + h)` with `h = expm1(2|x|) / 2`; `h - h^2 / (1 + h)` where h is small."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(10), f32(10), a)
     r, k = exponential(clipped + clipped)
@@ -173,7 +173,7 @@ def tanh(x: Array) -> Array:
 
 
 def sinh(x: Array) -> Array:
-    """Hyperbolic sine: 2.36 ulp. (h + h / (1 + 2h)) with h = expm1(|x|) / 2."""
+    """Hyperbolic sine: 2.36 ulp. `h + h / (1 + 2h)` with `h = expm1(|x|) / 2`."""
     a = jnp.abs(x)
     r, k = exponential(a)
     quarter = power_of_two(k, minus=2)
@@ -193,7 +193,7 @@ def cosh(x: Array) -> Array:
 
 
 def asinh(x: Array) -> Array:
-    """Inverse hyperbolic sine: 1.96 ulp. log1p(|x| + x^2 / (1 + sqrt(1 + x^2))), as in FDLIBM."""
+    """Inverse hyperbolic sine: 1.96 ulp. `log1p(|x| + x^2 / (1 + sqrt(1 + x^2)))`, as in FDLIBM."""
     a = jnp.abs(x)
     square, large = a * a, a > f32(1e8)
     y = log1p(jnp.where(large, a, a + square / (jnp.sqrt(square + f32(1)) + f32(1))))
@@ -208,7 +208,7 @@ def acosh(x: Array) -> Array:
 
 
 def atanh(x: Array) -> Array:
-    """Inverse hyperbolic tangent: 2.14 ulp. log1p(2|x| / (1 - |x|)) / 2."""
+    """Inverse hyperbolic tangent: 2.14 ulp. `log1p(2|x| / (1 - |x|)) / 2`."""
     a = jnp.abs(x)
     y = f32(0.5) * log1p((a + a) / (f32(1) - a))
     return with_sign(jnp.where(a < f32(2.0**-12), a, y), x)
@@ -285,7 +285,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def integer_pow(x: Array, *, y: int) -> Array:
-    """x^y for a whole number y by squaring; 1 / x^-y if y is negative: at most |y| ulp."""
+    """x^y for a whole number y by squaring; 1 / x^-y if y is negative: at most `|y|` ulp."""
     if y == 0:
         return jnp.ones_like(x)
     count, total, square = abs(y), None, x
@@ -314,7 +314,7 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
     """x less n quarter turns as a sum of two numbers, and an integer with the last bits of n.
 
-    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to |x| = 12,800; beyond by `far_quadrant`.
+    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to `|x| = 12,800`; beyond by `far_quadrant`.
     """
     shifted = x * f32(2 / np.pi) + SHIFT
     n = shifted - SHIFT
@@ -410,7 +410,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Whether |x| > 1/2; the arc sine of x, or of sqrt((1 - |x|) / 2) if so, as a sum of two numbers. Cephes' `asinf`."""
+    """Whether `|x| > 1/2`; the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so, as a sum of two numbers. Cephes' `asinf`."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -434,7 +434,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent: 0.86 ulp. atan(c) + atan((|x| - c) / (1 + c|x|)) with c in {0, 1/2, 1, 3/2, infinity}, as in FDLIBM."""
+    """Arc tangent: 0.86 ulp. `atan(c) + atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}, as in FDLIBM."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -471,7 +471,7 @@ ERF_INV_FAR = (
 
 
 def erf_near(x: Array) -> Array:
-    """erf for |x| < 0.9. Scaled, so that 0.128 x is not lost where it would be subnormal."""
+    """erf for `|x| < 0.9`. Scaled, so that 0.128 x is not lost where it would be subnormal."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 
@@ -485,7 +485,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x): 3.89 ulp. exp(-x^2) / (1 + 2|x|) times a polynomial of (|x| - 2) / (|x| + 2), with x^2 in two parts."""
+    """1 - erf(x): 3.89 ulp. `exp(-x^2) / (1 + 2|x|)` times a polynomial of `(|x| - 2) / (|x| + 2)`, with x^2 in two parts."""
     a = jnp.abs(x)
     first = upper(a)
     r, k = exponential(-(first * first), -((a - first) * (a + first)))
@@ -524,13 +524,13 @@ I1_FAR = (-0.88245845, -0.2474430, 0.0033610198, -0.04762657, -0.046459083, -0.1
 
 
 def sin_pi(x: Array) -> Array:
-    """sin(pi x) / pi for |x| <= 1/2."""
+    """`sin(pi x) / pi` for `|x| <= 1/2`."""
     square = x * x
     return (polynomial(square, SIN_PI) * square) * x + x
 
 
 def lgamma(x: Array) -> Array:
-    """log|gamma(x)|: 13.2 ulp, or of 1 where it is less; 3.05 for x > 0.
+    """`log|gamma(x)|`: 13.2 ulp, or of 1 where it is less; 3.05 for x > 0.
 
     On [1, 2] (x - 1)(x - 2) times a polynomial; up to 4 by recurrence, then by Stirling's series; reflected below zero.
     """
@@ -579,14 +579,14 @@ def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array
 
 
 def bessel_i0e(x: Array) -> Array:
-    """exp(-|x|) I_0(x), the scaled modified Bessel function: 4.5 ulp."""
+    """`exp(-|x|) I_0(x)`, the scaled modified Bessel function: 4.5 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I0, I0_FAR)
     return jnp.where(a < f32(6), near, far)
 
 
 def bessel_i1e(x: Array) -> Array:
-    """exp(-|x|) I_1(x): 4.14 ulp."""
+    """`exp(-|x|) I_1(x)`: 4.14 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I1, I1_FAR)
     return with_sign(jnp.where(a < f32(6), a * near, far), x)

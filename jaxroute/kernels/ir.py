@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -88,22 +88,16 @@ class Expr:
     def leaves(self) -> "list[Expr]":
         """All variables and elements in it."""
         found, open_ = list[Expr](), list[Expr]([self])
-        while open_:
-            one = open_.pop()
+        for one in open_:  # It grows meanwhile.
             if one.storage is not None:
                 found.append(one)
             open_ += one.operands
         return found
 
     @property
-    def reads(self) -> set[Storage]:
-        """All storages in it."""
-        return {one.storage for one in self.leaves() if one.storage is not None}
-
-    @property
     def varies(self) -> bool:
         """Whether it differs between runs that are simulated at once."""
-        return any(storage.varying for storage in self.reads)
+        return any(one.storage.varying for one in self.leaves() if one.storage is not None)
 
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
     __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
@@ -162,7 +156,12 @@ def element(storage: Storage, index: Index) -> Expr:
 
 def as_expr(index: Index) -> Expr:
     """An index as an expression."""
-    return index if isinstance(index, Expr) else literal(index)
+    return index if isinstance(index, Expr) else _integer(index)
+
+
+@functools.cache
+def _integer(number: int) -> Expr:
+    return literal(number)
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
@@ -193,21 +192,21 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A statement of C. Expressions that it reads are fields, or in fields that are tuples."""
+    """A statement of C."""
 
     reads: set[Storage] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Notes which storages it reads, without those that its blocks read."""
-        self.reads = {leaf.storage for e in self.expressions() for leaf in e.leaves() if leaf.storage is not None}
+        self.reads = set[Storage]()
+        for e in (open_ := list(self.expressions())):  # It grows meanwhile.
+            if e.storage is not None:
+                self.reads.add(e.storage)
+            open_ += e.operands
 
-    def expressions(self) -> Iterator[Expr]:
+    def expressions(self) -> Iterable[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""
-        for part in vars(self).values():
-            if isinstance(part, Expr):
-                yield part
-            elif isinstance(part, tuple):
-                yield from (one for one in cast("tuple[Any, ...]", part) if isinstance(one, Expr))
+        return ()
 
     def written(self) -> tuple[Storage, ...]:
         """Storages that it writes; it has another effect if there are none."""
@@ -228,6 +227,9 @@ class Declare(Statement):
     storage: Storage
     value: Expr | None = None
 
+    def expressions(self) -> Iterable[Expr]:
+        return () if self.value is None else (self.value,)
+
     def written(self) -> tuple[Storage, ...]:
         return (self.storage,)
 
@@ -240,8 +242,9 @@ class Assign(Statement):
     value: Expr
     mask: Expr | None = None
 
-    def expressions(self) -> Iterator[Expr]:
-        yield from (*self.target.operands, self.value, *([] if self.mask is None else [self.mask]))
+    def expressions(self) -> Iterable[Expr]:
+        given = *self.target.operands, self.value
+        return given if self.mask is None else (*given, self.mask)
 
     def written(self) -> tuple[Storage, ...]:
         assert self.target.storage is not None
@@ -259,6 +262,9 @@ class Loop(Statement):
     rolled: bool = False
     body: Block = dataclasses.field(default_factory=list[Statement])
 
+    def expressions(self) -> Iterable[Expr]:
+        return [one for one in (self.first, self.test) if one is not None]
+
     def blocks(self) -> tuple[Block, ...]:
         return (self.body,)
 
@@ -270,6 +276,9 @@ class If(Statement):
     test: Expr
     body: Block = dataclasses.field(default_factory=list[Statement])
     otherwise: Block = dataclasses.field(default_factory=list[Statement])
+
+    def expressions(self) -> Iterable[Expr]:
+        return (self.test,)
 
     def blocks(self) -> tuple[Block, ...]:
         return (self.body, self.otherwise)
@@ -291,6 +300,9 @@ class Call(Statement):
     writes: tuple[Storage, ...] = ()
     size: int = 0
 
+    def expressions(self) -> Iterable[Expr]:
+        return self.operands
+
     def written(self) -> tuple[Storage, ...]:
         return self.writes
 
@@ -303,24 +315,20 @@ def walk(block: Block) -> Iterator[Statement]:
             yield from walk(inner)
 
 
-def reads_of(statements: Iterable[Statement]) -> set[Storage]:
-    """Storages that statements read, without those that their blocks read."""
-    return set[Storage]().union(*(one.reads for one in statements))
-
-
 def live(block: Block) -> set[Storage]:
     """Storages that are read, directly or not, by what has an effect."""
     writers: dict[Storage, list[Statement]] = {}
-    effects: list[Statement] = []
+    found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):
         written = statement.written()
         for storage in written:
             writers.setdefault(storage.current, []).append(statement)
         if not written:
-            effects.append(statement)
-    found, open_ = set[Storage](), {s.current for s in reads_of(effects)}
+            open_ += statement.reads
     while open_:
-        storage = open_.pop()
-        found.add(storage)
-        open_ |= {s.current for s in reads_of(writers.get(storage, ()))} - found
+        storage = open_.pop().current
+        if storage not in found:
+            found.add(storage)
+            for statement in writers.get(storage, ()):
+                open_ += statement.reads
     return found

@@ -133,6 +133,7 @@ class _Printer:
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
+        self._statements = _STATEMENTS | (_WIDE if wide else _NARROW)
         self.heap = self.scratch = 0
 
     def expression(self, e: ir.Expr, written: bool = False) -> str:
@@ -154,7 +155,7 @@ class _Printer:
 
     def _operand(self, e: ir.Expr) -> str:
         text = self.expression(e)
-        return f"({text})" if e.op in FORMATS and "{" in _format_of(e) else text
+        return f"({text})" if e.operands and e.op in FORMATS and "{" in _format_of(e) else text
 
     def _leaf(self, e: ir.Expr, storage: ir.Storage, written: bool) -> str:
         if not e.operands:
@@ -197,9 +198,8 @@ class _Printer:
             return self._branch(statement, end)
         assert isinstance(statement, ir.Call)
         texts = [self.expression(e) for e in statement.operands]
-        formats = _STATEMENTS | (_WIDE if self._wide else _NARROW)
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
-        return [formats[statement.name].format(*texts, size=statement.size, type=kind)]
+        return [self._statements[statement.name].format(*texts, size=statement.size, type=kind)]
 
     def _head(self, loop: ir.Loop) -> str:
         name = "" if loop.index is None else loop.index.name

@@ -208,12 +208,14 @@ class _Writer:
 
         traced = [one for one in (self._play, self._read, self._plan) if one is not None]
         self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
-        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves((run.instance, run.words))]
+        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves(one[:-1])]
         for value in self._own:  # They are read in every round.
             if value.storage is not None:
                 value.storage.writable = False
-        apart = self._apart(len(self._own), len(jax.tree.leaves(states))) if emitter.wide else set[int]()
-        self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(jax.tree.leaves(states))]
+        before, leaves = len(self._own), jax.tree.leaves(one[-1])
+        varies, number = [*[True] * (before + len(leaves)), False], [*[None] * before, *range(len(leaves)), None]
+        apart = placement.by_rows(self._play, varies, number) if emitter.wide else set[int]()
+        self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(leaves)]
         self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
@@ -255,19 +257,9 @@ class _Writer:
         self._known[id(const)] = value
         return value
 
-    def _apart(self, before: int, number: int) -> set[int]:
-        """Which arrays of the states have the numbers of a run side by side.
-
-        Args:
-          before: arguments of the functions before the states.
-          number: arrays of the states.
-        """
-        given, leaves = [True] * (before + number) + [False], [*[None] * before, *range(number), None]
-        return placement.by_rows(self._play, given, leaves)
-
     def _given(self, leaf: Any, most: int | None = None, apart: bool = False) -> Value:
         """An input of each run; of more numbers than `most` it stays in memory."""
-        array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
+        array = self._input(shape_of(leaf), dtype_of(leaf))
         value = self._emitter.value_of(
             self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape
         )
@@ -390,11 +382,6 @@ def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Arr
         states,
         emitter.fast,
     )
-
-
-def _one_run(leaf: Any) -> Any:
-    """What of an array `[..., R]` one run has."""
-    return jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype)
 
 
 def _check_same(states: Any, new: Any) -> None:

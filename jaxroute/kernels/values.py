@@ -54,7 +54,8 @@ def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
         stride //= max(size, 1)
-        number = add(number, times(at if size != 1 else 0, stride))
+        if size != 1:
+            number = add(number, times(at, stride))
     return number
 
 

@@ -325,32 +325,32 @@ class Writer:
         Returns:
           For each storage whether that could be done.
         """
-        statements = list(ir.walk(self.block))
-        touched: dict[ir.Storage, list[int]] = {}
-        for number, statement in enumerate(statements):
-            for one in (*statement.reads, *statement.written()):
-                touched.setdefault(one, []).append(number)
+        made = [value.storage if sum(value.storage is other.storage for other in values) == 1 else None for value in values]
+        may = [self._may_become(one, storage) for one, storage in zip(made, storages, strict=True)]
+        wanted = {one for one, possible in zip(made, may, strict=True) if possible}
+        if not wanted:
+            return may
+        first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in wanted)
+        statements = list(ir.walk(self.block[first:]))
+        begins = {one.storage: n for n, one in enumerate(statements) if isinstance(one, ir.Declare)}
         return [
-            sum(value.storage is other.storage for other in values) == 1
-            and self._made_in(storage, value, statements, touched)
-            for storage, value in zip(storages, values, strict=True)
+            possible and one is not None and self._replaced(one, storage, statements, begins[one])
+            for possible, one, storage in zip(may, made, storages, strict=True)
         ]
 
-    def _made_in(
-        self, storage: ir.Storage, value: Value, statements: Sequence[ir.Statement], touched: dict[ir.Storage, list[int]]
-    ) -> bool:
-        made = value.storage
+    def _may_become(self, made: ir.Storage | None, storage: ir.Storage) -> bool:
         if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
             return False
-        if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype):
-            return False
-        block, store = made.store
-        if block is not self.block or not made.depth == storage.depth == len(self.masks):
-            return False
-        begin, own = touched[made][0], next(n for n in touched[made] if statements[n] is store)
-        taken = storage.current.all()
-        for number in {n for one in taken for n in touched.get(one, ()) if n >= begin}:
-            statement = statements[number]
+        same = (made.size, made.varying, made.dtype) == (storage.size, storage.varying, storage.dtype)
+        return same and made.store[0] is self.block and made.depth == storage.depth == len(self.masks)
+
+    def _replaced(self, made: ir.Storage, storage: ir.Storage, statements: list[ir.Statement], begin: int) -> bool:
+        assert made.store is not None
+        store, taken = made.store[1], storage.current.all()
+        own = statements.index(store, begin)
+        for number, statement in enumerate(statements[begin:], begin):
+            if taken.isdisjoint(statement.reads) and taken.isdisjoint(statement.written()):
+                continue
             leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
             leaves += [statement.target] if isinstance(statement, ir.Assign) and statement.target.storage in taken else []
             if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
@@ -451,7 +451,7 @@ class Writer:
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
         """Notes of variables whether the statements that make them differ between runs; returns what these read."""
-        reads = ir.reads_of(statements)
+        reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:
                 c_type(storage.dtype, wide=True)

@@ -340,7 +340,9 @@ class Planned(Growing):
 
 
 @pytest.mark.parametrize(
-    "execution", [jr.Execution(), jr.Execution("kernel"), jr.Execution(compile="quick"), jr.Execution("scan")], ids=str
+    "execution",
+    [jr.Execution(), jr.Execution("kernel"), jr.Execution(compile="quick"), jr.Execution("scan")],
+    ids=["auto", "kernel", "quick", "scan"],
 )
 @pytest.mark.parametrize("policy", [Growing(), Typed(), Planned()], ids=["shape", "type", "plan"])
 @pytest.mark.filterwarnings("ignore:.*which is slower than a kernel")

@@ -35,4 +35,4 @@ def dtype_of(aval: Any) -> np.dtype:
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of a result's numbers."""
     aval = eqn.outvars[place].aval
-    return shape_of(aval), dtype_of(aval)
+    return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)
