@@ -11,7 +11,7 @@ from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
 from jaxroute.engine.batching.lanes import exactly
 from jaxroute.engine.precision import widened
-from jaxroute.engine.rounds import Record, draws_key, recorded_flows, recorded_gauges, spec_for
+from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flows, recorded_gauges, spec_for
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
@@ -21,48 +21,89 @@ def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: in
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
         players = {"env": env, "policy": policy} | traced
-        return play(**players, keys={name: draws_key(pair) for name, pair in words.items()}, horizon=horizon, record=record)
+        return play(**players, keys=keys_of(words), horizon=horizon, record=record)
 
     return jax.vmap(exactly(widened(run)), in_axes=(None, -1), out_axes=-1)(known, dict(streams))
 
 
-def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """One run of one environment and one policy: what was recorded in each interval, `[records, ...]` by name.
+def keys_of(words: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """The typed key of each stream of one run, from its words."""
+    return {name: draws_key(pair) for name, pair in words.items()}
+
+
+def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int) -> tuple[Any, Any, tuple[Any, Any]]:
+    """Environment and policy of one run, and their states before its first round.
 
     Args:
       env: environment, or a sampler `key -> Environment`.
       policy: policy, or a function `env -> policy`.
       keys: typed key of each stream of the run.
       horizon: counted rounds (static).
-      record: what to write, and how often (static).
     """
     env = env if is_environment(env) else env(keys["instance"])
     policy = build_policy(policy, env)
-    stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
+    return env, policy, (env.init(keys["env_init"]), first_state(env, policy, keys["policy_init"], spec_for(env, horizon)))
 
-    def one_round(states: Any, t: Any) -> tuple[Any, dict[str, jax.Array]]:
-        env_state, policy_state = states
-        key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
-        obs = env.observe(key["env"], env_state, t)
-        if stage_length:
-            plan = lambda state: policy.plan(key["plan"], state, obs, t)  # noqa: E731
-            policy_state = lax.cond(t % stage_length == 0, plan, lambda state: state, policy_state)
-        action, info = policy.act(key["act"], policy_state, obs, t)
-        env_state, feedback, flows = env.step(key["env"], env_state, action, t)
-        policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
-        return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
+
+def one_round(
+    env: Any, policy: Any, keys: Mapping[str, jax.Array], states: tuple[Any, Any], t: Any, begins: Any
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """Plays round `t` of one run: the states after it, and `obs`, `action`, `info`, `feedback` and `flows`.
+
+    Args:
+      env, policy, keys, states: of the run.
+      t: the round, from 0.
+      begins: whether a stage begins, for which the policy plans.
+    """
+    env_state, policy_state = states
+    key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
+    obs = env.observe(key["env"], env_state, t)
+    if isinstance(begins, jax.core.Tracer):
+        plan = lambda state: policy.plan(key["plan"], state, obs, t)  # noqa: E731
+        policy_state = lax.cond(begins, plan, lambda state: state, policy_state)
+    elif begins:
+        policy_state = policy.plan(key["plan"], policy_state, obs, t)
+    action, info = policy.act(key["act"], policy_state, obs, t)
+    env_state, feedback, flows = env.step(key["env"], env_state, action, t)
+    policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
+    said = {"obs": obs, "action": action, "info": info, "feedback": feedback, "flows": flows}
+    return (env_state, policy_state), said
+
+
+def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
+    """One run: what was recorded in each interval, `[records, ...]` by name.
+
+    Args:
+      env, policy, keys, horizon: as for `first_states`.
+      record: what to write, and how often (static).
+    """
+    env, policy, states = first_states(env, policy, keys, horizon)
+    stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
+    chunk = chunk_length(record.every, free_rounds, stage_length)
+
+    def played(states: Any, t: Any) -> tuple[Any, dict[str, jax.Array]]:
+        states, said = one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
+        return states, recorded_flows(record, said["flows"], said["info"], said["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded."""
+        """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded.
+
+        The sum of a chunk of rounds begins with what rounding has left out of the sum of those before, as in Kahan's algorithm.
+        """
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
-            states, sums = carry
-            states, values = one_round(states, t)
-            return (states, jax.tree.map(jnp.add, sums, values)), None
+            states, sums, parts = carry
+            states, values = played(states, t)
+            parts = jax.tree.map(jnp.add, parts, values)
+            number = t + 1 - first
+            ends = (number % chunk == 0) | (number == count)
+            new = jax.tree.map(lambda total, part: jnp.where(ends, total + part, total), sums, parts)
+            left = jax.tree.map(lambda total, part, now: jnp.where(ends, part - (now - total), part), sums, parts, new)
+            return (states, new, left), None
 
-        shapes = jax.eval_shape(one_round, states, first)[1]
+        shapes = jax.eval_shape(played, states, first)[1]
         zeros = jax.tree.map(lambda value: jnp.zeros(value.shape, value.dtype), shapes)
-        return lax.scan(add, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))[0]
+        return lax.scan(add, (states, zeros, zeros), first + jnp.arange(count, dtype=jnp.int32))[0][:2]
 
     def read(states: Any, t: Any) -> dict[str, Any]:
         """Gauges and probes after the rounds before `t`."""
@@ -73,7 +114,6 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         states, sums = interval(states, first, count)
         return states, {**sums, **read(states, first + count)}
 
-    states = env.init(keys["env_init"]), first_state(env, policy, keys["policy_init"], spec_for(env, horizon))
     states, _ = interval(states, jnp.int32(0), free_rounds)
     number, short = divmod(horizon, record.every)
     firsts = free_rounds + record.every * jnp.arange(number, dtype=jnp.int32)

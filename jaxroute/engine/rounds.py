@@ -102,9 +102,15 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
     return dataclasses.replace(env.spec, horizon=horizon)
 
 
-def chunk_length(record_every: int, stage_length: int | None) -> int:
-    """Rounds of the inner scan: divides the record interval, the stage length, and stays short where it can."""
-    length = math.gcd(record_every, stage_length) if stage_length else record_every
+def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
+    """Rounds of the inner scan, whose sums are added up by themselves: divides the stage length, if there is one, and what is played between.
+
+    Args:
+      record_every: rounds of a record interval.
+      free_rounds: rounds before the first of them.
+      stage_length: rounds per stage, None without stages.
+    """
+    length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
     if length > LONGEST_CHUNK:
         divisors = [d for d in range(256, LONGEST_CHUNK + 1) if length % d == 0]
         length = divisors[-1] if divisors else length if stage_length else LONGEST_CHUNK
@@ -249,7 +255,7 @@ def one_run(
         size=size,
         free_rounds=env_spec.free_rounds,
         stage_length=stage_length,
-        chunk=chunk_length(math.gcd(record.every, env_spec.free_rounds) if stage_length else record.every, stage_length),
+        chunk=chunk_length(record.every, env_spec.free_rounds, stage_length),
         start=of_run(start),
         plan=of_run(plan),
         play=of_run(play),

@@ -7,7 +7,9 @@ from helpers import backends
 from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
+from jaxroute.core import rounding
 from jaxroute.core.attributes import decoded
+from jaxroute.engine import programs
 from jaxroute.problems import cascade, combinatorial, contextual, problems, queueing, service, staged, stochastic
 
 # One policy of every problem, with an environment of a few models.
@@ -48,6 +50,26 @@ def test_every_problem_has_its_row():
 def test_a_policy_of_every_problem(problem):
     make, policy = PAIRS[problem]
     assert_same_runs(make(), policy)
+
+
+@pytest.mark.parametrize("problem", [pytest.param(p, marks=pytest.mark.slow) if p in LONG else p for p in PAIRS])
+def test_xlas_own_functions_play_the_same_on_average(problem, monkeypatch):
+    """Differences of the same runs with XLA's functions, its order of sums and contracted products: rounding, and now and then a decision."""
+    make, policy = PAIRS[problem]
+    options = {"horizon": 100, "seeds": 256, "record_every": 50, "progress": False}
+    ours = jr.simulate(make(), policy, execution=jr.Execution("scan"), **options)
+    monkeypatch.setattr(rounding, "protected", lambda words: rounding.compilers_own())
+    programs.PROGRAMS.clear()
+    theirs = jr.simulate(make(), policy, execution=jr.Execution("reference"), **options)
+    programs.PROGRAMS.clear()
+    curves = [name for name in ours.data_vars if ours[name].dims == ("policy", "seed", "time")]
+    assert curves
+    for name in curves:
+        difference = (theirs[name] - ours[name]).isel(policy=0, time=-1).values
+        error = difference.std(ddof=1) / np.sqrt(difference.size)
+        largest = abs(ours[name]).values.max()
+        assert abs(difference.mean()) <= 4 * error + 1e-5 * largest, name
+        assert (abs(difference) > 1e-3 * largest).mean() <= 0.05, name
 
 
 @pytest.mark.parametrize("every", [1, 7, 12, 40])
