@@ -66,8 +66,9 @@ def test_xlas_own_functions_play_the_same_on_average(problem, monkeypatch):
     assert curves
     for name in curves:
         difference = (theirs[name] - ours[name]).isel(policy=0, time=-1).values
+        difference = difference[~np.isnan(difference)]  # "The first round in which ..." is NaN in runs without one.
         error = difference.std(ddof=1) / np.sqrt(difference.size)
-        largest = abs(ours[name]).values.max()
+        largest = np.nanmax(abs(ours[name]))
         assert abs(difference.mean()) <= 4 * error + 1e-5 * largest, name
         assert (abs(difference) > 1e-3 * largest).mean() <= 0.05, name
 
