@@ -42,8 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before, warnings.formatwarning = warnings.formatwarning, _warning
     handlers = _end_by_signals()
     try:
-        with contextlib.ExitStack() as options.until_the_end:
-            status = _COMMANDS[options.command](options)
+        status = _COMMANDS[options.command](options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
@@ -221,7 +220,7 @@ def _compare(options) -> int:
 
     name = options.file[0].resolve().name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
     out = options.out or Path(f"report-{_stem(options.file[0].resolve())}")
-    _keep_programs(options)
+    _keep_compiled()
     found = compare(
         log,
         target_quality=options.target_quality,
@@ -400,15 +399,6 @@ def _keep_compiled() -> str | None:
     return jax.config.jax_compilation_cache_dir
 
 
-def _keep_programs(options) -> None:
-    """Lets a command keep compiled programs for the next one: JAX, and the engine, which then need not even trace them."""
-    folder = _keep_compiled()
-    if folder is not None and "://" not in folder:
-        from jaxroute.engine.shelf import shelf
-
-        options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
-
-
 def _compile(options: Any, devices: Sequence[Any] | None) -> str:
     """Returns how a simulation is compiled: soon, for a small run on a CPU."""
     import jax
@@ -496,7 +486,7 @@ def _run(options) -> int:
     from jaxroute.experiments.base import on_table
 
     devices = _devices(options.devices)
-    _keep_programs(options)
+    _keep_compiled()
     experiment = _experiment(options.experiment)
     figures = bool(experiment.figures) and not options.no_figures
     if figures and importlib.util.find_spec("matplotlib") is None:
@@ -570,7 +560,7 @@ def _tune(options) -> int:
     from jaxroute.experiments import tuning
     from jaxroute.experiments.base import on_table
 
-    _keep_programs(options)
+    _keep_compiled()
     experiment = _experiment(options.experiment)
     figures = not options.no_figures
     if figures and importlib.util.find_spec("matplotlib") is None:

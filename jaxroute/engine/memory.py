@@ -12,7 +12,6 @@ import numpy as np
 from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
 from jaxroute.core.provenance import memory_limit
-from jaxroute.engine import shelf
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import once, spec_for, state_bytes
 
@@ -30,10 +29,10 @@ def cores() -> int:
 def traced_once(
     what: str, function: Callable[..., Any], read: Callable[[Any], Any], env: AnyEnvironment, policy: AnyPolicy
 ) -> Any:
-    """What `read` finds in the shapes of `function(env, policy, key)`: from memory or the shelf, if it was found for an equal pair before.
+    """What `read` finds in the shapes of `function(env, policy, key)`: from memory, if it was found for an equal pair before.
 
     Args:
-      what: name of the function, for memory and shelf.
+      what: name of the function.
       function: to be traced.
       read: takes its result, with shapes in place of arrays, and returns plain JSON.
       env: first argument.
@@ -43,16 +42,9 @@ def traced_once(
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
     if key not in _measured:
-        there, device = shelf.current(), jax.local_devices()[0]
-        name = there and shelf.name_of(device, [env, policy], [structure], what=what, types=types)
-        found = there.recall(name) if there and name else None
-        if found is None:
-            shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
-            with jax.default_device(device):  # As programs are traced, so that what they share is traced once.
-                found = read(jax.eval_shape(widened(function), *jax.tree.unflatten(structure, shapes), draws.key(0)))
-            if there and name:
-                there.note(name, found)
-        _measured[key] = found
+        shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+        with jax.default_device(jax.local_devices()[0]):  # As programs are traced, so that what they share is traced once.
+            _measured[key] = read(jax.eval_shape(widened(function), *jax.tree.unflatten(structure, shapes), draws.key(0)))
     return _measured[key]
 
 

@@ -1,7 +1,6 @@
 """Compiled blocks: how the rounds of one policy become a program, and how a program plays a tile of settings and a block of seeds."""
 
 import copy
-import functools
 import re
 import time
 import warnings
@@ -18,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws, rounding
-from jaxroute.engine import reference, shelf
+from jaxroute.engine import reference
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, threads
@@ -73,7 +72,6 @@ class Program:
     refused: the reason is a compiler, a loader or a driver, not the policy.
     slower: the reason is that the scan is faster.
     shapes: of what is recorded of a run, by name.
-    name: on the shelf; None if it is not kept there.
     in_turn: it waits until other such programs have ended.
     """
 
@@ -84,7 +82,6 @@ class Program:
     refused: bool = False
     slower: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    name: str | None = None
     in_turn: bool = False
 
 
@@ -318,13 +315,8 @@ class Block:
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
-            there = shelf.current()
-            name = None if there is None else self._name(arguments)
-            if there is not None and name is not None and (kept := there.take(name)) is not None:
-                reading = _loader().submit(self._loaded, kept, arguments, name)
-                return Program(compiled=reading, shapes=kept.shapes, in_turn=kept.in_turn)
             try:
-                return self._lowered(arguments, name)
+                return self._lowered(arguments)
             except Exception as error:
                 if self.backend != "kernel":
                     raise
@@ -340,37 +332,12 @@ class Block:
             return self.lower(seeds, begun)
         return program
 
-    def _lowered(self, arguments: Any, name: str | None) -> Program:
+    def _lowered(self, arguments: Any) -> Program:
         own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat]
         with jax.default_device(self.device), compilations(own) as kernels:
             lowered = jax.jit(self._function()).lower(*arguments)
             shapes = lowered.out_info[0].shapes()
-            return Program(lowered, kernels, shapes=shapes, name=name, in_turn=calls_lapack(lowered))
-
-    def _loaded(self, kept: shelf.Kept, arguments: Any, name: str) -> Any:
-        """The executable from the shelf; one that is made again, where it cannot be read."""
-        try:
-            return kept.load()
-        except Exception:
-            with jax.enable_x64(self.static[3]):
-                program = self._lowered(arguments, name)
-            return _compile(program, self.device.platform, self.quick)
-
-    def _name(self, arguments: Any) -> str | None:
-        """Returns what is known of the program on the shelf; None for what is not played by one CPU, where alone that has been tried."""
-        if self.backend not in ("scan", "kernel") or self.device.platform != "cpu" or self.mesh.size > 1:
-            return None
-        record, horizon, _, precise, keep_states = self.static
-        return shelf.name_of(
-            self.device,
-            [*(grid.example for grid in self.grids), *(probe for _, probe in record.probes)],
-            [*(grid.structure for grid in self.grids), jax.tree.structure(arguments)],
-            leaf_axes=[grid.leaf_axes for grid in self.grids],
-            types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
-            record=record,
-            rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states, self.alone, self.backend, self.quick, WIDE),
-        )
+            return Program(lowered, kernels, shapes=shapes, in_turn=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Lets the scan run instead of the kernel, from now on.
@@ -427,7 +394,7 @@ class Block:
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
-        if compiling is None or (failed and program.lowered is not None):
+        if compiling is None or failed:
             compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.quick)
         return compiling
 
@@ -581,23 +548,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 def _compile(program: Program, platform: str, quick: bool) -> Any:
     finish(program.kernels)
-    there, name, code = shelf.current(), program.name, None
-    if there is not None and name is not None:
-        code = shelf.code_of_program(name, program.lowered, {"quick": quick})
-    if there is None or name is None or code is None:
-        return compile_lanes(program.lowered, platform, quick)
-    compiled, before, made = shelf.alive(code, program.lowered), shelf.hits(), False
-    if compiled is None:
-        compiled = compile_lanes(program.lowered, platform, quick)
-        made = shelf.hits() == before
-    there.keep(name, code, compiled, program.shapes, program.in_turn, made, [kernel for _, kernel in program.kernels])
-    return compiled
-
-
-@functools.cache
-def _loader() -> ThreadPoolExecutor:
-    """A pool in which programs are read from the shelf while others are traced, and stores are opened."""
-    return ThreadPoolExecutor(cores(), thread_name_prefix="shelf")
+    return compile_lanes(program.lowered, platform, quick)
 
 
 def _first_line(error: Exception) -> str:

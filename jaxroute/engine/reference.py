@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
@@ -58,7 +59,7 @@ def one_round(
     env_state, policy_state = states
     key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
     obs = env.observe(key["env"], env_state, t)
-    if isinstance(begins, jax.core.Tracer):
+    if isinstance(begins, Tracer):
         plan = lambda state: policy.plan(key["plan"], state, obs, t)  # noqa: E731
         policy_state = lax.cond(begins, plan, lambda state: state, policy_state)
     elif begins:

@@ -13,7 +13,7 @@ from jaxroute.kernels.ir import Unsupported
 MOST_S = 120
 
 _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
-# Compilations, and what they are of where that can be kept on disk.
+# Compilations, and the kernels of GPUs that they are of.
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
 # Numbers of the GPUs that programs are lowered for; all of this process if there are none.

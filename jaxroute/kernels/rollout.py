@@ -5,7 +5,6 @@ thread holds a run's states, draws its random numbers from the same streams, and
 """
 
 import ctypes
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -108,64 +107,38 @@ def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Sourc
 batching.primitive_batchers[rounds_p] = _batch
 
 
-@dataclasses.dataclass(frozen=True)
-class HostKernel:
-    """What a CPU plays, as a target of XLA's calls; plain data, so that programs that call it can be kept on disk.
-
-    text, wide: of the function, in C or C++. size: runs. lead: number of settings along each axis.
-    inputs, outputs: of each array, how many of it lie between two settings along each axis, and its bytes.
-    """
-
-    text: str
-    wide: bool
-    size: int
-    lead: tuple[int, ...]
-    inputs: tuple[tuple[tuple[int, ...], int], ...]
-    outputs: tuple[tuple[tuple[int, ...], int], ...]
-
-    @property
-    def name(self) -> str:
-        """Of the target: that of the same kernel in every process."""
-        return f"jaxroute_{hashlib.sha256(repr(self).encode()).hexdigest()[:32]}"
-
-    def registered(self) -> Future[Any]:
-        """Makes it known to XLA, once a process; its compilation."""
-        name = self.name
-        with _registering:
-            if name not in _registered:
-                function = _registered[name] = compiling.begin(host.compiled, self.text, self.wide)
-                calls.register(lambda call: self._play(function.result(), call), "cpu", name)
-            elif (known := _registered[name]).done() and known.exception():
-                raise Unsupported(str(known.exception()))
-            return _registered[name]
-
-    def _play(self, rounds: Any, call: calls.Call) -> None:
-        def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
-            moved = [
-                b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
-                for b, (own, size) in zip(buffers, apart, strict=True)
-            ]
-            return (ctypes.c_void_p * max(1, len(moved)))(*moved)
-
-        for setting in itertools.product(*map(range, self.lead)):
-            arrays = addresses(call.arguments, self.inputs, setting), addresses(call.results, self.outputs, setting)
-            rounds(0, self.size, self.size, *arrays)
-
-
 _registering = threading.Lock()
 _registered: dict[str, Future[Any]] = {}
 
 
-def _host_target(
-    source: Source, lead: tuple[int, ...], spread: Any, size: int
-) -> tuple[str, Future[Any], HostKernel | None]:
-    """A target of XLA's calls on a CPU, its compilation, and what it is."""
+def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+    """A target of XLA's calls on a CPU, by a name that is that of the same kernel in every process, and its compilation."""
+    text, every = source.for_host(), steps(lead, (True,) * len(lead))
+    # Of each array, how many of it lie between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
-    inputs = tuple((tuple(steps(lead, own)), n) for own, n in zip(spread, sizes, strict=True))
-    every = tuple(steps(lead, (True,) * len(lead)))
-    outputs = tuple((every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs)
-    kernel = HostKernel(source.for_host(), source.wide, size, tuple(lead), inputs, outputs)
-    return kernel.name, kernel.registered(), kernel
+    inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
+    outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
+
+    def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
+        moved = [
+            b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
+            for b, (own, size) in zip(buffers, apart, strict=True)
+        ]
+        return (ctypes.c_void_p * max(1, len(moved)))(*moved)
+
+    def simulate(call: calls.Call) -> None:
+        rounds = compilation.result()
+        for setting in itertools.product(*map(range, lead)):
+            rounds(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
+
+    name = f"jaxroute_{hashlib.sha256(repr((text, source.wide, size, lead, inputs, outputs)).encode()).hexdigest()[:32]}"
+    with _registering:
+        if name not in _registered:
+            _registered[name] = compilation = compiling.begin(host.compiled, text, source.wide)
+            calls.register(simulate, "cpu", name)
+        elif (known := _registered[name]).done() and known.exception():
+            raise Unsupported(str(known.exception()))
+        return name, _registered[name]
 
 
 @functools.lru_cache(maxsize=256)
@@ -187,8 +160,8 @@ def _device_target(
 
 
 def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    name, compilation, kernel = _host_target(source, lead, spread, size)
-    compiling.note(compilation, kernel)
+    name, compilation = _host_target(source, lead, spread, size)
+    compiling.note(compilation)
     return jax.ffi.ffi_lowering(name)(ctx, *operands)
 
 

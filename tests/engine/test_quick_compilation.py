@@ -1,14 +1,12 @@
 """What is compiled with few optimisations, for a first look."""
 
-import jax
 import numpy as np
 import pytest
 from flax import struct
 from helpers import backends
-from jax.experimental.compilation_cache import compilation_cache
 
 import jaxroute as jr
-from jaxroute.engine import programs, shelf
+from jaxroute.engine import programs
 from jaxroute.engine.inputs import read_inputs
 from jaxroute.problems import service, stochastic
 
@@ -56,18 +54,6 @@ def test_it_is_compiled_with_fewer_optimisations():
         for policy, way in ((stochastic.UCB1(), quick), (stochastic.UCB1(), full), (Long(), quick)):
             jr.simulate(ENV, policy, execution=way, horizon=33, seeds=16, progress=False)
     assert told == [True, False, False]
-
-
-def test_both_have_their_place_on_the_shelf(tmp_path):
-    jax.config.update("jax_enable_compilation_cache", False)  # What JAX takes from its own cache cannot be put on a shelf.
-    compilation_cache.reset_cache()
-    try:
-        with programs.PROGRAMS.fresh(), shelf.shelf(tmp_path):
-            both(ENV, stochastic.UCB1())
-    finally:
-        jax.config.update("jax_enable_compilation_cache", True)
-        compilation_cache.reset_cache()
-    assert len([path for path in tmp_path.iterdir() if not path.suffix]) == 2
 
 
 def test_a_store_goes_on_as_it_was_begun(tmp_path):

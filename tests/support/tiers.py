@@ -18,13 +18,12 @@ _ALONE_S = 8.0
 # Those that are quicker bring little, however many they are.
 _COUNTS_S = 1.0
 # What stays, however long it takes: what is traced of every policy and environment, the bits of one device on eight, ACQB against its reference,
-# and two tests of a fault that hung all others.
+# and a test of a fault that hung all others.
 _STAY = (
     "engine/test_simulate.py::test_eight_devices_give_the_bits_of_one",
     "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0.3, ridge 1, c1 1]",
     "testing/test_structure.py",
     "kernels/test_rollout.py::test_prompts_of_a_pool_are_read_row_by_row",
-    "engine/test_shelf.py::test_programs_that_call_lapack_take_turns_from_the_shelf_too",
 )
 
 
