@@ -87,10 +87,14 @@ def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.Compl
         raise Unsupported(f"the compiler {command[0]} cannot be started ({error.strerror}); {INSTALL}") from None
 
 
+def own_flags() -> tuple[str, ...]:
+    """Flags for this processor."""
+    return X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else OTHER_FLAGS
+
+
 @functools.cache
-def _version(path: str) -> tuple[tuple[str, ...], str]:
-    """Flags for this processor that a compiler takes, and its macros: its version and the instructions, which other machines may not have."""
-    own = X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else OTHER_FLAGS
+def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Those of the flags that a compiler takes, and its macros: its version and the instructions, which other machines may not have."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 
@@ -113,7 +117,7 @@ def compiled(text: str, wide: bool = False) -> Any:
     if path is None:
         names = "C++ compiler (c++, g++, clang++, or CXX)" if wide else "C compiler (cc, gcc, clang, or CC)"
         raise Unsupported(f"there is no {names}; {INSTALL}")
-    native, macros = _version(path)
+    native, macros = _version(path, own_flags())
     command = [path, *flags_for(text, wide), *native]
     name = hashlib.sha256("\0".join([text, macros, *command]).encode()).hexdigest()[:32] + ".so"
     stored, language = cache_folder() / name, "cpp" if wide else "c"

@@ -131,7 +131,8 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
         for setting in itertools.product(*map(range, lead)):
             rounds(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
 
-    name = f"jaxroute_{hashlib.sha256(repr((text, source.wide, size, lead, inputs, outputs)).encode()).hexdigest()[:32]}"
+    what = (text, source.wide, host.compiler(source.wide), host.own_flags(), size, lead, inputs, outputs)
+    name = f"jaxroute_{hashlib.sha256(repr(what).encode()).hexdigest()[:32]}"
     with _registering:
         if name not in _registered:
             _registered[name] = compilation = compiling.begin(host.compiled, text, source.wide)

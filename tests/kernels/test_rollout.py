@@ -280,7 +280,7 @@ def _too_long(monkeypatch):
     def late(*_, **options):
         raise subprocess.TimeoutExpired("cc", options["timeout"])
 
-    host._version(host.compiler())
+    host._version(host.compiler(), host.own_flags())
     monkeypatch.setattr(host.subprocess, "run", late)
     return "takes more than 120 s"
 
