@@ -5,15 +5,20 @@
 
 All simulate the same runs, and everything that environment and policy declare is recorded. A column says in how many runs something differs from the
 scan. `gcc-16` is a kernel for vectors of 16 runs (AVX-512) compiled by GCC, 8 are AVX2, 4 are SSE without FMA; `one` is the text of one run, as a
-GPU has it, compiled by the C compiler; `quick` is the scan compiled with few optimisations.
+GPU has it, compiled by the C compiler; `quick` is the scan compiled with few optimisations. The digests of the scan's numbers in the JSON are those of
+other machines:
+
+    python scripts/equality.py --compare x86_64.json aarch64.json
 """
 
 import argparse
 import contextlib
 import functools
+import hashlib
 import itertools
 import json
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -81,6 +86,15 @@ def runs_that_differ(ours: Any, theirs: Any) -> int:
     return int(functools.reduce(np.logical_or, (parts(ours[name], theirs[name]) for name in names)).sum())
 
 
+def digest_of(result: Any) -> str:
+    """A digest of all numbers of the runs, in which every NaN is the same."""
+    found = hashlib.sha256()
+    for name in sorted(name for name in result.data_vars if "seed" in result[name].dims):
+        values = result[name].values
+        found.update(name.encode() + np.where(values != values, values.dtype.type(np.nan), values).tobytes())
+    return found.hexdigest()[:16]
+
+
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> dict[str, Any]:
     """Number of runs that differ from the scan, for each way, or the reason why there is no such kernel."""
     options = {
@@ -97,10 +111,24 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> di
             result = jr.simulate(env, {"policy": policy}, progress=False, execution=execution, **options)
         about = decoded(result.attrs)
         if scan is None:
-            scan, row["inexact"] = result, sorted(itertools.chain.from_iterable(about.get("inexact", {}).values()))
+            scan, row["digest"] = result, digest_of(result)
+            row["inexact"] = sorted(itertools.chain.from_iterable(about.get("inexact", {}).values()))
         else:
             row[way] = next(iter(about["fell_back"].values()), None) or runs_that_differ(result, scan)
     return row
+
+
+def compare(files: list[Path]) -> int:
+    """Prints in how many policies the scans of two reports differ, and which; returns their number."""
+    one, other = ({(r["problem"], r["policy"]): r for r in json.loads(file.read_text())["rows"]} for file in files)
+    both = [
+        key
+        for key in one
+        if key in other and one[key]["runs"] == other[key]["runs"] and one[key]["rounds"] == other[key]["rounds"]
+    ]
+    differ = [key for key in both if one[key]["digest"] != other[key]["digest"]]
+    print(f"{len(differ)} of {len(both)} policies differ", *(f"{problem}/{name}" for problem, name in differ))
+    return len(differ)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -114,7 +142,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not compared stay as they are")
+    parser.add_argument(
+        "--compare", nargs=2, type=Path, metavar="FILE", help="compares the digests of two reports, and does nothing else"
+    )
     options = parser.parse_args(arguments)
+    if options.compare:
+        return compare(options.compare)
     ways = [way for way in options.ways if shutil.which(COMPILERS.get(way.partition("-")[0], "true"))]
     stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     rows = {(row["problem"], row["policy"]): row for row in stored}
@@ -132,7 +165,12 @@ def main(arguments: list[str] | None = None) -> int:
             *row["inexact"],
             flush=True,
         )
-        report = {"flags": host.FLAGS, "jax": jax.__version__, "rows": [rows[key] for key in sorted(rows)]}
+        report = {
+            "machine": platform.machine(),
+            "flags": host.FLAGS,
+            "jax": jax.__version__,
+            "rows": [rows[key] for key in sorted(rows)],
+        }
         options.out.write_text(json.dumps(report, indent=1) + "\n")
     return wrong
 
