@@ -28,14 +28,14 @@ class Execution:
           many runs at once as a vector has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes
           with jax (`JAXROUTE_NVRTC` is the path of another one).
         - "reference": the textbook's `vmap` of a scan, slower, to compare with.
-        - "auto": the kernel. It is the scan where no kernel can be used (a trial says why, in one
-          warning), in double precision, and if the rounds of a policy are long for products of large matrices.
+        - "auto": the kernel. It is the scan where no kernel can be used (a trial says why, in one warning), in double precision, and if the
+          rounds of a policy are long for products of large matrices.
 
-        All give the same numbers, bit by bit (see `arithmetic`). Where the kernel is chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver
-        refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan
-        is faster (COSMOS, ACQB, hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was
-        not the kernel. A warning says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and
-        the policy has none.
+        On a CPU all give the same numbers, bit by bit (see `arithmetic`): without a compiler the only difference is speed. Where the kernel is
+        chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver refuses, a block in which a
+        GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan is faster (COSMOS, ACQB,
+        hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was not the kernel. A warning
+        says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and the policy has none.
       devices: seeds are sharded over these (default: all local devices).
       block: seeds of a compiled call (default: by device and memory).
       share: part of the work that this process does, where several make the same call with the same `out` (default: all).
@@ -50,17 +50,17 @@ class Execution:
         - "quick": for a first look on a CPU, with few optimisations: in a third of the time, but it takes five to ten times as long to run. A
           kernel simulates one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); "auto" is the scan where there is
           none. Policies whose rounds are long by themselves are compiled in full, for the scan.
-
       arithmetic: how functions, sums and products are rounded.
 
         - "exact": each operation once, in one order, functions by definitions of our own. The numbers are the same on every CPU, with every
-          compiler and back end, and on a GPU that runs kernels. The few policies with an operation that a library rounds in its own way (products
-          of matrices with sums of more than 64 terms) are the exception: `inexact` in the attributes of the result names it.
+          compiler and back end, and on a GPU that runs kernels. The exception are operations that a library rounds in its own way, products of
+          matrices with sums of more than 64 terms: `inexact` in the attributes of the result names them by policy.
         - "fast": as a GPU is fastest. Its numbers differ from those of a CPU by rounding, which decides between two models in a few runs.
         - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where the exact one takes 40 to 70 % more instructions.
 
     Raises:
-      ValueError: a backend, a way to compile or an arithmetic is unknown, devices are no devices, a block is no whole number above 0, or a share is none.
+      ValueError: a backend, a way to compile or an arithmetic is unknown, devices are no devices, a block is no whole number above 0, or a
+        share is none.
     """
 
     backend: str = "auto"
