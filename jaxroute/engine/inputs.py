@@ -360,7 +360,8 @@ def read_inputs(
         object.__setattr__(asked, "reason", reason)
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
-        warnings.warn(f"no kernel can be used here, the scan runs instead, which is slower: {reason}", stacklevel=3)
+        same = " with the same numbers" if platform == "cpu" else ""
+        warnings.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}", stacklevel=3)
     return asked
 
 
