@@ -205,7 +205,8 @@ class _Printer:
         name = "" if loop.index is None else loop.index.name
         first = "" if loop.first is None else f"int {name} = {self.expression(loop.first)}"
         test = "" if loop.test is None else f" {self.expression(loop.test)}"
-        step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[loop.step if name else 0]
+        steps = {0: "", 1: f" ++{name}", -1: f" --{name}"}
+        step = steps.get(loop.step, f" {name} += {loop.step}") if name else ""
         return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
 
     def _branch(self, statement: ir.If, end: int) -> list[str]:

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxroute.engine.rounds import Run
 from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.interleaving import interleaved
 from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
 from jaxroute.kernels.rules.registry import dtype_of, shape_of
 from jaxroute.kernels.values import Value, add, flat, quotient, times
@@ -368,7 +369,7 @@ def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
     """The text of what an emitter has written, see `Source`."""
-    text = print_block(emitter.block, emitter.wide)
+    text = print_block(interleaved(emitter.block) if emitter.wide else emitter.block, emitter.wide)
     tables = print_tables(emitter.tables, emitter.wide)
     functions = [print_function(one, emitter.wide) for one in emitter.functions.values()]
     return Source(
