@@ -58,11 +58,6 @@ def _infix(symbol: str, **functions: str) -> dict[str, str]:
     return {"*": f"{{}} {symbol} {{}}", **functions}
 
 
-def _library(*names: str) -> dict[str, dict[str, str]]:
-    """Functions that the C library has under the same name."""
-    return {name: {"f": f"{name}f", "d": name} for name in names}
-
-
 # C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are no
 # primitives: operations on indices, conditions and bits, and between runs.
 FORMATS: dict[str, dict[str, str]] = {
@@ -77,11 +72,12 @@ FORMATS: dict[str, dict[str, str]] = {
     "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
     "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
-    "le_to": {"f": "le_to_f", "i": "le_i", "u": "le_u"}, "lt_to": {"f": "lt_to_f", "i": "lt_i", "u": "lt_u"},
+    "le_to": {"f": "le_to_f", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "lt_to_f", "i": "{} < {}", "u": "{} < {}"},
     **{name: {"f": f"{name}_f"} for name in ("erf_inv", "logistic", "rsqrt")},
-    **_library("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc"),
-    **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
-    **_library("sinh", "sqrt", "tan", "tanh"),
+    **{name: {"f": f"{name}f", "d": name} for name in (  # Functions that the C library has under the same name.
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1",
+        "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh",
+    )},
     "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
     "both": _infix("&&"), "either": _infix("||"), "any": {"b": "ANY"},
     **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "either_nan", "first_lane", "largest")},
@@ -120,14 +116,6 @@ def literal_text(number: Any) -> str:
     return f"({int(number) + 1}{long} - 1)" if number < 0 else f"{number}{long}"
 
 
-class Text(NamedTuple):
-    """The text of a block: its lines, vectors of its long arrays (of several runs), and bytes of a run's scratch memory (of one run)."""
-
-    body: str
-    heap: int
-    scratch: int
-
-
 class _Printer:
     """Prints statements, except those that nothing needs."""
 
@@ -142,12 +130,8 @@ class _Printer:
             return literal_text(e.number)
         if e.storage is not None:
             return self._leaf(e, e.storage.current, written)
-        if e.op == "call":
-            return f"{e.number}({', '.join(map(self.expression, e.operands))})"
-        if e.op == "choose":
-            return f"choose_{kind_of(e.dtype)}({', '.join(map(self.expression, e.operands))})"
-        if e.op == "convert":
-            return self._converted(e)
+        if e.op == "convert" and not self._wide:
+            return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
         text = _format_of(e)
         if "{" not in text:
             return f"{text}({', '.join(map(self.expression, e.operands))})"
@@ -165,12 +149,6 @@ class _Printer:
         index = self.expression(e.operands[0])
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
-    def _converted(self, e: ir.Expr) -> str:
-        if not self._wide:
-            return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
-        bits = 8 * e.dtype.itemsize if is_narrow(e.dtype) else ""
-        return f"to_{e.dtype.kind}{bits}({self.expression(e.operands[0])})"
-
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
         """Prints statements, one step further to the right; their arrays in scratch memory begin at byte `end` of a run's."""
         lines: list[str] = []
@@ -178,11 +156,11 @@ class _Printer:
             written = statement.written()
             if written and self._needed.isdisjoint(one.current for one in written):
                 continue
-            if isinstance(statement, ir.Declare):
-                text, end = self._declaration(statement, end)
-                lines += [text] if text else []
-            else:
+            if not isinstance(statement, ir.Declare):
                 lines += self._statement(statement, end)
+            elif statement.storage.successor is None:
+                text, end = self._declaration(statement, end)
+                lines.append(text)
         return [f"    {line}" for line in lines]
 
     def _statement(self, statement: ir.Statement, end: int) -> list[str]:
@@ -195,7 +173,9 @@ class _Printer:
             body = self.block(statement.body, end)
             return [f"{self._head(statement)} {{", *body, "}"] if body else []
         if isinstance(statement, ir.If):
-            return self._branch(statement, end)
+            body, otherwise = (self.block(one, end) for one in statement.blocks())
+            rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
+            return [f"if ({self.expression(statement.test)}) {{", *body, *rest] if body or otherwise else []
         assert isinstance(statement, ir.Call)
         texts = [self.expression(e) for e in statement.operands]
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
@@ -208,17 +188,8 @@ class _Printer:
         step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[loop.step if name else 0]
         return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
 
-    def _branch(self, statement: ir.If, end: int) -> list[str]:
-        body, otherwise = (self.block(one, end) for one in (statement.body, statement.otherwise))
-        if not body and not otherwise:
-            return []
-        rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
-        return [f"if ({self.expression(statement.test)}) {{", *body, *rest]
-
     def _declaration(self, statement: ir.Declare, end: int) -> tuple[str, int]:
         storage = statement.storage
-        if storage.successor is not None:
-            return "", end
         kind, name, size = c_type(storage.dtype, self._wide and storage.varying), storage.name, storage.size
         if statement.value is not None:
             return f"{kind} {name} = {self.expression(statement.value)};", end
@@ -239,14 +210,21 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
+    """The C of an operation: the name of a function, or a format."""
+    if e.op == "call":
+        return e.number
+    if e.op == "choose":
+        return f"choose_{kind_of(e.dtype)}"
+    if e.op == "convert":
+        return f"to_{e.dtype.kind}{8 * e.dtype.itemsize if is_narrow(e.dtype) else ''}"
     formats = FORMATS[e.op]
     return formats.get(kind_of(e.operands[0].dtype)) or formats["*"]
 
 
-def print_block(statements: ir.Block, wide: bool) -> Text:
-    """Prints what a kernel does."""
+def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
+    """Prints what a kernel does; returns also the vectors of its long arrays, and the bytes of a run's scratch memory."""
     printer = _Printer(wide, ir.live(statements))
-    return Text("\n".join(printer.block(statements)), printer.heap, printer.scratch)
+    return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
 
 class Function(NamedTuple):
@@ -273,10 +251,8 @@ def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))
-        array_of, held = (
-            (f"Array<{kind}, {size}> {storage.name}", f"{{{{{numbers}}}}}")
-            if wide
-            else (f"{kind} {storage.name}[{size}]", f"{{{numbers}}}")
-        )
-        lines.append(f"CONSTANT {array_of} = {held};")
+        if wide:
+            lines.append(f"CONSTANT Array<{kind}, {size}> {storage.name} = {{{{{numbers}}}}};")
+        else:
+            lines.append(f"CONSTANT {kind} {storage.name}[{size}] = {{{numbers}}};")
     return "\n".join(lines)

@@ -69,20 +69,13 @@ def kernel_rollout(
     # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
     chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
     source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
-    own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
-    later = iter(own)
-    common = iter(shared)
-    operands = [next(common) if array.shared else next(later) for array in source.inputs]
+    common, own = iter(shared), iter(leaves_of(((run.instance, run.words), states)).values())
+    operands = [next(common if array.shared else own) for array in source.inputs]
     outs = rounds_p.bind(*operands, source=source, size=run.size, lead=(), spread=((),) * len(operands))
     values = dict(zip(names, outs, strict=False))
     if keep_states:
         values |= {f"{STATE}{number}": leaf for number, leaf in enumerate(outs[len(names) :])}
     return values
-
-
-def _words(leaf: jax.Array) -> jax.Array:
-    """A typed key as its words, on the axis before the runs; any other array as it is."""
-    return next(iter(leaves_of((leaf, ())).values()))
 
 
 rounds_p = Primitive("rounds")
