@@ -54,13 +54,10 @@ class Emitter(Writer):
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
         """The results of a closed jaxpr."""
-        consts = [self._closed_over(c) for c in closed.consts]
-        return self.replay(closed.jaxpr, consts, args)
-
-    def _closed_over(self, const: Any) -> Value:
-        if isinstance(const, Tracer):
+        if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
-        return self.constant(jax.random.key_data(const) if is_key(const) else const)
+        consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
+        return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Writes a jaxpr; values of its outputs."""
@@ -180,10 +177,6 @@ class Emitter(Writer):
         self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
 
-    def meant(self) -> ir.Expr:
-        """The mask of the runs that statements are meant for."""
-        return self.masks[-1] if self.masks else ir.literal(True, bool)
-
     def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
         """Storages of what a loop carries, with their first values: those that are free, or new ones.
 
@@ -249,12 +242,11 @@ class Emitter(Writer):
     def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
         inner, length = eqn.params["jaxpr"], eqn.params["length"]
         num_consts, num_carry = scan_sizes(eqn.params)
-        consts, carry = args[:num_consts], args[num_consts : num_consts + num_carry]
-        xs = [self.stored(x) if x.known is None else x for x in args[num_consts + num_carry :]]
-        outs = [(shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
-        ys = [
-            self.variable(dtype, length * math.prod(shape)) if length * math.prod(shape) else None for shape, dtype in outs
-        ]
+        behind = num_consts + num_carry
+        consts, carry = args[:num_consts], args[num_consts:behind]
+        xs = [self.stored(x) if x.known is None else x for x in args[behind:]]
+        outs = [((length, *shape_of(v.aval)), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
+        ys = [self.variable(dtype, math.prod(shape)) if math.prod(shape) else None for shape, dtype in outs]
         loop, index = self.counting(length)
         step = mirrored(index, length) if eqn.params["reverse"] else index
 
@@ -262,20 +254,17 @@ class Emitter(Writer):
             new = self.call(inner, [*consts, *now, *(self.row(x, step) for x in xs)])
             for y, (shape, _), value in zip(ys, outs, new[num_carry:], strict=True):
                 if y is not None:
-                    self.write_part(y, (length, *shape), (step, *(0,) * len(shape)), value, (1, *shape))
+                    self.write_part(y, shape, (step, *(0,) * len(value.shape)), value, (1, *value.shape))
             return new[:num_carry]
 
         flags = self._which_vary(args)
-        fixed, scanned = flags[:num_consts], flags[num_consts + num_carry :]
         varying = carry_dependence(
-            flags[num_consts : num_consts + num_carry], lambda now: which_depend(inner, [*fixed, *now, *scanned])[:num_carry]
+            flags[num_consts:behind],
+            lambda now: which_depend(inner, [*flags[:num_consts], *now, *flags[behind:]])[:num_carry],
         )
         with self.held([*consts, *xs]):
             last = self.repeat(loop, body, carry, varying)
-        whole = [
-            self.nothing((length, *shape), dtype) if y is None else self.value_of(y, (length, *shape))
-            for y, (shape, dtype) in zip(ys, outs, strict=True)
-        ]
+        whole = (self.nothing(*out) if y is None else self.value_of(y, out[0]) for y, out in zip(ys, outs, strict=True))
         return [*last, *whole]
 
     def _cond(self, eqn: Any, args: list[Value]) -> list[Value]:
@@ -288,7 +277,17 @@ class Emitter(Writer):
         which, (apart, *flags) = index.at(()), self._which_vary(args)
         self.finish()
         varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
-        taken = self._handed_on(eqn, operands, varying)
+        taken: list[ir.Storage | None] = [None] * len(shapes)
+        for (
+            branch
+        ) in branches:  # An operand that one returns as it is, and that no other value needs, is where the result is.
+            own = dict(zip(branch.jaxpr.invars, operands, strict=True))
+            for place, var in enumerate(branch.jaxpr.outvars):
+                operand = None if hasattr(var, "val") else own.get(var)
+                if operand is None or taken[place] is not None or operand.storage in taken:
+                    continue
+                if self.may_take(operand, varying[place]):
+                    taken[place] = operand.storage
         outs = [
             self.array(dtype, shape, varies) if own is None else own
             for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
@@ -305,7 +304,7 @@ class Emitter(Writer):
             self._branches(branches, tests, outs, operands)
         return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
-    def _branches(self, branches: Any, tests: Sequence[ir.Expr], outs: Sequence[ir.Storage], operands: list[Value]) -> None:
+    def _branches(self, branches: Any, tests: list[ir.Expr], outs: list[ir.Storage], operands: list[Value]) -> None:
         """Writes one branch of several that all runs take."""
         block = self.block
         for number, branch in enumerate(branches):
@@ -318,56 +317,27 @@ class Emitter(Writer):
                 self.carry_on(outs, self.call(branch, operands))
 
     def _masked_branches(
-        self,
-        branches: Any,
-        tests: Sequence[ir.Expr],
-        outs: Sequence[ir.Storage],
-        operands: list[Value],
-        flags: Sequence[bool],
+        self, branches: Any, tests: list[ir.Expr], outs: list[ir.Storage], operands: list[Value], flags: list[bool]
     ) -> None:
         """Writes branches of which runs take different ones, one after the other."""
         masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
-        shared = [value for value, own in zip(operands, flags, strict=True) if not own]
-        with self.held(shared):
+        with self.held([value for value, varies in zip(operands, flags, strict=True) if not varies]):
             for mask, branch in zip(masks, branches, strict=True):
                 self.add(one := ir.If(ir.apply("any", mask)))
                 with self.inside(one.body), self.masked(mask):
                     self.carry_on(outs, self.call(branch, operands))
                     self.finish()
 
-    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage | None]:
-        """Returns for each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
-
-        Args:
-          eqn: the choice.
-          operands: its operands without the index.
-          varying: which results differ between runs that are simulated at once.
-        """
-        outs: list[ir.Storage | None] = [None] * len(eqn.outvars)
-        for branch in eqn.params["branches"]:
-            inner = branch.jaxpr
-            for place, var in enumerate(inner.outvars):
-                if hasattr(var, "val") or var not in inner.invars or outs[place] is not None:
-                    continue
-                operand = operands[inner.invars.index(var)]
-                if self.may_take(operand, varying[place]) and operand.storage not in outs:
-                    outs[place] = operand.storage
-        return outs
-
     def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
-        params = eqn.params
-        num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-        cond_consts, body_consts, start = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
-        flags = self._which_vary(args)
-        varying = carry_dependence(
-            flags[num_cond + num_body :],
-            lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
-        )
-        apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
+        cond, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+        first, behind = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+        flags, start = self._which_vary(args), args[behind:]
+        varying = carry_dependence(flags[behind:], lambda now: which_depend(step, [*flags[first:behind], *now]))
+        apart = self.wide and which_depend(cond, [*flags[:first], *varying])[0]
         going = self.local(self.meant()) if apart else None  # Runs that continue.
 
         def test(now: list[Value]) -> None:
-            goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
+            goes_on = self.call(cond, [*args[:first], *now])[0].at(())
             self.finish()
             if going is not None:
                 self.add(ir.Assign(going, going & goes_on))
@@ -377,9 +347,9 @@ class Emitter(Writer):
             self.add(ir.If(~goes_on, [ir.Call("break")]))
 
         def body(now: list[Value]) -> list[Value]:
-            return self.call(params["body_jaxpr"], [*body_consts, *now])
+            return self.call(step, [*args[first:behind], *now])
 
-        with self.held([*cond_consts, *body_consts]):
+        with self.held(args[:behind]):
             return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
 
 

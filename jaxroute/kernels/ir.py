@@ -32,7 +32,6 @@ class Storage:
       readers: number of living values that read it.
       store: block, and statement in a loop of it, that gives it its value, if a group makes it.
       successor: storage that has taken its place.
-      predecessors: storages whose place it has taken.
     """
 
     name: str
@@ -46,21 +45,11 @@ class Storage:
     readers: int = 0
     store: "tuple[Block, Assign] | None" = None
     successor: "Storage | None" = None
-    predecessors: "tuple[Storage, ...]" = ()
 
     @property
     def current(self) -> "Storage":
         """Itself, or the storage that has taken its place."""
         return self if self.successor is None else self.successor.current
-
-    def replace(self, other: "Storage") -> None:
-        """Takes the place of another storage."""
-        other.successor = self
-        self.predecessors += (other,)
-
-    def all(self) -> "set[Storage]":
-        """Itself, and the storages whose place it has taken."""
-        return {self}.union(*(one.all() for one in self.predecessors))
 
 
 def _operator(op: str) -> "Callable[[Expr, Operand], Expr]":
@@ -159,9 +148,7 @@ def as_expr(index: Index) -> Expr:
     return index if isinstance(index, Expr) else _integer(index)
 
 
-@functools.cache
-def _integer(number: int) -> Expr:
-    return literal(number)
+_integer = functools.cache(literal)
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
@@ -192,7 +179,7 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A statement of C."""
+    """A statement of C: its fields are what it reads, what it writes, and blocks inside."""
 
     reads: set[Storage] = dataclasses.field(init=False)
 
@@ -206,7 +193,7 @@ class Statement:
 
     def expressions(self) -> Iterable[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""
-        return ()
+        return [one for one in vars(self).values() if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
         """Storages that it writes; it has another effect if there are none."""
@@ -214,7 +201,7 @@ class Statement:
 
     def blocks(self) -> "tuple[Block, ...]":
         """Statements inside."""
-        return ()
+        return tuple(one for one in vars(self).values() if isinstance(one, list))
 
 
 Block: TypeAlias = list[Statement]
@@ -226,9 +213,6 @@ class Declare(Statement):
 
     storage: Storage
     value: Expr | None = None
-
-    def expressions(self) -> Iterable[Expr]:
-        return () if self.value is None else (self.value,)
 
     def written(self) -> tuple[Storage, ...]:
         return (self.storage,)
@@ -262,12 +246,6 @@ class Loop(Statement):
     rolled: bool = False
     body: Block = dataclasses.field(default_factory=list[Statement])
 
-    def expressions(self) -> Iterable[Expr]:
-        return [one for one in (self.first, self.test) if one is not None]
-
-    def blocks(self) -> tuple[Block, ...]:
-        return (self.body,)
-
 
 @dataclasses.dataclass(eq=False)
 class If(Statement):
@@ -276,12 +254,6 @@ class If(Statement):
     test: Expr
     body: Block = dataclasses.field(default_factory=list[Statement])
     otherwise: Block = dataclasses.field(default_factory=list[Statement])
-
-    def expressions(self) -> Iterable[Expr]:
-        return (self.test,)
-
-    def blocks(self) -> tuple[Block, ...]:
-        return (self.body, self.otherwise)
 
 
 @dataclasses.dataclass(eq=False)

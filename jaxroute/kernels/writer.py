@@ -36,8 +36,7 @@ class Group:
       before: statements before the loop.
       body: statements in it.
       after: statements behind it.
-      arrays: arrays that it makes.
-      numbers: variables that it makes.
+      made: arrays and numbers that it makes.
       reads: storages that it reads.
       open: whether operations may join it.
     """
@@ -47,8 +46,7 @@ class Group:
     before: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
     body: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
     after: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
-    arrays: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
-    numbers: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    made: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
     reads: set[ir.Storage] = dataclasses.field(default_factory=set[ir.Storage])
     open: bool = True
 
@@ -126,6 +124,10 @@ class Writer:
         yield
         self.masks.pop()
 
+    def meant(self, depth: int = 0) -> ir.Expr:
+        """The mask of the runs that statements are meant for, of those that are meant at a number of masks."""
+        return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
+
     # Storages
 
     def name(self, prefix: str) -> str:
@@ -151,15 +153,11 @@ class Writer:
         """Declares a storage for an array of this shape."""
         return self.variable(dtype, math.prod(shape) if shape else 0, varying)
 
-    def local(self, value: ir.Expr, dtype: Any = None, varying: bool = True) -> ir.Expr:
+    def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
         """Declares a variable with its first value."""
-        storage = self.storage("s", value.dtype if dtype is None else dtype, 0, varying)
+        storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
-
-    def once(self, index: ir.Index) -> ir.Index:
-        """An index that is computed once."""
-        return self.local(index, varying=index.varies) if isinstance(index, ir.Expr) else index
 
     def in_scratch(self, dtype: Any, size: int) -> ir.Storage:
         """Declares an array in the scratch memory of a GPU, whatever its size."""
@@ -224,9 +222,10 @@ class Writer:
         """Another way to look at a value."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
-    def row(self, value: Value, number: ir.Index) -> Value:
-        """One slice along the first axis."""
-        return self.view(value, value.shape[1:], lambda place: value.at((number, *place)))
+    def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
+        """One slice along an axis."""
+        shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+        return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
     def varies(self, value: Value) -> bool:
         """Whether a value differs between runs that are simulated at once, as it is read."""
@@ -266,7 +265,7 @@ class Writer:
         """Finishes the loops that make values, before others begin that read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
-            if not storages.isdisjoint([*group.arrays, *group.numbers]):
+            if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
@@ -275,38 +274,25 @@ class Writer:
             if storage in group.reads:
                 self._finish(group)
 
-    def may_overwrite(self, value: Value) -> bool:
-        """Whether a value that was just used for the last time has a storage that nothing else reads."""
-        return value.storage is not None and value.storage.writable and not value.storage.readers
+    def free(self, value: Value) -> ir.Storage | None:
+        """The storage of a value that was just used for the last time, if nothing else reads it."""
+        own = value.storage
+        return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
         """Whether its storage may become that of a result, which differs between runs or does not."""
-        own = value.storage
-        if own is None or not self.may_overwrite(value) or bool(value.shape) != bool(own.size):
+        own = self.free(value)
+        if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
-    def may_change(self, value: Value) -> bool:
-        """Whether it may be overwritten, and all runs that are meant at its declaration are meant here."""
-        own = value.storage
-        if own is None or not self.may_overwrite(value):
-            return False
-        return not self.wide or (own.varying and own.depth == len(self.masks))
-
-    def to_change(self, value: Value, assigned: bool = False) -> ir.Storage:
-        """A storage with this value, which may be changed: its own if no other value needs it.
-
-        Args:
-          value: the value.
-          assigned: whether all changes are made by `assign`.
-        """
-        own = value.storage
-        if own is not None:
-            varies = own.varying or not self.wide
-            if self.may_overwrite(value) and varies if assigned else self.may_change(value):
-                self.ready(value)
-                self.before_writing(own)
-                return own
+    def to_change(self, value: Value) -> ir.Storage:
+        """A storage with this value, which `assign` may change: its own if no other value needs it."""
+        own = self.free(value)
+        if own is not None and (own.varying or not self.wide):
+            self.ready(value)
+            self.before_writing(own)
+            return own
         storage = self.copied(value, varying=True).storage
         assert storage is not None
         return storage
@@ -346,16 +332,17 @@ class Writer:
 
     def _replaced(self, made: ir.Storage, storage: ir.Storage, statements: list[ir.Statement], begin: int) -> bool:
         assert made.store is not None
-        store, taken = made.store[1], storage.current.all()
+        store, now = made.store[1], storage.current
         own = statements.index(store, begin)
         for number, statement in enumerate(statements[begin:], begin):
-            if taken.isdisjoint(statement.reads) and taken.isdisjoint(statement.written()):
+            if all(one.current is not now for one in (*statement.reads, *statement.written())):
                 continue
-            leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
-            leaves += [statement.target] if isinstance(statement, ir.Assign) and statement.target.storage in taken else []
-            if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
+            leaves = [leaf for e in statement.expressions() for leaf in e.leaves()]
+            leaves += [statement.target] if isinstance(statement, ir.Assign) else []
+            others = (leaf for leaf in leaves if leaf.operands != store.target.operands)
+            if number >= own or any(leaf.storage is not None and leaf.storage.current is now for leaf in others):
                 return False  # What was there is needed later, or at another place.
-        storage.replace(made)
+        made.successor = storage
         return True
 
     # Groups
@@ -370,7 +357,7 @@ class Writer:
             return
         group.open = False
         del self._groups[group.shape]
-        self.add(*map(ir.Declare, group.arrays), *group.before)
+        self.add(*(ir.Declare(one) for one in group.made if one.size), *group.before)
         inner: ir.Block = group.body
         for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
             if isinstance(at, ir.Expr):
@@ -403,7 +390,7 @@ class Writer:
         values: list[Value] = []
         for result in results:
             array = self.storage("a", result.dtype, math.prod(shape), result.varying)
-            group.arrays.append(array)
+            group.made.append(array)
             store = ir.Assign(ir.element(array, flat(group.place, shape)), ir.variable(result))
             array.store = self.block, store
             group.body.append(store)
@@ -443,7 +430,7 @@ class Writer:
             return [self.value_of(one, ()) for one in storages]
         group, steps = self._joined(shape, lambda place: step(place, numbers))
         group.reads |= self._vary(storages, steps)
-        group.numbers += storages
+        group.made += storages
         group.before += first
         group.body += steps
         group.after += last(numbers)

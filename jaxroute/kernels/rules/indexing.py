@@ -18,26 +18,24 @@ _WIDE_ROW = 8
 _Mode = lax.GatherScatterMode
 
 
-def _clipped(index: ir.Expr, largest: int) -> ir.Expr:
+def _clipped(index: ir.Expr, largest: int) -> ir.Index:
     """An index between 0 and the largest."""
+    if index.op == "literal":
+        return min(max(int(index.number), 0), largest)
     if index.dtype.kind == "u":
         return ir.apply("min", index, ir.literal(largest, np.uint32), dtype=np.uint32)
     at_least = ir.apply("max", index, ir.literal(0), dtype=np.int32)
     return ir.apply("min", at_least, ir.literal(largest))
 
 
-def _start(value: Value, largest: int) -> ir.Index:
-    if not largest:
-        return 0
-    if value.known is not None:
-        return min(max(int(value.known.item()), 0), largest)
-    return _clipped(value.at(()), largest)
-
-
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
     """First index along each axis of a part of these sizes; 0 for the words of keys."""
-    first = [writer.once(_start(s, n - size)) for s, n, size in zip(starts, shape, sizes, strict=False)]
-    return [*first, *[0] * (len(shape) - len(first))]
+    first: list[ir.Index] = [0] * len(shape)
+    for axis, start in enumerate(starts):
+        if shape[axis] > sizes[axis]:
+            at = _clipped(start.at(()), shape[axis] - sizes[axis])
+            first[axis] = writer.local(at, at.varies) if isinstance(at, ir.Expr) else at
+    return first
 
 
 def _readable(writer: Writer, x: Value) -> Value:
@@ -64,7 +62,7 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
 def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
     first = _starts(writer, starts, x.shape, new.shape)
     new = writer.without(new, x)
-    storage = writer.to_change(x, assigned=True)
+    storage = writer.to_change(x)
     if not (storage.apart and is_row(x.shape, new.shape)):
         writer.write_part(storage, x.shape, first, new, new.shape)
         return [writer.value_of(storage, x.shape)]
@@ -73,8 +71,7 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     assert new.storage is not None
     writer.ready(new)
     writer.before_writing(storage)
-    meant = writer.masks[-1] if storage.depth < len(writer.masks) else ir.literal(True, bool)
-    operands = ir.variable(storage), ir.element(new.storage, 0), ir.as_expr(first[0]), meant
+    operands = ir.variable(storage), ir.element(new.storage, 0), ir.as_expr(first[0]), writer.meant(storage.depth)
     writer.add(ir.Call("write_rows", operands, (storage,), math.prod(new.shape)))
     return [writer.value_of(storage, x.shape)]
 
@@ -92,16 +89,13 @@ def _gathered_at(
     inside: list[ir.Expr] = []
     for number, axis in enumerate(index_map):
         index, largest = indices.at((*batch, number)), shape[axis] - sizes[axis]
-        if index.op != "literal":
-            unsigned = index.dtype.kind == "u"
-            bound = ir.apply("le", index, ir.literal(largest, np.uint32 if unsigned else np.int32))
-            inside.append(bound if unsigned else ir.both(index >= 0, bound))
-            starts[axis] = _clipped(index, largest)
+        starts[axis] = start = _clipped(index, largest)
+        if not isinstance(start, ir.Expr):
+            inside += [ir.literal(False, bool)] if start != index.number else []
+        elif index.dtype.kind == "u":
+            inside.append(index <= ir.literal(largest, np.uint32))
         else:
-            known = int(index.number)
-            if not 0 <= known <= largest:
-                inside.append(ir.literal(False, bool))
-            starts[axis] = min(max(known, 0), largest)
+            inside.append(ir.both(index >= 0, index <= ir.literal(largest)))
     return starts, inside
 
 
@@ -180,7 +174,7 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
     indices, updates = writer.without(indices, x), writer.without(updates, x)
-    storage = writer.to_change(x, assigned=True)
+    storage = writer.to_change(x)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:

@@ -112,8 +112,7 @@ def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 @rule("unstack")
 def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     axis = eqn.params["axis"]
-    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [writer.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
+    return [writer.row(x, i, axis) for i in range(x.shape[axis])]
 
 
 @rule("tile")

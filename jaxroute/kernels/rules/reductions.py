@@ -71,7 +71,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     writer.ready(x)
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        total = writer.local(at(place, (0,) * len(axes)) if start is None else ir.literal(start, dtype), dtype)
+        total = writer.local(at(place, (0,) * len(axes)) if start is None else ir.literal(start, dtype))
         if writer.wide and dtype == np.float32 and start is None:  # NaN is gathered by itself, which waits less.
             odd = writer.local(total.is_nan())
             with writer.loops(terms) as inner:

@@ -28,12 +28,12 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """Sorts by insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
-    columns = [
-        writer.copied(x, varying=True)
-        if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x)
-        else x
-        for x in xs
-    ]
+    columns: list[Value] = []
+    for x in xs:
+        own = writer.free(x)
+        apart = writer.wide and own is not None and not (own.varying and own.depth == len(writer.masks))
+        several = any(x.storage is y.storage for y in xs if y is not x)
+        columns.append(writer.copied(x, varying=True) if own is None or apart or several else x)
     if shape[axis] < 2:
         return columns
     writer.ready(*columns)
