@@ -86,8 +86,8 @@ class Value:
       storage: storage that holds exactly this array, in the order of memory.
       known: its numbers, if they are known.
       uniform: whether all elements are the same.
-      lone: axis along which at most one element is true, if there is one.
-      chosen: condition with such an axis, and value where it holds; elsewhere it is 0.
+      lone: whether it is one line of which at most one element is true.
+      chosen: condition of this kind, and value where it holds; elsewhere it is 0.
       steps: operations on numbers of a run, and on places, that an element takes where it is read.
     """
 
@@ -98,7 +98,7 @@ class Value:
     storage: ir.Storage | None = None
     known: np.ndarray | None = None
     uniform: bool = False
-    lone: int | None = None
+    lone: bool = False
     chosen: "tuple[Value, Value] | None" = None
     steps: int = 0
 

@@ -1,7 +1,7 @@
 """Reads and writes at places that are computed."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,11 +130,16 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     fills = params["mode"] == _Mode.FILL_OR_DROP
     batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
-    shared = x.storage is not None and not x.storage.varying and not x.storage.stride and x.dtype == np.float32
-    if writer.wide and whole_rows and shared and not fills and math.prod(x.shape[1:]) >= _WIDE_ROW:
-        return [
-            _rows(writer, x, indices, batch_shape, lambda batch: _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0])
-        ]
+    table = x.storage if x.dtype == np.float32 and math.prod(x.shape[1:]) >= _WIDE_ROW else None
+    if writer.wide and whole_rows and not fills and table is not None and not table.varying and not table.stride:
+        # Each run's own rows of a table that runs share, copied number by number: these are next to each other in the table.
+        writer.ready(indices, x)
+        storage, width = writer.variable(x.dtype, math.prod(shape)), math.prod(x.shape[1:])
+        with writer.loops(batch_shape) as batch:
+            row = _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0]
+            first = ir.element(storage, flat((*batch, *[0] * (len(shape) - len(batch))), shape))
+            writer.add(ir.Call("rows_of", (first, ir.element(table, 0), ir.as_expr(row)), (storage,), width))
+        return [writer.value_of(storage, shape)]
 
     def at(place: ir.Place) -> ir.Expr:
         batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
@@ -143,20 +148,6 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
         return ir.choose(ir.both(*inside), found, ir.literal(_fill(params, dtype), dtype)) if fills and inside else found
 
     return [writer.pointwise(shape, dtype, at)]
-
-
-def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[ir.Place], ir.Index]) -> Value:
-    """Rows of a table that runs share, each run's own, copied number by number of a row: they are next to each other in the table."""
-    shape = (*batch, *x.shape[1:])
-    assert x.storage is not None
-    writer.ready(indices, x)
-    storage = writer.variable(x.dtype, math.prod(shape))
-    with writer.loops(batch) as place:
-        first = ir.element(storage, flat((*place, *(0 for _ in x.shape[1:])), shape))
-        writer.add(
-            ir.Call("rows_of", (first, ir.element(x.storage, 0), ir.as_expr(row(place))), (storage,), math.prod(x.shape[1:]))
-        )
-    return writer.value_of(storage, shape)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroute.core.primitives import place_mask
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.elementwise import beats, combined
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
 from jaxroute.kernels.writer import Writer
@@ -36,10 +36,6 @@ def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
         return ir.literal(-np.inf if operation == "max" else np.inf, dtype)
     limits = np.iinfo(dtype)
     return ir.literal(limits.min if operation == "max" else limits.max, dtype)
-
-
-def _nan(dtype: np.dtype) -> ir.Expr:
-    return ir.literal(np.nan, dtype)
 
 
 @rule(*_REDUCTIONS)
@@ -78,7 +74,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                 now = writer.local(at(place, inner))
                 better = now > total if operation == "max" else now < total
                 writer.add(ir.Assign(odd, odd | now.is_nan()), ir.Assign(total, ir.choose(better, now, total)))
-            writer.add(ir.Assign(total, ir.choose(odd, _nan(dtype), total)))
+            writer.add(ir.Assign(total, ir.choose(odd, np.nan, total)))
         elif math.prod(terms):
             with writer.loops(terms) as inner:
                 writer.add(ir.Assign(total, combined(operation, total, at(place, inner))))
@@ -87,7 +83,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _reduced_to_number(writer: Writer, x: Value, operation: str, start: ir.Expr) -> list[Value]:
-    if operation == "add" and x.chosen is not None and x.chosen[0].lone is not None and len(x.shape) == 1:
+    if operation == "add" and x.chosen is not None:
         which, case = x.chosen
         return writer.gathered(  # The number that is chosen, instead of a sum of zeros and of it.
             x.shape,
@@ -149,12 +145,6 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The first place of the largest or smallest number; NaN counts as such."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
-    largest = eqn.primitive.name == "argmax"
-
-    def better(now: ir.Expr, best: ir.Expr) -> ir.Expr:
-        beats = now > best if largest else now < best
-        return ir.either(beats, ir.both(now.is_nan(), best.equals(best))) if x.dtype.kind == "f" else beats
-
     varies = writer.varies(x)
     writer.ready(x)
     storage = writer.array(dtype, shape, varies)
@@ -164,7 +154,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         best = writer.local(x.at((*place[:axis], 0, *place[axis:])), varying=varies)
         with writer.loop(x.shape[axis], 1) as i:
             now = writer.local(x.at((*place[:axis], i, *place[axis:])), varying=varies)
-            new = writer.local(better(now, best), varying=varies)
+            new = writer.local(beats(now, best, eqn.primitive.name == "argmax"), varying=varies)
             writer.add(ir.Assign(best, now, new), ir.Assign(target, i, new))
     return [writer.value_of(storage, shape)]
 

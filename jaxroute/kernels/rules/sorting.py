@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.kernels import ir
+from jaxroute.kernels.rules.elementwise import beats
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat
 from jaxroute.kernels.writer import Writer
@@ -66,9 +67,6 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     writer.ready(x)
     best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
 
-    def better(a: ir.Expr, b: ir.Expr) -> ir.Expr:
-        return ir.either(a > b, ir.both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
-
     with writer.loops(shape[:-1]) as place:
 
         def at(j: ir.Index) -> tuple[ir.Expr, ir.Expr]:
@@ -83,7 +81,7 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             found = writer.local(ir.literal(False, bool))
             with writer.loop(k) as j:
                 writer.add(ir.If(i <= j, [ir.If(i.equals(j), taken(j)), ir.Call("break")]))
-                writer.add(ir.Assign(found, ir.either(found, better(own, at(j)[0]))))
+                writer.add(ir.Assign(found, ir.either(found, beats(own, at(j)[0]))))
                 following = [writer.local(one) for one in at(j)]
                 for target, one in zip(at(j), (own, number), strict=True):
                     writer.add(ir.Assign(target, one, found))
