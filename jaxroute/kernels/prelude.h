@@ -186,11 +186,11 @@ FUNCTION float erf_inv_f(float x) {
     FUNCTION void threefry(word k0, word k1, word *x0, word *x1) {                                                                    \
         const word k2 = k0 ^ k1 ^ 0x1BD11BDAu;                                                                                        \
         word a = *x0 + k0, b = *x1 + k1;                                                                                              \
-        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k1, b = b + k2 + 1u;                                                       \
-        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k2, b = b + k0 + 2u;                                                      \
-        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k0, b = b + k1 + 3u;                                                       \
-        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k1, b = b + k2 + 4u;                                                      \
-        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k2, b = b + k0 + 5u;                                                       \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k1, b = b + (k2 + 1u);                                                     \
+        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k2, b = b + (k0 + 2u);                                                    \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k0, b = b + (k1 + 3u);                                                     \
+        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k1, b = b + (k2 + 4u);                                                    \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k2, b = b + (k0 + 5u);                                                     \
         *x0 = a, *x1 = b;                                                                                                             \
     }
 THREEFRY(unsigned)
