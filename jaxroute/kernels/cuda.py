@@ -141,22 +141,20 @@ def _compile(library: Any, text: str, architecture: str, options: Sequence[str])
         array = (ctypes.c_char_p * len(given))(*(one.encode() for one in given))
         failed = library.nvrtcCompileProgram(program, len(given), array)
         if failed:
-            raise Unsupported(f"NVRTC does not compile it: {_log(library, program)[:500]}")
-        size = ctypes.c_size_t()
-        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
-        code = ctypes.create_string_buffer(size.value)
-        library.nvrtcGetCUBIN(program, code)
-        return code.raw
+            log = _made(library, program, "ProgramLog").partition(b"\0")[0].decode(errors="replace").strip()
+            raise Unsupported(f"NVRTC does not compile it: {log[:500]}")
+        return _made(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _log(library: Any, program: Any) -> str:
+def _made(library: Any, program: Any, what: str) -> bytes:
+    """Machine code of a program, or a log, by NVRTC's name for it."""
     size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    return log.value.decode(errors="replace").strip()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    made = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, made)
+    return made.raw
 
 
 class DriverError(RuntimeError):

@@ -64,37 +64,24 @@ class Emitter(Writer):
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
-        def bind(var: Any, value: Value) -> None:
-            env[var] = value
-            for storage in value.storages:
-                storage.readers += 1
-
-        def release(var: Any) -> None:
-            for storage in env[var].storages:
-                storage.readers -= 1
+        def bind(variables: Sequence[Any], values: Sequence[Value]) -> None:
+            for var, value in zip(variables, values, strict=True):
+                assert value.shape == shape_of(var.aval), (value.shape, var.aval)
+                env[var] = value
+                _count_readers([value], int(var in last))
 
         def read(var: Any) -> Value:
             return self.constant(np.asarray(var.val, var.aval.dtype)) if hasattr(var, "val") else env[var]
 
-        for var, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True):
-            bind(var, value)
-            if var not in last:
-                release(var)
+        bind([*jaxpr.constvars, *jaxpr.invars], [*consts, *args])
         for number, eqn in enumerate(jaxpr.eqns):
             if not any(var in last for var in eqn.outvars):
                 continue
             values = [read(v) for v in eqn.invars]
-            for var in {v for v in eqn.invars if not hasattr(v, "val")}:
-                if last.get(var) == number:
-                    release(var)
-            for var, value in zip(eqn.outvars, self._equation(eqn, values), strict=True):
-                assert value.shape == shape_of(var.aval), (eqn.primitive.name, value.shape, var.aval)
-                bind(var, value)
-                if var not in last:
-                    release(var)
+            _count_readers([env[v] for v in set(filter(_is_variable, eqn.invars)) if last[v] == number], -1)
+            bind(eqn.outvars, self._equation(eqn, values))
         outs = [read(v) for v in jaxpr.outvars]
-        for var in {v for v in jaxpr.outvars if not hasattr(v, "val")}:
-            release(var)
+        _count_readers([env[v] for v in set(filter(_is_variable, jaxpr.outvars))], -1)
         return outs
 
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
@@ -156,12 +143,9 @@ class Emitter(Writer):
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
         """Values that are needed again in the next step: nothing may be written over them."""
-        storages = [s for value in values for s in value.storages]
-        for storage in storages:
-            storage.readers += 1
+        _count_readers(values, 1)
         yield
-        for storage in storages:
-            storage.readers -= 1
+        _count_readers(values, -1)
 
     def _which_vary(self, values: Sequence[Value]) -> list[bool]:
         """Returns which values differ between runs that are simulated at once."""
@@ -173,7 +157,7 @@ class Emitter(Writer):
             return value
         if value.shape or value.dtype != np.int32:
             raise ir.Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
-        storage = self.variable(value.dtype, 0, varying=False)
+        storage = self.array(value.dtype, (), varying=False)
         self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
 
@@ -246,7 +230,7 @@ class Emitter(Writer):
         consts, carry = args[:num_consts], args[num_consts:behind]
         xs = [self.stored(x) if x.known is None else x for x in args[behind:]]
         outs = [((length, *shape_of(v.aval)), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
-        ys = [self.variable(dtype, math.prod(shape)) if math.prod(shape) else None for shape, dtype in outs]
+        ys = [self.array(dtype, shape) if math.prod(shape) else None for shape, dtype in outs]
         loop, index = self.counting(length)
         step = mirrored(index, length) if eqn.params["reverse"] else index
 
@@ -353,12 +337,20 @@ class Emitter(Writer):
             return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
 
 
+def _count_readers(values: Sequence[Value], more: int) -> None:
+    for storage in (storage for value in values for storage in value.storages):
+        storage.readers += more
+
+
+def _is_variable(v: Any) -> bool:
+    return not hasattr(v, "val")
+
+
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
     """Number of the equation that uses each variable last; of outputs, one behind the last. What nothing depends on has none."""
-    last = {var: len(jaxpr.eqns) for var in jaxpr.outvars if not hasattr(var, "val")}
+    last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):
-            for var in eqn.invars:
-                if not hasattr(var, "val"):
-                    last.setdefault(var, number)
+            for var in filter(_is_variable, eqn.invars):
+                last.setdefault(var, number)
     return last

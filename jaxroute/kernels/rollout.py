@@ -127,7 +127,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
     name = f"jaxroute_{hashlib.sha256(repr((text, source.wide, size, lead, inputs, outputs)).encode()).hexdigest()[:32]}"
     with _registering:
         if name not in _registered:
-            _registered[name] = compilation = compiling.begin(host.compiled, text, source.wide)
+            _registered[name] = compilation = compiling.pool.submit(host.compiled, text, source.wide)
             calls.register(simulate, "cpu", name)
         elif (known := _registered[name]).done() and known.exception():
             raise Unsupported(str(known.exception()))
@@ -142,7 +142,7 @@ def _device_target(
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
-    prepared = compiling.begin(kernel.prepare, devices)
+    prepared = compiling.pool.submit(kernel.prepare, devices)
 
     def simulate(call: calls.Call) -> None:
         prepared.result()

@@ -142,16 +142,13 @@ class Writer:
             storage.stride = "STRIDE"
         return storage
 
-    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares an array, or a variable for size 0."""
+    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
+        """Declares a storage for an array of this shape; a variable if it has no axes."""
+        size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
         self.add(ir.Declare(storage))
         return storage
-
-    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True) -> ir.Storage:
-        """Declares a storage for an array of this shape."""
-        return self.variable(dtype, math.prod(shape) if shape else 0, varying)
 
     def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
         """Declares a variable with its first value."""
@@ -237,8 +234,7 @@ class Writer:
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
         """A value in a new storage, which may differ between runs if the value does or if it is to."""
-        size = value.size if value.shape else 0
-        storage = self.variable(value.dtype, size, varying or self.varies(value), apart)
+        storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 

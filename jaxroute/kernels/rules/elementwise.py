@@ -111,7 +111,9 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         if known is not None:
             return [writer.constant(known)]
     if name in ("eq", "ne") and is_key(eqn.invars[0].aval):
-        return [_same_keys(writer, name, shape, *args)]
+        join = ir.both if name == "eq" else ir.either
+        words = lambda place: (combined(name, *(a.at((*place, i)) for a in args)) for i in (0, 1))  # noqa: E731
+        return [writer.pointwise(shape, dtype, lambda place: join(*words(place)))]
     if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
@@ -155,14 +157,6 @@ def beats(a: ir.Expr, b: ir.Expr, largest: bool = True) -> ir.Expr:
     """Whether a number is larger than another one, or smaller; NaN is the largest, and the smallest."""
     wins = a > b if largest else a < b
     return ir.either(wins, ir.both(a.is_nan(), b.equals(b))) if a.dtype.kind == "f" else wins
-
-
-def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
-    def at(place: ir.Place) -> ir.Expr:
-        tests = [combined(name, a.at((*place, i)), b.at((*place, i))) for i in (0, 1)]
-        return ir.both(*tests) if name == "eq" else ir.either(*tests)
-
-    return writer.pointwise(shape, bool, at)
 
 
 _FOLDED: dict[str, Callable[..., Any]] = {

@@ -50,7 +50,7 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
     first = _starts(writer, starts, x.shape, shape)
     if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
         writer.ready(x)
-        row = writer.variable(x.dtype, math.prod(shape))
+        row = writer.array(x.dtype, shape)
         operands = ir.variable(x.storage), ir.element(row, 0), ir.as_expr(first[0])
         writer.add(ir.Call("read_rows", operands, (row,), row.size))
         return [writer.value_of(row, shape)]
@@ -76,15 +76,29 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     return [writer.value_of(storage, x.shape)]
 
 
-def _gathered_at(
-    numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: ir.Place
-) -> tuple[list[ir.Index], list[ir.Expr]]:
-    """First index along every axis of the window that a place of the batch stands for, within bounds; and conditions of its being so by itself."""
+def _in_window(
+    numbers: Any,
+    indices: Value,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    window: Sequence[tuple[int, int]],
+    place: ir.Place,
+) -> tuple[ir.Place, list[ir.Expr]]:
+    """Where a place of a gather's result, or of what a scatter writes, is in an array, and conditions of its window's being within bounds.
+
+    Args:
+      numbers: what the dimensions mean.
+      indices: first indices of the windows, which are moved within bounds.
+      shape: that of the array.
+      sizes: those of a window.
+      window: axes of the array that a window has, and those of the place.
+      place: the place.
+    """
     starts: list[ir.Index] = [0] * len(shape)
-    batching = getattr(numbers, "operand_batching_dims", ())
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
     index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
-    for axis, at in zip(batching, own, strict=True):
+    batch = [p for i, p in enumerate(place) if all(i != dim for _, dim in window)]
+    for axis, at in zip(numbers.operand_batching_dims, own, strict=True):
         starts[axis] = batch[at]
     inside: list[ir.Expr] = []
     for number, axis in enumerate(index_map):
@@ -96,15 +110,9 @@ def _gathered_at(
             inside.append(index <= ir.literal(largest, np.uint32))
         else:
             inside.append(ir.both(index >= 0, index <= ir.literal(largest)))
-    return starts, inside
-
-
-def _within(starts: Sequence[ir.Index], kept: Sequence[int], window: Sequence[int], place: ir.Place) -> ir.Place:
-    """Indices of an element of a window, from where it begins and the axes of the place that are those of the window."""
-    own = list(starts)
-    for axis, dim in zip(kept, window, strict=True):
-        own[axis] = add(starts[axis], place[dim])
-    return tuple(own)
+    for axis, dim in window:
+        starts[axis] = add(starts[axis], place[dim])
+    return tuple(starts), inside
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
@@ -126,7 +134,7 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     indices = indices if indices.known is not None else writer.stored(indices)
     offset_dims = (*numbers.offset_dims, *range(len(shape) - words, len(shape)))
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    window = list(zip((i for i in range(len(x.shape)) if i not in dropped), offset_dims, strict=True))
     fills = params["mode"] == _Mode.FILL_OR_DROP
     batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
@@ -134,17 +142,17 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     if writer.wide and whole_rows and not fills and table is not None and not table.varying and not table.stride:
         # Each run's own rows of a table that runs share, copied number by number: these are next to each other in the table.
         writer.ready(indices, x)
-        storage, width = writer.variable(x.dtype, math.prod(shape)), math.prod(x.shape[1:])
+        storage, width = writer.array(x.dtype, shape), math.prod(x.shape[1:])
         with writer.loops(batch_shape) as batch:
-            row = _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0]
-            first = ir.element(storage, flat((*batch, *[0] * (len(shape) - len(batch))), shape))
+            place = (*batch, *[0] * (len(shape) - len(batch)))
+            row = _in_window(numbers, indices, x.shape, sizes, window, place)[0][0]
+            first = ir.element(storage, flat(place, shape))
             writer.add(ir.Call("rows_of", (first, ir.element(table, 0), ir.as_expr(row)), (storage,), width))
         return [writer.value_of(storage, shape)]
 
     def at(place: ir.Place) -> ir.Expr:
-        batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
-        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        found = x.at(_within(starts, kept, offset_dims, place))
+        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        found = x.at(where)
         return ir.choose(ir.both(*inside), found, ir.literal(_fill(params, dtype), dtype)) if fills and inside else found
 
     return [writer.pointwise(shape, dtype, at)]
@@ -157,11 +165,11 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
     if not operation and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
         raise ir.Unsupported("scatter that applies a function")
     added, rank = len(x.shape) - eqn.invars[0].aval.ndim, len(updates.shape)
-    window = (*numbers.update_window_dims, *range(rank - added, rank))
+    dims = (*numbers.update_window_dims, *range(rank - added, rank))
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    window = list(zip((i for i in range(len(x.shape)) if i not in dropped), dims, strict=True))
     sizes = [1] * len(x.shape)
-    for axis, dim in zip(kept, window, strict=True):
+    for axis, dim in window:
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
     indices, updates = writer.without(indices, x), writer.without(updates, x)
@@ -169,9 +177,8 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:
-        batch = tuple(p for i, p in enumerate(place) if i not in window)
-        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        target = ir.element(storage, flat(_within(starts, kept, window, place), x.shape))
+        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        target = ir.element(storage, flat(where, x.shape))
         new = combined(operation, target, updates.at(place)) if operation else updates.at(place)
         writer.assign(target, new, ir.both(*inside) if drops and inside else None)
     return [writer.value_of(storage, x.shape)]

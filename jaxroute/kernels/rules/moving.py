@@ -132,7 +132,7 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
 
 def _joined(writer: Writer, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
     """An array of pieces, one behind the other along an axis, with their widths along it."""
-    storage = writer.variable(xs[0].dtype, math.prod(shape))
+    storage = writer.array(xs[0].dtype, shape)
     for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
         starts = [first if i == axis else 0 for i in range(len(shape))]
         writer.write_part(storage, shape, starts, x, (*shape[:axis], width, *shape[axis + 1 :]))

@@ -99,7 +99,7 @@ def _reduced_to_number(writer: Writer, x: Value, operation: str, start: ir.Expr)
 def has_nan(writer: Writer, x: Value) -> Value:
     """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
     writer.ready(x)
-    odd, pairs = ir.variable(writer.variable(bool, 0)), x.size // 2
+    odd, pairs = ir.variable(writer.array(bool, ())), x.size // 2
     assert odd.storage is not None
     if x.storage is not None and x.storage.apart:
         writer.add(ir.Assign(odd, ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
@@ -126,7 +126,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if not x.size:
         return [x]
     writer.ready(x)
-    storage = writer.variable(dtype, math.prod(shape))
+    storage = writer.array(dtype, shape)
     with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
 
         def here(step: ir.Index) -> ir.Place:
