@@ -193,7 +193,8 @@ class Statement:
 
     def expressions(self) -> Iterable[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""
-        return [one for one in vars(self).values() if isinstance(one, Expr)]
+        parts = [(one if isinstance(one, tuple) else (one,)) for one in vars(self).values()]
+        return [one for part in parts for one in part if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
         """Storages that it writes; it has another effect if there are none."""
@@ -271,9 +272,6 @@ class Call(Statement):
     operands: tuple[Expr, ...] = ()
     writes: tuple[Storage, ...] = ()
     size: int = 0
-
-    def expressions(self) -> Iterable[Expr]:
-        return self.operands
 
     def written(self) -> tuple[Storage, ...]:
         return self.writes

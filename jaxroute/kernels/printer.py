@@ -170,8 +170,12 @@ class _Printer:
                 return [f"{target} = {value};"]
             return [f"SET_IF({self.expression(statement.mask)}, {target}, {value});"]
         if isinstance(statement, ir.Loop):
-            body = self.block(statement.body, end)
-            return [f"{self._head(statement)} {{", *body, "}"] if body else []
+            name = "" if statement.index is None else statement.index.name
+            first = "" if statement.first is None else f"int {name} = {self.expression(statement.first)}"
+            test = "" if statement.test is None else f" {self.expression(statement.test)}"
+            step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[statement.step if name else 0]
+            body, rolled = self.block(statement.body, end), "ROLLED " * statement.rolled
+            return [f"{rolled}for ({first};{test};{step}) {{", *body, "}"] if body else []
         if isinstance(statement, ir.If):
             body, otherwise = (self.block(one, end) for one in statement.blocks())
             rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
@@ -180,13 +184,6 @@ class _Printer:
         texts = [self.expression(e) for e in statement.operands]
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
         return [self._statements[statement.name].format(*texts, size=statement.size, type=kind)]
-
-    def _head(self, loop: ir.Loop) -> str:
-        name = "" if loop.index is None else loop.index.name
-        first = "" if loop.first is None else f"int {name} = {self.expression(loop.first)}"
-        test = "" if loop.test is None else f" {self.expression(loop.test)}"
-        step = {0: "", 1: f" ++{name}", -1: f" --{name}"}[loop.step if name else 0]
-        return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
 
     def _declaration(self, statement: ir.Declare, end: int) -> tuple[str, int]:
         storage = statement.storage

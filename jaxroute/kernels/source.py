@@ -103,8 +103,10 @@ class Source:
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
-        given = [f"const {c_type(a.dtype)} *{_restrict(i < first_state)} from{i}" for i, a in enumerate(self.inputs)]
-        given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
+        # No other pointer overlaps one, but states are read from where they are written.
+        ins = [f"const {c_type(a.dtype)} *{'__restrict__' * (i < first_state)}" for i, a in enumerate(self.inputs)]
+        outs = [f"{c_type(a.dtype)} *{'__restrict__' * (i < first_state + same)}" for i, a in enumerate(self.outputs)]
+        given = [f"{kind} {name}{i}" for name, kinds in (("from", ins), ("to", outs)) for i, kind in enumerate(kinds)]
         given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
         lines = [
             *("" if self.fast else "#define EXACT", PRELUDE.read_text(), _DEVICE, self.tables),
@@ -116,12 +118,11 @@ class Source:
             "    const bool continued = start > from0[0];",
         ]
         for i, array in enumerate(self.outputs):
-            at = _offset(array, lead, (True,) * len(lead))
-            lines.append(f"    {c_type(array.dtype)} *{_restrict(i < first_state + same)} const out{i} = to{i}{at};")
+            lines.append(f"    {outs[i]} const out{i} = to{i}{_offset(array, lead, (True,) * len(lead))};")
         for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
             at = f"from{i}{_offset(array, lead, own)}"
             at = at if i < first_state else f"continued ? out{i + same} : {at}"
-            lines.append(f"    const {c_type(array.dtype)} *{_restrict(i < first_state)} const in{i} = {at};")
+            lines.append(f"    {ins[i]} const in{i} = {at};")
         return "\n".join([*lines, self.body, "}", ""])
 
 
@@ -133,11 +134,6 @@ static const bool continued = false;"""
 _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
 #define STRIDE R
 #define CONSTANT static __device__ const"""
-
-
-def _restrict(alone: bool) -> str:
-    """The qualifier of a pointer that no other one overlaps; states are read from where they are written."""
-    return "__restrict__" if alone else ""
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:

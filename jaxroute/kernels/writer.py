@@ -307,17 +307,17 @@ class Writer:
         Returns:
           For each storage whether that could be done.
         """
-        made = [value.storage if sum(value.storage is other.storage for other in values) == 1 else None for value in values]
-        may = [self._may_become(one, storage) for one, storage in zip(made, storages, strict=True)]
-        wanted = {one for one, possible in zip(made, may, strict=True) if possible}
-        if not wanted:
-            return may
+        made = [value.storage for value in values]
+        pairs = zip(made, storages, strict=True)
+        wanted = [one if made.count(one) == 1 and self._may_become(one, storage) else None for one, storage in pairs]
+        if not any(wanted):
+            return [False] * len(wanted)
         first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in wanted)
         statements = list(ir.walk(self.block[first:]))
         begins = {one.storage: n for n, one in enumerate(statements) if isinstance(one, ir.Declare)}
         return [
-            possible and one is not None and self._replaced(one, storage, statements, begins[one])
-            for possible, one, storage in zip(may, made, storages, strict=True)
+            one is not None and self._replaced(one, storage, statements, begins[one])
+            for one, storage in zip(wanted, storages, strict=True)
         ]
 
     def _may_become(self, made: ir.Storage | None, storage: ir.Storage) -> bool:

@@ -74,12 +74,9 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("rev")
 def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    dims = eqn.params["dimensions"]
-
-    def at(place: ir.Place) -> ir.Expr:
-        return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
-
-    return [writer.view(x, x.shape, at)]
+    sizes = [(i in eqn.params["dimensions"], n) for i, n in enumerate(x.shape)]
+    turned = lambda place: (mirrored(p, n) if turns else p for p, (turns, n) in zip(place, sizes, strict=True))  # noqa: E731
+    return [writer.view(x, x.shape, lambda place: x.at(tuple(turned(place))))]
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:

@@ -13,23 +13,22 @@ from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
 from jaxroute.kernels.writer import Writer
 
-# The operation of each reduction, and its neutral number.
-_REDUCTIONS: dict[str, tuple[str, int | None]] = {
-    "reduce_sum": ("add", 0),
-    "reduce_prod": ("mul", 1),
-    "reduce_max": ("max", None),
-    "reduce_min": ("min", None),
-    "reduce_and": ("and", 1),
-    "reduce_or": ("or", 0),
-    "reduce_xor": ("xor", 0),
+# The operation of each reduction, and neutral numbers of operations.
+_REDUCTIONS = {
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    **{f"reduce_{one}": one for one in ("max", "min", "and", "or", "xor")},
 }
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+_NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 # So many sums of products are added up at once, where each has so many terms.
 _SUMS_AT_ONCE, _MANY_TERMS = 8, 8
 
 
-def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
-    """The number that a maximum begins with, or a minimum."""
+def _first(dtype: np.dtype, operation: str) -> ir.Expr:
+    """The number that an operation on several begins with."""
+    if operation in _NEUTRAL:
+        return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
         return ir.literal(operation == "min", dtype)
     if dtype.kind == "f":
@@ -42,22 +41,20 @@ def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Reduces in the order of the elements; an extreme that is zero is +0, whatever the order."""
     (value,) = _reduce(writer, eqn, x)
-    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name][1] is not None:
+    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
-    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + ir.literal(0, value.dtype))]
+    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + 0)]
 
 
 def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
-    axes = tuple(eqn.params["axes"])
-    operation, start = _REDUCTIONS[eqn.primitive.name]
-    terms = [x.shape[a] for a in axes]
-    if start is None and not math.prod(terms):
+    axes, operation = tuple(eqn.params["axes"]), _REDUCTIONS[eqn.primitive.name]
+    terms, extreme = [x.shape[a] for a in axes], operation not in _NEUTRAL
+    if extreme and not math.prod(terms):
         raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
+    start = _first(dtype, operation)
     if len(axes) == len(x.shape):
-        return _reduced_to_number(
-            writer, x, operation, _lowest(dtype, operation) if start is None else ir.literal(start, dtype)
-        )
+        return _reduced_to_number(writer, x, operation, start)
 
     def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
         places = iter(place)
@@ -67,8 +64,8 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     writer.ready(x)
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        total = writer.local(at(place, (0,) * len(axes)) if start is None else ir.literal(start, dtype))
-        if writer.wide and dtype == np.float32 and start is None:  # NaN is gathered by itself, which waits less.
+        total = writer.local(at(place, (0,) * len(axes)) if extreme else start)
+        if writer.wide and dtype == np.float32 and extreme:  # NaN is gathered by itself, which waits less.
             odd = writer.local(total.is_nan())
             with writer.loops(terms) as inner:
                 now = writer.local(at(place, inner))
@@ -197,7 +194,7 @@ def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[V
     with writer.loops(shape) as place:
         target = ir.element(storage, flat(place, shape))
         writer.add(ir.Assign(target, contest.none))
-        best, odd = writer.local(_lowest(score.dtype, "max")), writer.local(ir.literal(False, bool))
+        best, odd = writer.local(_first(score.dtype, "max")), writer.local(ir.literal(False, bool))
         with writer.loop(size) as i:
             here = (*place[:axis], i, *place[axis:])
             now = writer.local(score.at(here))
@@ -224,7 +221,7 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
             ir.Assign(odd, odd | allowed(place, now.is_nan())),
         ]
 
-    best, odd = writer.gathered(score.shape, [_lowest(score.dtype, "max"), ir.literal(False, bool)], largest)
+    best, odd = writer.gathered(score.shape, [_first(score.dtype, "max"), ir.literal(False, bool)], largest)
 
     def first(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         here = allowed(place, score.at(place).equals(best.at(())))
