@@ -162,12 +162,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
-        """Storages of what a loop carries, with their first values: those that are free, or new ones.
-
-        Args:
-          values: first values.
-          varying: which will differ between runs that are simulated at once.
-        """
+        """Storages of what a loop carries, with their first values: free ones, or new ones, which will differ between runs or not."""
         storages: list[ir.Storage] = []
         for value, varies in zip(values, varying, strict=True):
             storage = value.storage

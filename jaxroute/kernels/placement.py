@@ -49,12 +49,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Uses of arrays.
-
-    Attributes:
-      rows: arrays with a row at a place of each run.
-      others: arrays that are used in another way.
-    """
+    """Arrays of which rows are used at a place of each run, and those that are used in another way."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -28,16 +28,11 @@ _SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Operations on arrays of one shape, element by element, that share a loop.
+    """Operations on arrays of one shape, element by element, that share a loop: statements before it, in it and after it.
 
     Attributes:
-      shape: shape of the arrays.
       place: indices.
-      before: statements before the loop.
-      body: statements in it.
-      after: statements behind it.
       made: arrays and numbers that it makes.
-      reads: storages that it reads.
       open: whether operations may join it.
     """
 

@@ -86,13 +86,7 @@ def _in_window(
 ) -> tuple[ir.Place, list[ir.Expr]]:
     """Where a place of a gather's result, or of what a scatter writes, is in an array, and conditions of its window's being within bounds.
 
-    Args:
-      numbers: what the dimensions mean.
-      indices: first indices of the windows, which are moved within bounds.
-      shape: that of the array.
-      sizes: those of a window.
-      window: axes of the array that a window has, and those of the place.
-      place: the place.
+    A window of these sizes begins at the indices, if need be moved within bounds; `window` has its axes in the array and in the place.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

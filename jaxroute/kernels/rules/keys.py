@@ -40,17 +40,12 @@ def _child_words(writer: Writer, eqn: Any, *words: Value) -> list[Value]:
     return [stacked(writer, _encrypted(writer, aval_of(eqn)[0][1:], at), 0)]
 
 
-def _as_words(writer: Writer, first: Value, second: Value) -> Value:
-    """Keys `[..., 2]` from their words."""
-    return stacked(writer, [first, second], len(first.shape))
-
-
 @rule("random_seed")
 def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
     if seeds.dtype.itemsize > 4:
         raise ir.Unsupported("jax.random.key of 64 bits")
     low = Value(seeds.shape, WORD, lambda place: ir.convert(seeds.at(place), WORD), seeds.storages)
-    return [_as_words(writer, writer.constant(np.zeros(seeds.shape, WORD)), low)]
+    return [stacked(writer, [writer.constant(np.zeros(seeds.shape, WORD)), low], -1)]
 
 
 def _blocks(
@@ -76,10 +71,10 @@ def _random_bits(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
 
 @rule("random_split")
 def _random_split(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
-    return [_as_words(writer, *_blocks(writer, keys, (*keys.shape[:-1], *eqn.params["shape"])))]
+    return [stacked(writer, _blocks(writer, keys, (*keys.shape[:-1], *eqn.params["shape"])), -1)]
 
 
 @rule("random_fold_in")
 def _random_fold_in(writer: Writer, eqn: Any, keys: Value, data: Value) -> list[Value]:
     shape = tuple(np.broadcast_shapes(keys.shape[:-1], data.shape))
-    return [_as_words(writer, *_blocks(writer, keys, shape, lambda place: data.at(place if data.shape else ())))]
+    return [stacked(writer, _blocks(writer, keys, shape, lambda place: data.at(place if data.shape else ())), -1)]

@@ -147,7 +147,8 @@ def _concatenate(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 
 
 def stacked(writer: Writer, xs: Sequence[Value], axis: int) -> Value:
-    """Arrays beside each other along a new axis."""
+    """Arrays beside each other along a new axis, the last for -1."""
+    axis = len(xs[0].shape) if axis < 0 else axis
     return _joined(writer, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 
 

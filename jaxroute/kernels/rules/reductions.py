@@ -1,6 +1,8 @@
 """Sums, extremes and products along axes, partial sums, and products of matrices."""
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,9 +59,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         return _reduced_to_number(writer, x, operation, start)
 
     def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
-        places = iter(place)
-        within = dict(zip(axes, inner, strict=True))
-        return x.at(tuple(within[i] if i in within else next(places) for i in range(len(x.shape))))
+        return _at(x, (), (*place, *inner), axes)
 
     writer.ready(x)
     storage = writer.array(dtype, shape)
@@ -160,25 +160,23 @@ class _Contest:
     """Operands of `first_best`: scores, which places are allowed, and numbers of places, the least of which is first on ties."""
 
     def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
-        self.axis, self.ordered = eqn.params["axis"], eqn.params["ordered"]
+        self.axis, self._ordered = eqn.params["axis"], eqn.params["ordered"]
         self.score, self.size = score, score.shape[self.axis]
-        self.allowed = next(iter(given[:-1] if self.ordered else given), None)
-        self._order = given[-1] if self.ordered else None
-        self._mask = place_mask(self.size)
+        self._mask, self._given = place_mask(self.size), given
         # Above all numbers of places.
-        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self.ordered else self.size)
+        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self._ordered else self.size)
 
-    def index(self, first: ir.Expr) -> ir.Expr:
-        """The index that a number of a place means."""
-        return first & self._mask if self.ordered else first
+    def index(self, first: ir.Expr, odd: ir.Expr) -> ir.Expr:
+        """The index that a number of a place means; nothing equals a maximum that is NaN."""
+        return ir.choose(odd, ir.literal(self.size), first & self._mask if self._ordered else first)
 
     def number_at(self, place: ir.Place) -> ir.Expr:
         """The number of a place."""
-        return ir.as_expr(place[self.axis]) if self._order is None else self._order.at(place)
+        return self._given[-1].at(place) if self._ordered else ir.as_expr(place[self.axis])
 
-    def if_allowed(self, place: ir.Place, *conditions: ir.Expr) -> ir.Expr:
-        """Whether conditions hold and a place is allowed."""
-        return ir.both(*([self.allowed.at(place)] if self.allowed is not None else []), *conditions)
+    def allowed(self, place: ir.Place) -> list[ir.Expr]:
+        """The condition of a place, if there is one."""
+        return [one.at(place) for one in (self._given[:-1] if self._ordered else self._given)]
 
 
 @rule("first_best")
@@ -199,11 +197,10 @@ def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[V
             here = (*place[:axis], i, *place[axis:])
             now = writer.local(score.at(here))
             tie = ir.both(now.equals(best), contest.number_at(here) < target)
-            new = writer.local(contest.if_allowed(here, ir.either(now > best, tie)))
+            new = writer.local(ir.both(*contest.allowed(here), ir.either(now > best, tie)))
             writer.add(ir.Assign(best, now, new), ir.Assign(target, contest.number_at(here), new))
-            writer.add(ir.Assign(odd, odd | contest.if_allowed(here, now.is_nan())))
-        # Nothing equals a maximum that is NaN.
-        writer.add(ir.Assign(target, ir.choose(odd, ir.literal(size), contest.index(target))))
+            writer.add(ir.Assign(odd, odd | ir.both(*contest.allowed(here), now.is_nan())))
+        writer.add(ir.Assign(target, contest.index(target, odd)))
     return [writer.value_of(storage, shape)]
 
 
@@ -212,7 +209,7 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
     score = contest.score
 
     def allowed(place: ir.Place, condition: ir.Expr) -> ir.Expr:
-        return condition if contest.allowed is None else contest.allowed.at(place) & condition
+        return functools.reduce(operator.and_, [*contest.allowed(place), condition])
 
     def largest(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         now, (best, odd) = score.at(place), names
@@ -227,9 +224,7 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
         here = allowed(place, score.at(place).equals(best.at(())))
         return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, contest.number_at(place), contest.none)))]
 
-    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
-        return [ir.Assign(names[0], ir.choose(odd.at(()), ir.literal(contest.size), contest.index(names[0])))]
-
+    last = lambda names: [ir.Assign(names[0], contest.index(names[0], odd.at(())))]  # noqa: E731
     return writer.gathered(score.shape, [contest.none], first, last)[0]
 
 
@@ -239,19 +234,12 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     if {a.dtype, b.dtype} != {dtype}:
         raise ir.Unsupported("dot_general of mixed types")
-    a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
-    b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
-    terms = [a.shape[i] for i in a_sum]
+    batch, behind, terms = len(a_batch), len(a.shape) - len(a_sum), [a.shape[i] for i in a_sum]
     writer.ready(a, b)
 
     def product(place: ir.Place, inner: ir.Place) -> ir.Expr:
-        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
-        sides = (a, a_batch, a_free, a_sum, rows), (b, b_batch, b_free, b_sum, place[len(a_batch) + len(a_free) :])
-        left, right = (
-            value.at(_joined(len(value.shape), (of_batch, batch), (free, own), (summed, inner)))
-            for value, of_batch, free, summed, own in sides
-        )
-        return left * right
+        left = _at(a, a_batch, (*place[:behind], *inner), a_sum)
+        return left * _at(b, b_batch, (*place[:batch], *place[behind:], *inner), b_sum)
 
     storage = writer.array(dtype, shape)
 
@@ -265,21 +253,18 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
         for total, place in zip(totals, places, strict=True):
             writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
 
-    width = min(shape[-1], _SUMS_AT_ONCE) if writer.wide and shape and math.prod(terms) >= _MANY_TERMS else 1
+    last = shape[-1] if shape else 1
+    width = min(last, _SUMS_AT_ONCE) if writer.wide and math.prod(terms) >= _MANY_TERMS else 1
     with writer.loops(shape[:-1]) as place:
-        if width == 1:
-            with writer.loops(shape[-1:]) as last:
-                sums([(*place, *last)])
-        else:
-            whole = shape[-1] // width
-            with writer.loops([whole]) as (i,):
-                sums([(*place, add(times(i, width), n)) for n in range(width)])
-            if shape[-1] % width:
-                sums([(*place, n) for n in range(whole * width, shape[-1])])
+        with writer.loops([last // width]) as (i,):
+            sums([(*place, add(times(i, width), n))[: len(shape)] for n in range(width)])
+        if last % width:
+            sums([(*place, n) for n in range(last // width * width, last)])
     return [writer.value_of(storage, shape)]
 
 
-def _joined(rank: int, *parts: tuple[Sequence[int], ir.Place]) -> ir.Place:
-    """A place from indices along some axes, and others."""
-    where = {axis: index for axes, place in parts for axis, index in zip(axes, place, strict=True)}
-    return tuple(where[i] for i in range(rank))
+def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
+    """An element, by its indices along the first axes, those that are not named, and the last."""
+    axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
+    where = dict(zip(axes, place, strict=True))
+    return x.at(tuple(where[i] for i in range(len(x.shape))))
