@@ -94,23 +94,16 @@ FUNCTION I operator%(I a, int n) LANES_OF(I, a.v[lane] % n)
 
 /* What several runs have of a number that they may share */
 template <class T> struct Wide { typedef T type; };
-template <> struct Wide<float> { typedef F type; };
-template <> struct Wide<int> { typedef I type; };
-template <> struct Wide<unsigned> { typedef U type; };
-template <> struct Wide<bool> { typedef B type; };
-template <> struct Wide<signed char> { typedef I type; };
-template <> struct Wide<short> { typedef I type; };
-template <> struct Wide<unsigned char> { typedef U type; };
-template <> struct Wide<unsigned short> { typedef U type; };
-
-#define EACH_CLASS(what) what(F, float, f) what(I, int, i) what(U, unsigned, u)
+#define WIDE(T, number) template <> struct Wide<number> { typedef T type; };
+WIDE(F, float) WIDE(B, bool) WIDE(I, int) WIDE(I, signed char) WIDE(I, short)
+WIDE(U, unsigned) WIDE(U, unsigned char) WIDE(U, unsigned short)
 
 #define CHOICE(T, number, kind)                                                                                                       \
     FUNCTION T choose_##kind(B c, T a, T b) { return c.v ? a.v : b.v; }                                                               \
     FUNCTION T choose_##kind(bool c, T a, T b) { return c ? a : b; }                                                                  \
     FUNCTION T choose(B c, T a, T b) { return c.v ? a.v : b.v; }                                                                      \
     FUNCTION number first_lane(T a) { return a.v[0]; }
-EACH_CLASS(CHOICE)
+CHOICE(F, float, f) CHOICE(I, int, i) CHOICE(U, unsigned, u)
 FUNCTION B choose_b(B c, B a, B b) { return (c.v & a.v) | (~c.v & b.v); }
 FUNCTION B choose_b(bool c, B a, B b) { return c ? a : b; }
 FUNCTION B choose(B c, B a, B b) { return choose_b(c, a, b); }
@@ -237,9 +230,8 @@ template <class T> struct Places {
     INSIDE void operator=(T x) const { EACH_LANE to[at.v[lane]].v[lane] = x.v[lane]; }
     INSIDE void operator=(const Places &other) const { *this = (T)other; }
 };
-template <class T> FUNCTION T operator+(Places<T> a, T b) { return (T)a + b; }
-template <class T> FUNCTION T operator*(Places<T> a, T b) { return (T)a * b; }
-template <class T> FUNCTION T operator-(Places<T> a, T b) { return (T)a - b; }
+#define OF_PLACES(o) template <class T> FUNCTION T operator o(Places<T> a, T b) { return (T)a o b; }
+OF_PLACES(+) OF_PLACES(*) OF_PLACES(-)
 
 template <class T, int N> struct Array {
     T a[N];

@@ -56,14 +56,8 @@ FUNCTION int clz_32(unsigned x) { return x ? __builtin_clz(x) : 32; }
    ten choices for ten elements in registers. */
 
 #define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
-CHOOSE(b, bool)
-CHOOSE(i, int)
-CHOOSE(u, unsigned)
-CHOOSE(l, long long)
-CHOOSE(m, unsigned long long)
-CHOOSE(f, float)
-CHOOSE(d, double)
-#undef CHOOSE
+CHOOSE(b, bool) CHOOSE(i, int) CHOOSE(u, unsigned) CHOOSE(l, long long) CHOOSE(m, unsigned long long)
+CHOOSE(f, float) CHOOSE(d, double)
 
 /* `x = y` where something holds */
 #define SET_IF(c, x, ...) do { if (c) x = __VA_ARGS__; } while (0)
