@@ -113,11 +113,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
     """An operation on operands, of which numbers of Python take the type of the first expression.
 
-    Args:
-      op: its name.
-      operands: at least one expression.
-      dtype: type of the result; by default that of the first operand, and bool for conditions.
-      number: see `Expr`.
+    The type of the result is by default that of the first operand, and bool for conditions.
     """
     first = next(one for one in operands if isinstance(one, Expr))
     given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)
@@ -259,14 +255,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """A statement with a name: a call of a function that writes, or a word such as "break".
-
-    Attributes:
-      name: key of the printer's table of statements.
-      operands: arguments, among them what is written.
-      writes: storages that it writes.
-      size: number in its text, such as the width of rows.
-    """
+    """A statement by its name in the printer's table, such as "break", with arguments, what it writes, and a size such as the width of rows."""
 
     name: str
     operands: tuple[Expr, ...] = ()

@@ -72,7 +72,7 @@ FORMATS: dict[str, dict[str, str]] = {
     "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
     "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
-    "le_to": {"f": "le_to_f", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "lt_to_f", "i": "{} < {}", "u": "{} < {}"},
+    "le_to": {"f": "order_of({}) <= order_of({})", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "order_of({}) < order_of({})", "i": "{} < {}", "u": "{} < {}"},
     **{name: {"f": f"{name}_f"} for name in ("erf_inv", "logistic", "rsqrt")},
     **{name: {"f": f"{name}f", "d": name} for name in (  # Functions that the C library has under the same name.
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1",

@@ -64,15 +64,10 @@ class Source:
     def for_host(self) -> str:
         """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
         given, made = ([(i, a, c_type(a.dtype)) for i, a in enumerate(arrays)] for arrays in (self.inputs, self.outputs))
-        begin = (
-            PRELUDE.read_text(),
-            _HOST,
-            *([LANES.read_text()] if self.wide else []),
-            "#define CONSTANT static const",
-            self.tables,
-        )
+        lines = [PRELUDE.read_text(), _HOST, *([LANES.read_text()] if self.wide else [])]
+        lines += ["#define CONSTANT static const", self.tables]
         if not self.wide:
-            lines = [
+            lines += [
                 "void rounds(long long first, long long last, long long R, const void **in, void **out) {",
                 *(f"    const {one} *restrict const in{i} = in[{i}];" for i, _, one in given),
                 *(f"    {one} *restrict const out{i} = out[{i}];" for i, _, one in made),
@@ -80,7 +75,7 @@ class Source:
                 *(self.body, "    }", "}", ""),
             ]
         else:
-            lines = [
+            lines += [
                 f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{",
                 f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));",
                 *(f"    const Shared<{one}> in{i} = {{(const {one} *)in[{i}]}};" for i, a, one in given if a.shared),
@@ -89,7 +84,7 @@ class Source:
                 *(f"    const Made<{one}> out{i} = {{({one} *)out[{i}] + r, R, count}};" for i, _, one in made),
                 *(self.body, "    }\n    free(heap);\n}\n"),
             ]
-        return "\n".join([*begin, *lines])
+        return "\n".join(lines)
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
         """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
@@ -221,7 +216,9 @@ class _Writer:
         """The function."""
         emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
-        between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
+        between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
+        for memory in between:
+            memory.writable, memory.stride = False, "STRIDE"
         if between:
             stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
             sums = emitter.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)

@@ -151,12 +151,6 @@ class Writer:
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
 
-    def in_scratch(self, dtype: Any, size: int) -> ir.Storage:
-        """Declares an array in the scratch memory of a GPU, whatever its size."""
-        storage = ir.Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
-        self.add(ir.Declare(storage))
-        return storage
-
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
         """The memory of an input `[..., R]`: what the runs that are simulated have of it."""
         storage = self.storage("p", dtype, max(1, size))
@@ -357,19 +351,14 @@ class Writer:
 
     def elementwise(
         self,
-        shapes: Sequence[tuple[tuple[int, ...], Any]],
+        shape: tuple[int, ...],
+        dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Values that are made element by element.
-
-        Args:
-          shapes: shape, the same for all, and type of each value.
-          make: from the indices and a variable for each result, the statements that declare and compute them.
-        """
-        shape = shapes[0][0]
+        """Values of these types that are made element by element, by statements that `make` returns of the indices and a variable for each."""
         if not math.prod(shape):
-            return [self.nothing(shape, dtype) for _, dtype in shapes]
-        results = [self.storage("x", dtype, 0, varying=False) for _, dtype in shapes]
+            return [self.nothing(shape, dtype) for dtype in dtypes]
+        results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
         if math.prod(shape) == 1:
             statements = make((0,) * len(shape), results)
             self._vary(results, statements)
@@ -390,7 +379,7 @@ class Writer:
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
         """An array with this expression of an element."""
-        return self.elementwise([(shape, dtype)], lambda place, results: [ir.Declare(results[0], at(place))])[0]
+        return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
         """An array without elements."""

@@ -23,7 +23,7 @@ def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place
         declared = [ir.Declare(result, word) for result, word in zip(results, block, strict=True)]
         return [*declared, ir.Call("threefry", (k0, k1, *map(ir.variable, results)), tuple(results))]
 
-    return writer.elementwise([(shape, WORD)] * 2, make)
+    return writer.elementwise(shape, [WORD] * 2, make)
 
 
 @rule("threefry_2x32")
