@@ -413,11 +413,9 @@ FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
 FUNCTION B either_nan(F a, F b) {
-#ifdef __clang__
-    return (a != a) | (b != b);
-#elif defined(AVX512)
+#if defined(AVX512) && !defined(__clang__)
     return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
-#elif defined(AVX2)
+#elif defined(AVX2) && !defined(__clang__)
     return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);
 #else
     return (a != a) | (b != b);
@@ -434,7 +432,4 @@ FUNCTION I order_of(F x) {
     const I bits = (vector_i)x.v;
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-FUNCTION B le_to_f(F a, F b) { return order_of(a) <= order_of(b); }
-FUNCTION B lt_to_f(F a, F b) { return order_of(a) < order_of(b); }
-
 THREEFRY(U)

@@ -133,8 +133,6 @@ FUNCTION int order_of(float x) {
     const int bits = (int)bits_of(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-FUNCTION bool le_to_f(float a, float b) { return order_of(a) <= order_of(b); }
-FUNCTION bool lt_to_f(float a, float b) { return order_of(a) < order_of(b); }
 
 /* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
    logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
