@@ -277,35 +277,19 @@ class Emitter(Writer):
             tests = [~which, which]
         else:
             tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
-        if apart:
-            self._masked_branches(branches, tests, outs, operands, flags)
-        else:
-            self._branches(branches, tests, outs, operands)
-        return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
-
-    def _branches(self, branches: Any, tests: list[ir.Expr], outs: list[ir.Storage], operands: list[Value]) -> None:
-        """Writes one branch of several that all runs take."""
+        # Runs may take different branches, which are then written one after the other; all of them take the same one of several else.
+        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests] if apart else []
         block = self.block
-        for number, branch in enumerate(branches):
-            if number == len(branches) - 1 and number:
+        with self.held([value for value, varies in zip(operands, flags, strict=True) if apart and not varies]):
+            for number, branch in enumerate(branches):
                 inner = block
-            else:
-                block.append(one := ir.If(tests[number]))
-                inner, block = one.body, one.otherwise
-            with self.inside(inner):
-                self.carry_on(outs, self.call(branch, operands))
-
-    def _masked_branches(
-        self, branches: Any, tests: list[ir.Expr], outs: list[ir.Storage], operands: list[Value], flags: list[bool]
-    ) -> None:
-        """Writes branches of which runs take different ones, one after the other."""
-        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
-        with self.held([value for value, varies in zip(operands, flags, strict=True) if not varies]):
-            for mask, branch in zip(masks, branches, strict=True):
-                self.add(one := ir.If(ir.apply("any", mask)))
-                with self.inside(one.body), self.masked(mask):
+                if apart or number < last or not last:
+                    block.append(one := ir.If(ir.apply("any", masks[number]) if apart else tests[number]))
+                    inner, block = one.body, block if apart else one.otherwise
+                with self.inside(inner), self.masked(masks[number]) if apart else contextlib.nullcontext():
                     self.carry_on(outs, self.call(branch, operands))
                     self.finish()
+        return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
     def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
         cond, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]

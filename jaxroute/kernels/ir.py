@@ -181,11 +181,7 @@ class Statement:
 
     def __post_init__(self) -> None:
         """Notes which storages it reads, without those that its blocks read."""
-        self.reads = set[Storage]()
-        for e in (open_ := list(self.expressions())):  # It grows meanwhile.
-            if e.storage is not None:
-                self.reads.add(e.storage)
-            open_ += e.operands
+        self.reads = {one.storage for e in self.expressions() for one in e.leaves() if one.storage is not None}
 
     def expressions(self) -> Iterable[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""

@@ -56,7 +56,12 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
     start = _first(dtype, operation)
     if len(axes) == len(x.shape):
-        return _reduced_to_number(writer, x, operation, start)
+        if operation == "add" and x.chosen is not None:  # The number that is chosen, instead of a sum of zeros and of it.
+            (which, case), last = x.chosen, lambda found: [ir.Assign(found[0], combined("add", found[0], start))]
+            term = lambda place, total: ir.choose(which.at(place), case.at(place), total)  # noqa: E731
+            return writer.gathered(x.shape, [start], lambda place, found: [ir.Assign(found[0], term(place, found[0]))], last)
+        total = lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]  # noqa: E731
+        return writer.gathered(x.shape, [start], total)
 
     def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
         return _at(x, (), (*place, *inner), axes)
@@ -77,20 +82,6 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                 writer.add(ir.Assign(total, combined(operation, total, at(place, inner))))
         writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
     return [writer.value_of(storage, shape)]
-
-
-def _reduced_to_number(writer: Writer, x: Value, operation: str, start: ir.Expr) -> list[Value]:
-    if operation == "add" and x.chosen is not None:
-        which, case = x.chosen
-        return writer.gathered(  # The number that is chosen, instead of a sum of zeros and of it.
-            x.shape,
-            [start],
-            lambda place, found: [ir.Assign(found[0], ir.choose(which.at(place), case.at(place), found[0]))],
-            lambda found: [ir.Assign(found[0], combined("add", found[0], start))],
-        )
-    return writer.gathered(
-        x.shape, [start], lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]
-    )
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
