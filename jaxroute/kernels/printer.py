@@ -12,9 +12,8 @@ from jaxroute.kernels import ir
 _MOST_ON_STACK = 64
 
 TYPES = {
-    "float32": "float", "float64": "double", "bool": "bool",
-    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned", "uint64": "unsigned long long",
+    "float32": "float", "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned",
 }  # fmt: skip
 # Types of the numbers of several runs, see `lanes.h`.
 LANE_TYPES = {
@@ -37,14 +36,9 @@ def c_type(dtype: Any, wide: bool = False) -> str:
 
 @functools.cache
 def kind_of(dtype: Any) -> str:
-    """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool; d, l, m: float64, int64, uint64."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return "b"
-    found = {"f": "fd", "i": "il", "u": "um"}.get(dtype.kind)
-    if found is None:
-        raise ir.Unsupported(f"numbers of type {dtype.name}")
-    return found[dtype.itemsize == 8]
+    """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool."""
+    c_type(dtype)
+    return np.dtype(dtype).kind
 
 
 @functools.cache
@@ -62,19 +56,19 @@ def _infix(symbol: str, **functions: str) -> dict[str, str]:
 # primitives: operations on indices, conditions and bits, and between runs.
 FORMATS: dict[str, dict[str, str]] = {
     "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
-    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "d": "fmod", "i": "rem_i", "u": "rem_u"},
+    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "i": "rem_i", "u": "rem_u"},
     "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="), "gt": _infix(">"), "ge": _infix(">="),
     "and": _infix("&"), "or": _infix("|"), "xor": _infix("^"), "not": {"*": "~{}", "b": "!{}"},
     "max": {"f": "max_f", "i": "max_i", "u": "max_u", "b": "{} | {}"},
     "min": {"f": "min_f", "i": "min_i", "u": "min_u", "b": "{} & {}"},
-    "abs": {"f": "fabsf", "d": "fabs", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
+    "abs": {"f": "fabsf", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
     "sign": {"f": "sign_f", "i": "sign_i"}, "is_finite": {"f": "is_finite_f"},
     "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
     "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
     "le_to": {"f": "order_of({}) <= order_of({})", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "order_of({}) < order_of({})", "i": "{} < {}", "u": "{} < {}"},
     **{name: {"f": f"{name}_f"} for name in ("erf_inv", "logistic", "rsqrt")},
-    **{name: {"f": f"{name}f", "d": name} for name in (  # Functions that the C library has under the same name.
+    **{name: {"f": f"{name}f"} for name in (  # Functions that the C library has under the same name.
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1",
         "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh",
     )},
@@ -104,16 +98,13 @@ def literal_text(number: Any) -> str:
     if kind == "b":
         return "true" if number else "false"
     if kind == "f":
-        single = number.dtype.itemsize == 4
-        bits = "32" if single else "64"
         if np.isnan(number):
-            return f"NAN_{bits}"
-        text = f"INF_{bits}" if np.isinf(number) else abs(float(number)).hex() + "f" * single
+            return "NAN_32"
+        text = "INF_32" if np.isinf(number) else f"{abs(float(number)).hex()}f"
         return f"(-{text})" if np.signbit(number) else text
     if kind == "u":
-        return f"{number}u" if number.dtype.itemsize <= 4 else f"{number}ull"
-    long = "ll" * (number.dtype.itemsize == 8)
-    return f"({int(number) + 1}{long} - 1)" if number < 0 else f"{number}{long}"
+        return f"{number}u"
+    return f"({int(number) + 1} - 1)" if number < 0 else f"{number}"
 
 
 class _Printer:

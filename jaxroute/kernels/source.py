@@ -191,12 +191,15 @@ class _Writer:
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
         self._play, (played, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
-        _check_same(one[-1], played)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-        self._plan = None
+        self._plan, planned = None, played
         if run.stage_length:
             self._plan, planned = jax.make_jaxpr(run.plan, return_shape=True)(*one, round_)
-            _check_same(one[-1], planned)
+        kinds, *others = (
+            (jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (one[-1], played, planned)
+        )
+        if any(other != kinds for other in others):  # The scan says which.
+            raise ir.Unsupported("a state that changes its shape or type between two rounds")
         recorded = [*sorted(flows.items()), *sorted(gauges.items())]
         if any(is_key(one) for _, one in recorded):
             raise ir.Unsupported("a gauge or probe that is a random key")
@@ -359,15 +362,3 @@ def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Arr
     body, heap, scratch = print_block(emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]
     return Source(body, "\n".join(lines), tuple(inputs), tuple(outputs), wide, heap, scratch, states, emitter.fast)
-
-
-def _check_same(states: Any, new: Any) -> None:
-    """What a round, or a plan, makes of the states takes their place.
-
-    Raises:
-      Unsupported: it is of other shapes or types; the scan says which.
-    """
-
-    one, other = ((jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (states, new))
-    if one != other:
-        raise ir.Unsupported("a state that changes its shape or type between two rounds")

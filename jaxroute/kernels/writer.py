@@ -191,16 +191,13 @@ class Writer:
         def at(place: ir.Place) -> ir.Expr:
             if not any(isinstance(i, ir.Expr) for i in place):
                 return ir.literal(array[place], array.dtype)
-            return ir.element(self._table(array), flat(place, array.shape))
+            key = array.dtype.str, array.tobytes()
+            if key not in self._table_of:
+                table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
+                self.tables[table] = array
+            return ir.element(self._table_of[key], flat(place, array.shape))
 
         return Value(array.shape, array.dtype, at, known=array)
-
-    def _table(self, array: np.ndarray) -> ir.Storage:
-        key = array.dtype.str, array.tobytes()
-        if key not in self._table_of:
-            table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
-            self.tables[table] = array
-        return self._table_of[key]
 
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
@@ -392,11 +389,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Numbers that a loop over all places of a shape makes, one after the other.
+        """Numbers that a loop over all places of a shape makes from what they are before it.
 
         Args:
-          shape: shape of the places.
-          starts: the numbers before.
           step: from the indices and the numbers, the statements for a place.
           last: from the numbers, the statements behind the loop.
         """
