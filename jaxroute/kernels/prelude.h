@@ -4,8 +4,6 @@
 #define FUNCTION static __device__ __forceinline__
 #define INF_32 __builtin_bit_cast(float, 0x7f800000u)
 #define NAN_32 __builtin_bit_cast(float, 0x7fc00000u)
-#define INF_64 __builtin_bit_cast(double, 0x7ff0000000000000ull)
-#define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define ROTATED(x, n) __funnelshift_l(x, x, n)
 #define ROLLED _Pragma("unroll 1")
 #ifdef EXACT
@@ -19,8 +17,6 @@
 #define FUNCTION static inline __attribute__((always_inline))
 #define INF_32 __builtin_inff()
 #define NAN_32 __builtin_nanf("")
-#define INF_64 __builtin_inf()
-#define NAN_64 __builtin_nan("")
 #define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
 #define ROLLED
 #endif
@@ -56,8 +52,7 @@ FUNCTION int clz_32(unsigned x) { return x ? __builtin_clz(x) : 32; }
    ten choices for ten elements in registers. */
 
 #define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
-CHOOSE(b, bool) CHOOSE(i, int) CHOOSE(u, unsigned) CHOOSE(l, long long) CHOOSE(m, unsigned long long)
-CHOOSE(f, float) CHOOSE(d, double)
+CHOOSE(b, bool) CHOOSE(i, int) CHOOSE(u, unsigned) CHOOSE(f, float)
 
 /* `x = y` where something holds */
 #define SET_IF(c, x, ...) do { if (c) x = __VA_ARGS__; } while (0)
