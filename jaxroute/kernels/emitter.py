@@ -20,11 +20,8 @@ from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
 from jaxroute.kernels.values import Value, mirrored
 from jaxroute.kernels.writer import Writer
 
-_DERIVED = {
-    **dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr"),
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
-_CALLS = {**CALLS, **_DERIVED, "checkpoint": "jaxpr", "remat2": "jaxpr"}
+_DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
+_CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 # Operations that hand their operand on.
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 

@@ -35,13 +35,6 @@ def c_type(dtype: Any, wide: bool = False) -> str:
 
 
 @functools.cache
-def kind_of(dtype: Any) -> str:
-    """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool."""
-    c_type(dtype)
-    return np.dtype(dtype).kind
-
-
-@functools.cache
 def is_narrow(dtype: Any) -> bool:
     """Whether these are whole numbers of fewer than 32 bits."""
     dtype = np.dtype(dtype)
@@ -88,7 +81,8 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 def check(op: str, dtype: Any) -> None:
     """Raises Unsupported if an operation has no C for numbers of a type."""
-    if kind_of(dtype) not in FORMATS[op] and "*" not in FORMATS[op]:
+    c_type(dtype)
+    if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
 
 
@@ -202,11 +196,11 @@ def _format_of(e: ir.Expr) -> str:
     if e.op == "call":
         return e.number
     if e.op == "choose":
-        return f"choose_{kind_of(e.dtype)}"
+        return f"choose_{e.dtype.kind}"
     if e.op == "convert":
         return f"to_{e.dtype.kind}{8 * e.dtype.itemsize if is_narrow(e.dtype) else ''}"
     formats = FORMATS[e.op]
-    return formats.get(kind_of(e.operands[0].dtype)) or formats["*"]
+    return formats.get(e.operands[0].dtype.kind) or formats["*"]
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:

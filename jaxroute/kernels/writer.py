@@ -290,8 +290,7 @@ class Writer:
           storages: storages that are to have the values at the end of the block that is being written.
           values: values of which each is made by a loop of this block, and not needed elsewhere, or stays where it is.
 
-        Returns:
-          For each storage whether that could be done.
+        Returns, for each storage, whether that could be done.
         """
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)

@@ -63,23 +63,20 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         total = lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]  # noqa: E731
         return writer.gathered(x.shape, [start], total)
 
-    def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
-        return _at(x, (), (*place, *inner), axes)
-
     writer.ready(x)
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        total = writer.local(at(place, (0,) * len(axes)) if extreme else start)
+        total = writer.local(_at(x, (), (*place, *(0 for _ in axes)), axes) if extreme else start)
         if writer.wide and dtype == np.float32 and extreme:  # NaN is gathered by itself, which waits less.
             odd = writer.local(total.is_nan())
             with writer.loops(terms) as inner:
-                now = writer.local(at(place, inner))
+                now = writer.local(_at(x, (), (*place, *inner), axes))
                 better = now > total if operation == "max" else now < total
                 writer.add(ir.Assign(odd, odd | now.is_nan()), ir.Assign(total, ir.choose(better, now, total)))
             writer.add(ir.Assign(total, ir.choose(odd, np.nan, total)))
         elif math.prod(terms):
             with writer.loops(terms) as inner:
-                writer.add(ir.Assign(total, combined(operation, total, at(place, inner))))
+                writer.add(ir.Assign(total, combined(operation, total, _at(x, (), (*place, *inner), axes))))
         writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
     return [writer.value_of(storage, shape)]
 
