@@ -158,19 +158,6 @@ class Emitter(Writer):
         self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
 
-    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
-        """Storages of what a loop carries, with their first values: free ones, or new ones, which will differ between runs or not."""
-        storages: list[ir.Storage] = []
-        for value, varies in zip(values, varying, strict=True):
-            storage = value.storage
-            if storage is not None and storage not in storages and self.may_take(value, varies):
-                self.ready(value)
-            else:
-                storage = self.array(value.dtype, value.shape, varies)
-                self.write(storage, value)
-            storages.append(storage)
-        return storages
-
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
         """Gives what is carried its new values at the end of a step, all at once."""
         others, ready = set(storages), list[Value]()
@@ -201,7 +188,15 @@ class Emitter(Writer):
           test: writes, before a step, what may end the loop.
           mask: runs that continue, if the others wait for them.
         """
-        storages = self.carried(start, [True] * len(start) if varying is None else varying)
+        storages: list[ir.Storage] = []
+        for value, varies in zip(start, [True] * len(start) if varying is None else varying, strict=True):
+            storage = value.storage
+            if storage is not None and storage not in storages and self.may_take(value, varies):
+                self.ready(value)
+            else:
+                storage = self.array(value.dtype, value.shape, varies)
+                self.write(storage, value)
+            storages.append(storage)
         shapes = [value.shape for value in start]
         self.finish()
         self.add(statement)

@@ -129,8 +129,10 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
+    # An element depends on nothing but its place and numbers of the run.
+    of_places = all(a.known is not None or a.uniform or a.size == 1 or a.steps > 0 for a in args)
     # A mask in memory is four instructions away.
-    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and all(map(_of_places, args)):
+    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and of_places:
         made = Value(shape, dtype, at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
         made = writer.pointwise(shape, dtype, at)
@@ -140,11 +142,6 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         made.chosen = args[0], args[2]
         made.storages |= args[0].storages | args[2].storages
     return [made]
-
-
-def _of_places(x: Value) -> bool:
-    """Whether an element depends on nothing but its place and numbers of the run."""
-    return x.known is not None or x.uniform or x.size == 1 or x.steps > 0
 
 
 def _is_lone(a: Value, b: Value) -> bool:
