@@ -6,10 +6,9 @@ call plays all rounds of a block, beside which taking Python's lock once does no
 """
 
 import ctypes
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -51,23 +50,15 @@ _HANDLER = ctypes.CFUNCTYPE(_VOID, ctypes.POINTER(_Frame))
 _METHOD = ctypes.CFUNCTYPE(_VOID, _VOID)
 
 
-@dataclasses.dataclass(frozen=True)
-class Buffer:
-    """An array of XLA.
-
-    address: of its numbers. shape: of it.
-    """
+class Buffer(NamedTuple):
+    """An array of XLA: where its numbers are, and its shape."""
 
     address: int
     shape: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """What XLA asks for.
-
-    arguments, results: arrays, in the order of memory. frame: XLA's own.
-    """
+class Call(NamedTuple):
+    """What XLA asks for: arrays in the order of memory, and its own frame."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
@@ -117,8 +108,7 @@ def raise_interrupt() -> None:
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA only asks for the version of the interface; answers with the version of the frame, as far as the layouts above are that
-    version's.
+    """Whether XLA only asks for the version of the interface; answers with that of the frame, which the layouts above are of.
 
     Raises:
       RuntimeError: the interface has another major version.

@@ -2,7 +2,7 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,17 +12,13 @@ from jaxroute.kernels.ir import Unsupported
 # Seconds that a compilation may take.
 MOST_S = 120
 
-_pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
+# Threads that compile.
+pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 # Compilations, and the kernels of GPUs that they are of.
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
 # Numbers of the GPUs that programs are lowered for; all of this process if there are none.
 devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
-
-
-def begin(compile_: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Compiles in another thread."""
-    return _pool.submit(compile_, *arguments)
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:

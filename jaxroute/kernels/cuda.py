@@ -60,7 +60,7 @@ def nvrtc() -> Any:
             refused.append(f"{name} is newer than the driver, which supports CUDA {supported}")
             continue
         try:
-            _compile(library, TRIVIAL, "sm_75" if supported is None else architecture(), OPTIONS)
+            compile_text(TRIVIAL, "sm_75" if supported is None else architecture(), library=library)
         except Unsupported as error:
             refused.append(f"{name}: {error}")
             continue
@@ -128,35 +128,29 @@ def version() -> str:
     return "{}.{}".format(*_version(nvrtc()))
 
 
-def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
-    """Returns what `compiled` returns, without a look at the disk."""
-    return _compile(nvrtc(), text, architecture, options)
-
-
-def _compile(library: Any, text: str, architecture: str, options: Sequence[str]) -> bytes:
-    program = ctypes.c_void_p()
+def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
+    """Returns what `compiled` returns, by a library of NVRTC if one is given, without a look at the disk."""
+    library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
         given = [f"--gpu-architecture={architecture}", *options]
         array = (ctypes.c_char_p * len(given))(*(one.encode() for one in given))
         failed = library.nvrtcCompileProgram(program, len(given), array)
         if failed:
-            raise Unsupported(f"NVRTC does not compile it: {_log(library, program)[:500]}")
-        size = ctypes.c_size_t()
-        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
-        code = ctypes.create_string_buffer(size.value)
-        library.nvrtcGetCUBIN(program, code)
-        return code.raw
+            log = _made(library, program, "ProgramLog").partition(b"\0")[0].decode(errors="replace").strip()
+            raise Unsupported(f"NVRTC does not compile it: {log[:500]}")
+        return _made(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _log(library: Any, program: Any) -> str:
+def _made(library: Any, program: Any, what: str) -> bytes:
+    """Machine code of a program, or a log, by NVRTC's name for it."""
     size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    return log.value.decode(errors="replace").strip()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    made = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, made)
+    return made.raw
 
 
 class DriverError(RuntimeError):
@@ -164,7 +158,11 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """NVIDIA's driver as a library; each call raises `DriverError` if it fails."""
+    """NVIDIA's driver as a library; each call raises `DriverError` if it fails.
+
+    Raises:
+      Unsupported: there is none, or it finds no device.
+    """
 
     def __init__(self) -> None:
         names = ("libcuda.so.1", "nvcuda.dll")
@@ -207,14 +205,8 @@ def _loaded(name: str) -> Any:
         return None
 
 
-@functools.cache
-def driver() -> Driver:
-    """Returns the driver of this machine.
-
-    Raises:
-      Unsupported: there is none, or it finds no device.
-    """
-    return Driver()
+# The driver of this machine.
+driver = functools.cache(Driver)
 
 
 # Attributes of a device: processors, threads and registers of a processor, major and minor of the compute capability.
@@ -240,12 +232,8 @@ def active() -> list[int]:
 
     def has_context(device: int) -> bool:
         flags, is_active = ctypes.c_uint(), ctypes.c_int()
-        driver()(
-            "cuDevicePrimaryCtxGetState",
-            driver().number("cuDeviceGet", device),
-            ctypes.byref(flags),
-            ctypes.byref(is_active),
-        )
+        handle = driver().number("cuDeviceGet", device)
+        driver()("cuDevicePrimaryCtxGetState", handle, ctypes.byref(flags), ctypes.byref(is_active))
         return bool(is_active.value)
 
     return [device for device in range(driver().number("cuDeviceGetCount")) if has_context(device)]

@@ -20,11 +20,8 @@ from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
 from jaxroute.kernels.values import Value, mirrored
 from jaxroute.kernels.writer import Writer
 
-_DERIVED = {
-    **dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr"),
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
-_CALLS = {**CALLS, **_DERIVED, "checkpoint": "jaxpr", "remat2": "jaxpr"}
+_DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
+_CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 # Operations that hand their operand on.
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
@@ -54,50 +51,34 @@ class Emitter(Writer):
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
         """The results of a closed jaxpr."""
-        consts = [self._closed_over(c) for c in closed.consts]
-        return self.replay(closed.jaxpr, consts, args)
-
-    def _closed_over(self, const: Any) -> Value:
-        if isinstance(const, Tracer):
+        if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
-        return self.constant(jax.random.key_data(const) if is_key(const) else const)
+        consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
+        return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Writes a jaxpr; values of its outputs."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
-        def bind(var: Any, value: Value) -> None:
-            env[var] = value
-            for storage in value.storages:
-                storage.readers += 1
-
-        def release(var: Any) -> None:
-            for storage in env[var].storages:
-                storage.readers -= 1
+        def bind(variables: Sequence[Any], values: Sequence[Value]) -> None:
+            for var, value in zip(variables, values, strict=True):
+                assert value.shape == shape_of(var.aval), (value.shape, var.aval)
+                env[var] = value
+                _count_readers([value], int(var in last))
 
         def read(var: Any) -> Value:
             return self.constant(np.asarray(var.val, var.aval.dtype)) if hasattr(var, "val") else env[var]
 
-        for var, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True):
-            bind(var, value)
-            if var not in last:
-                release(var)
+        bind([*jaxpr.constvars, *jaxpr.invars], [*consts, *args])
         for number, eqn in enumerate(jaxpr.eqns):
             if not any(var in last for var in eqn.outvars):
                 continue
             values = [read(v) for v in eqn.invars]
-            for var in {v for v in eqn.invars if not hasattr(v, "val")}:
-                if last.get(var) == number:
-                    release(var)
-            for var, value in zip(eqn.outvars, self._equation(eqn, values), strict=True):
-                assert value.shape == shape_of(var.aval), (eqn.primitive.name, value.shape, var.aval)
-                bind(var, value)
-                if var not in last:
-                    release(var)
+            _count_readers([env[v] for v in set(filter(_is_variable, eqn.invars)) if last[v] == number], -1)
+            bind(eqn.outvars, self._equation(eqn, values))
         outs = [read(v) for v in jaxpr.outvars]
-        for var in {v for v in jaxpr.outvars if not hasattr(v, "val")}:
-            release(var)
+        _count_readers([env[v] for v in set(filter(_is_variable, jaxpr.outvars))], -1)
         return outs
 
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
@@ -159,12 +140,9 @@ class Emitter(Writer):
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
         """Values that are needed again in the next step: nothing may be written over them."""
-        storages = [s for value in values for s in value.storages]
-        for storage in storages:
-            storage.readers += 1
+        _count_readers(values, 1)
         yield
-        for storage in storages:
-            storage.readers -= 1
+        _count_readers(values, -1)
 
     def _which_vary(self, values: Sequence[Value]) -> list[bool]:
         """Returns which values differ between runs that are simulated at once."""
@@ -176,31 +154,9 @@ class Emitter(Writer):
             return value
         if value.shape or value.dtype != np.int32:
             raise ir.Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
-        storage = self.variable(value.dtype, 0, varying=False)
+        storage = self.array(value.dtype, (), varying=False)
         self.add(ir.Assign(ir.variable(storage), ir.apply("largest", value.at(()), self.meant(), dtype=value.dtype)))
         return self.value_of(storage, ())
-
-    def meant(self) -> ir.Expr:
-        """The mask of the runs that statements are meant for."""
-        return self.masks[-1] if self.masks else ir.literal(True, bool)
-
-    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage]:
-        """Storages of what a loop carries, with their first values: those that are free, or new ones.
-
-        Args:
-          values: first values.
-          varying: which will differ between runs that are simulated at once.
-        """
-        storages: list[ir.Storage] = []
-        for value, varies in zip(values, varying, strict=True):
-            storage = value.storage
-            if storage is not None and storage not in storages and self.may_take(value, varies):
-                self.ready(value)
-            else:
-                storage = self.array(value.dtype, value.shape, varies)
-                self.write(storage, value)
-            storages.append(storage)
-        return storages
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
         """Gives what is carried its new values at the end of a step, all at once."""
@@ -232,7 +188,15 @@ class Emitter(Writer):
           test: writes, before a step, what may end the loop.
           mask: runs that continue, if the others wait for them.
         """
-        storages = self.carried(start, [True] * len(start) if varying is None else varying)
+        storages: list[ir.Storage] = []
+        for value, varies in zip(start, [True] * len(start) if varying is None else varying, strict=True):
+            storage = value.storage
+            if storage is not None and storage not in storages and self.may_take(value, varies):
+                self.ready(value)
+            else:
+                storage = self.array(value.dtype, value.shape, varies)
+                self.write(storage, value)
+            storages.append(storage)
         shapes = [value.shape for value in start]
         self.finish()
         self.add(statement)
@@ -249,12 +213,11 @@ class Emitter(Writer):
     def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
         inner, length = eqn.params["jaxpr"], eqn.params["length"]
         num_consts, num_carry = scan_sizes(eqn.params)
-        consts, carry = args[:num_consts], args[num_consts : num_consts + num_carry]
-        xs = [self.stored(x) if x.known is None else x for x in args[num_consts + num_carry :]]
-        outs = [(shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
-        ys = [
-            self.variable(dtype, length * math.prod(shape)) if length * math.prod(shape) else None for shape, dtype in outs
-        ]
+        behind = num_consts + num_carry
+        consts, carry = args[:num_consts], args[num_consts:behind]
+        xs = [self.stored(x) if x.known is None else x for x in args[behind:]]
+        outs = [((length, *shape_of(v.aval)), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
+        ys = [self.array(dtype, shape) if math.prod(shape) else None for shape, dtype in outs]
         loop, index = self.counting(length)
         step = mirrored(index, length) if eqn.params["reverse"] else index
 
@@ -262,20 +225,17 @@ class Emitter(Writer):
             new = self.call(inner, [*consts, *now, *(self.row(x, step) for x in xs)])
             for y, (shape, _), value in zip(ys, outs, new[num_carry:], strict=True):
                 if y is not None:
-                    self.write_part(y, (length, *shape), (step, *(0,) * len(shape)), value, (1, *shape))
+                    self.write_part(y, shape, (step, *(0,) * len(value.shape)), value, (1, *value.shape))
             return new[:num_carry]
 
         flags = self._which_vary(args)
-        fixed, scanned = flags[:num_consts], flags[num_consts + num_carry :]
         varying = carry_dependence(
-            flags[num_consts : num_consts + num_carry], lambda now: which_depend(inner, [*fixed, *now, *scanned])[:num_carry]
+            flags[num_consts:behind],
+            lambda now: which_depend(inner, [*flags[:num_consts], *now, *flags[behind:]])[:num_carry],
         )
         with self.held([*consts, *xs]):
             last = self.repeat(loop, body, carry, varying)
-        whole = [
-            self.nothing((length, *shape), dtype) if y is None else self.value_of(y, (length, *shape))
-            for y, (shape, dtype) in zip(ys, outs, strict=True)
-        ]
+        whole = (self.nothing(*out) if y is None else self.value_of(y, out[0]) for y, out in zip(ys, outs, strict=True))
         return [*last, *whole]
 
     def _cond(self, eqn: Any, args: list[Value]) -> list[Value]:
@@ -288,7 +248,17 @@ class Emitter(Writer):
         which, (apart, *flags) = index.at(()), self._which_vary(args)
         self.finish()
         varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
-        taken = self._handed_on(eqn, operands, varying)
+        taken: list[ir.Storage | None] = [None] * len(shapes)
+        for (
+            branch
+        ) in branches:  # An operand that one returns as it is, and that no other value needs, is where the result is.
+            own = dict(zip(branch.jaxpr.invars, operands, strict=True))
+            for place, var in enumerate(branch.jaxpr.outvars):
+                operand = None if hasattr(var, "val") else own.get(var)
+                if operand is None or taken[place] is not None or operand.storage in taken:
+                    continue
+                if self.may_take(operand, varying[place]):
+                    taken[place] = operand.storage
         outs = [
             self.array(dtype, shape, varies) if own is None else own
             for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
@@ -299,75 +269,30 @@ class Emitter(Writer):
             tests = [~which, which]
         else:
             tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
-        if apart:
-            self._masked_branches(branches, tests, outs, operands, flags)
-        else:
-            self._branches(branches, tests, outs, operands)
-        return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
-
-    def _branches(self, branches: Any, tests: Sequence[ir.Expr], outs: Sequence[ir.Storage], operands: list[Value]) -> None:
-        """Writes one branch of several that all runs take."""
+        # Runs may take different branches, which are then written one after the other; all of them take the same one of several else.
+        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests] if apart else []
         block = self.block
-        for number, branch in enumerate(branches):
-            if number == len(branches) - 1 and number:
+        with self.held([value for value, varies in zip(operands, flags, strict=True) if apart and not varies]):
+            for number, branch in enumerate(branches):
                 inner = block
-            else:
-                block.append(one := ir.If(tests[number]))
-                inner, block = one.body, one.otherwise
-            with self.inside(inner):
-                self.carry_on(outs, self.call(branch, operands))
-
-    def _masked_branches(
-        self,
-        branches: Any,
-        tests: Sequence[ir.Expr],
-        outs: Sequence[ir.Storage],
-        operands: list[Value],
-        flags: Sequence[bool],
-    ) -> None:
-        """Writes branches of which runs take different ones, one after the other."""
-        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests]
-        shared = [value for value, own in zip(operands, flags, strict=True) if not own]
-        with self.held(shared):
-            for mask, branch in zip(masks, branches, strict=True):
-                self.add(one := ir.If(ir.apply("any", mask)))
-                with self.inside(one.body), self.masked(mask):
+                if apart or number < last or not last:
+                    block.append(one := ir.If(ir.apply("any", masks[number]) if apart else tests[number]))
+                    inner, block = one.body, block if apart else one.otherwise
+                with self.inside(inner), self.masked(masks[number]) if apart else contextlib.nullcontext():
                     self.carry_on(outs, self.call(branch, operands))
                     self.finish()
-
-    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[ir.Storage | None]:
-        """Returns for each result of a choice the storage of an operand that some branch returns as it is, if no other value needs that; else None.
-
-        Args:
-          eqn: the choice.
-          operands: its operands without the index.
-          varying: which results differ between runs that are simulated at once.
-        """
-        outs: list[ir.Storage | None] = [None] * len(eqn.outvars)
-        for branch in eqn.params["branches"]:
-            inner = branch.jaxpr
-            for place, var in enumerate(inner.outvars):
-                if hasattr(var, "val") or var not in inner.invars or outs[place] is not None:
-                    continue
-                operand = operands[inner.invars.index(var)]
-                if self.may_take(operand, varying[place]) and operand.storage not in outs:
-                    outs[place] = operand.storage
-        return outs
+        return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
     def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
-        params = eqn.params
-        num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-        cond_consts, body_consts, start = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
-        flags = self._which_vary(args)
-        varying = carry_dependence(
-            flags[num_cond + num_body :],
-            lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
-        )
-        apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
+        cond, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+        first, behind = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+        flags, start = self._which_vary(args), args[behind:]
+        varying = carry_dependence(flags[behind:], lambda now: which_depend(step, [*flags[first:behind], *now]))
+        apart = self.wide and which_depend(cond, [*flags[:first], *varying])[0]
         going = self.local(self.meant()) if apart else None  # Runs that continue.
 
         def test(now: list[Value]) -> None:
-            goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
+            goes_on = self.call(cond, [*args[:first], *now])[0].at(())
             self.finish()
             if going is not None:
                 self.add(ir.Assign(going, going & goes_on))
@@ -377,18 +302,26 @@ class Emitter(Writer):
             self.add(ir.If(~goes_on, [ir.Call("break")]))
 
         def body(now: list[Value]) -> list[Value]:
-            return self.call(params["body_jaxpr"], [*body_consts, *now])
+            return self.call(step, [*args[first:behind], *now])
 
-        with self.held([*cond_consts, *body_consts]):
+        with self.held(args[:behind]):
             return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
+
+
+def _count_readers(values: Sequence[Value], more: int) -> None:
+    for storage in (storage for value in values for storage in value.storages):
+        storage.readers += more
+
+
+def _is_variable(v: Any) -> bool:
+    return not hasattr(v, "val")
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
     """Number of the equation that uses each variable last; of outputs, one behind the last. What nothing depends on has none."""
-    last = {var: len(jaxpr.eqns) for var in jaxpr.outvars if not hasattr(var, "val")}
+    last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):
-            for var in eqn.invars:
-                if not hasattr(var, "val"):
-                    last.setdefault(var, number)
+            for var in filter(_is_variable, eqn.invars):
+                last.setdefault(var, number)
     return last

@@ -99,14 +99,6 @@ def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 
 
-def flags_for(text: str, wide: bool) -> list[str]:
-    """How a text is compiled."""
-    if not wide:
-        return [*NARROW_FLAGS, *FLAGS]
-    short = len(text) - text.index(WIDE_ENTRY) < SHORT
-    return [*(SHORT_FLAGS if short else LONG_FLAGS), *FLAGS, *WIDE_FLAGS]
-
-
 def compiled(text: str, wide: bool = False) -> Any:
     """The function `rounds` of a text in C, or in C++, compiled once and stored on disk.
 
@@ -118,7 +110,9 @@ def compiled(text: str, wide: bool = False) -> Any:
         names = "C++ compiler (c++, g++, clang++, or CXX)" if wide else "C compiler (cc, gcc, clang, or CC)"
         raise Unsupported(f"there is no {names}; {INSTALL}")
     native, macros = _version(path, own_flags())
-    command = [path, *flags_for(text, wide), *native]
+    short = wide and len(text) - text.index(WIDE_ENTRY) < SHORT
+    flags = (*(SHORT_FLAGS if short else LONG_FLAGS), *FLAGS, *WIDE_FLAGS) if wide else (*NARROW_FLAGS, *FLAGS)
+    command = [path, *flags, *native]
     name = hashlib.sha256("\0".join([text, macros, *command]).encode()).hexdigest()[:32] + ".so"
     stored, language = cache_folder() / name, "cpp" if wide else "c"
     # Programs may be stored, but not run, where the cache is (noexec); it may be full, read-only or damaged.

@@ -5,7 +5,7 @@ chain of one model there is time for those of others. Compilers do not do this a
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jaxroute.kernels import ir
 from jaxroute.kernels.values import add
@@ -18,15 +18,12 @@ def interleaved(block: ir.Block) -> ir.Block:
     """A block in which such loops have several steps at a time."""
     found = list[ir.Statement]()
     for statement in block:
-        if isinstance(statement, ir.Loop):
-            steps = _steps(statement)
-            found += (
-                [dataclasses.replace(statement, body=interleaved(statement.body))]
-                if steps == 1
-                else _parts(statement, steps)
-            )
+        if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:
+            found += _parts(statement, steps)
+        elif isinstance(statement, ir.Loop):
+            found.append(dataclasses.replace(statement, body=interleaved(statement.body)))
         elif isinstance(statement, ir.If):
-            body, otherwise = (interleaved(one) for one in (statement.body, statement.otherwise))
+            body, otherwise = (interleaved(one) for one in statement.blocks())
             found.append(dataclasses.replace(statement, body=body, otherwise=otherwise))
         else:
             found.append(statement)
@@ -48,22 +45,19 @@ def _own(body: ir.Block) -> set[ir.Storage]:
 
 def _length(loop: ir.Loop) -> int:
     """How many steps a loop has that counts from 0 up to a number; 0 for others."""
-    test = loop.test
-    counts = loop.step == 1 and loop.first is not None and loop.first.op == "literal" and not loop.first.number
-    if not counts or test is None or test.op != "lt" or test.operands[1].op != "literal":
-        return 0
-    return int(test.operands[1].number)
+    first, test = loop.first, loop.test
+    counts = loop.step == 1 and first is not None and first.op == "literal" and not first.number
+    known = test is not None and test.op == "lt" and test.operands[1].op == "literal"
+    return int(test.operands[1].number) if test is not None and counts and known else 0
 
 
 def _steps(loop: ir.Loop) -> int:
     """How many steps of a loop to write at a time."""
     length, body = _length(loop), loop.body
-    calls = sum(e.op == "call" and e.varies for e in _nodes(body)) if length else 0
-    if (
-        calls < LEAST_CALLS
-        or not all(isinstance(one, ir.Declare | ir.Assign) or one.written() for one in body)
-        or not _may(loop)
-    ):
+    plain = all(
+        one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body
+    )
+    if not (length and plain) or sum(e.op == "call" and e.varies for e in _nodes(body)) < LEAST_CALLS or not _may(loop):
         return 1
     most = max(1, min(MOST, length, MOST_STATEMENTS // len(body)))
     return min(range(1, most + 1), key=lambda steps: length // steps + length % steps)
@@ -74,55 +68,46 @@ def _may(loop: ir.Loop) -> bool:
 
     What a loop changes and is there before it is either touched by one statement alone, or an array of which each step touches an element of its own.
     """
-    changed = {storage.current for one in loop.body for storage in one.written()} - _own(loop.body)
-    for storage in changed:
+
+    def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]
-        leaves = [e for e in _nodes(touching) if e.storage is not None and e.storage.current is storage]
-        leaves += [one.target for one in touching if isinstance(one, ir.Assign) and one.target.storage in storage.all()]
-        elements = all(len(e.operands) == 1 and e.operands[0].storage is loop.index for e in leaves)
-        if len(touching) > 1 and not elements:
-            return False
-    return not any(one.blocks() or (isinstance(one, ir.Call) and one.name == "given") for one in loop.body)
+        leaves = [*_nodes(touching), *(one.target for one in touching if isinstance(one, ir.Assign))]
+        places = [e.operands for e in leaves if e.storage is not None and e.storage.current is storage]
+        return len(touching) == 1 or all(len(place) == 1 and place[0].storage is loop.index for place in places)
+
+    changed = {storage.current for one in loop.body for storage in one.written()}
+    return all(map(each_its_own, changed - _own(loop.body)))
 
 
 def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
     """The loop with several steps at a time, and the rest of it."""
-    assert loop.index is not None and loop.test is not None
+    assert loop.index is not None
     length, index = _length(loop), ir.variable(loop.index)
     whole = length - length % steps
-    places = [{loop.index: add(index, step)} for step in range(steps)]
-    copies = [_copied(loop.body, place, f"_{step}") for step, place in enumerate(places)]
+    copies = [_copied(loop, add(index, step), f"_{step}") for step in range(steps)]
     together = [one for same in zip(*copies, strict=True) for one in same]
     found: list[ir.Statement] = [dataclasses.replace(loop, test=index < whole, step=steps, body=together)]
     if whole < length:
-        found.append(dataclasses.replace(loop, first=ir.literal(whole), body=_copied(loop.body, {}, f"_{steps}")))
+        found.append(dataclasses.replace(loop, first=ir.literal(whole), body=_copied(loop, index, f"_{steps}")))
     return found
 
 
-def _copied(body: ir.Block, places: Mapping[ir.Storage, ir.Index], suffix: str) -> ir.Block:
-    """The statements of a step with storages of their own."""
-    renamed = {one: dataclasses.replace(one, name=one.name + suffix, predecessors=()) for one in _own(body)}
+def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
+    """The statements of a step with an index and storages of their own."""
+    renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
-    def storage(one: ir.Storage) -> ir.Storage:
-        return renamed.get(one.current, one)
+    def copied(part: object) -> object:
+        if isinstance(part, ir.Storage):
+            return renamed.get(part.current, part)
+        if isinstance(part, tuple):
+            return tuple(map(copied, part))
+        if not isinstance(part, ir.Expr):
+            return part
+        if part.storage is loop.index:
+            return ir.as_expr(index)
+        return dataclasses.replace(part, operands=copied(part.operands), storage=copied(part.storage))
 
-    def expression(e: ir.Expr) -> ir.Expr:
-        if e.storage is not None and e.storage in places:
-            return ir.as_expr(places[e.storage])
-        operands = tuple(map(expression, e.operands))
-        return dataclasses.replace(e, operands=operands, storage=None if e.storage is None else storage(e.storage))
-
-    def statement(one: ir.Statement) -> ir.Statement:
-        if isinstance(one, ir.Declare):
-            made = one.storage if one.storage.successor is not None else storage(one.storage)
-            return ir.Declare(made, None if one.value is None else expression(one.value))
-        if isinstance(one, ir.Assign):
-            return ir.Assign(
-                expression(one.target), expression(one.value), None if one.mask is None else expression(one.mask)
-            )
-        assert isinstance(one, ir.Call)
-        return dataclasses.replace(
-            one, operands=tuple(map(expression, one.operands)), writes=tuple(map(storage, one.writes))
-        )
-
-    return [statement(one) for one in body]
+    return [
+        dataclasses.replace(one, **{f.name: copied(getattr(one, f.name)) for f in dataclasses.fields(one) if f.init})
+        for one in loop.body
+    ]

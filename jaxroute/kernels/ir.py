@@ -32,7 +32,6 @@ class Storage:
       readers: number of living values that read it.
       store: block, and statement in a loop of it, that gives it its value, if a group makes it.
       successor: storage that has taken its place.
-      predecessors: storages whose place it has taken.
     """
 
     name: str
@@ -46,21 +45,11 @@ class Storage:
     readers: int = 0
     store: "tuple[Block, Assign] | None" = None
     successor: "Storage | None" = None
-    predecessors: "tuple[Storage, ...]" = ()
 
     @property
     def current(self) -> "Storage":
         """Itself, or the storage that has taken its place."""
         return self if self.successor is None else self.successor.current
-
-    def replace(self, other: "Storage") -> None:
-        """Takes the place of another storage."""
-        other.successor = self
-        self.predecessors += (other,)
-
-    def all(self) -> "set[Storage]":
-        """Itself, and the storages whose place it has taken."""
-        return {self}.union(*(one.all() for one in self.predecessors))
 
 
 def _operator(op: str) -> "Callable[[Expr, Operand], Expr]":
@@ -124,11 +113,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
     """An operation on operands, of which numbers of Python take the type of the first expression.
 
-    Args:
-      op: its name.
-      operands: at least one expression.
-      dtype: type of the result; by default that of the first operand, and bool for conditions.
-      number: see `Expr`.
+    The type of the result is by default that of the first operand, and bool for conditions.
     """
     first = next(one for one in operands if isinstance(one, Expr))
     given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)
@@ -159,9 +144,7 @@ def as_expr(index: Index) -> Expr:
     return index if isinstance(index, Expr) else _integer(index)
 
 
-@functools.cache
-def _integer(number: int) -> Expr:
-    return literal(number)
+_integer = functools.cache(literal)
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
@@ -192,21 +175,18 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A statement of C."""
+    """A statement of C: its fields are what it reads, what it writes, and blocks inside."""
 
     reads: set[Storage] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Notes which storages it reads, without those that its blocks read."""
-        self.reads = set[Storage]()
-        for e in (open_ := list(self.expressions())):  # It grows meanwhile.
-            if e.storage is not None:
-                self.reads.add(e.storage)
-            open_ += e.operands
+        self.reads = {one.storage for e in self.expressions() for one in e.leaves() if one.storage is not None}
 
     def expressions(self) -> Iterable[Expr]:
         """Expressions whose storages it reads, without those of its blocks."""
-        return ()
+        parts = [(one if isinstance(one, tuple) else (one,)) for one in vars(self).values()]
+        return [one for part in parts for one in part if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
         """Storages that it writes; it has another effect if there are none."""
@@ -214,7 +194,7 @@ class Statement:
 
     def blocks(self) -> "tuple[Block, ...]":
         """Statements inside."""
-        return ()
+        return tuple(one for one in vars(self).values() if isinstance(one, list))
 
 
 Block: TypeAlias = list[Statement]
@@ -226,9 +206,6 @@ class Declare(Statement):
 
     storage: Storage
     value: Expr | None = None
-
-    def expressions(self) -> Iterable[Expr]:
-        return () if self.value is None else (self.value,)
 
     def written(self) -> tuple[Storage, ...]:
         return (self.storage,)
@@ -262,12 +239,6 @@ class Loop(Statement):
     rolled: bool = False
     body: Block = dataclasses.field(default_factory=list[Statement])
 
-    def expressions(self) -> Iterable[Expr]:
-        return [one for one in (self.first, self.test) if one is not None]
-
-    def blocks(self) -> tuple[Block, ...]:
-        return (self.body,)
-
 
 @dataclasses.dataclass(eq=False)
 class If(Statement):
@@ -277,31 +248,15 @@ class If(Statement):
     body: Block = dataclasses.field(default_factory=list[Statement])
     otherwise: Block = dataclasses.field(default_factory=list[Statement])
 
-    def expressions(self) -> Iterable[Expr]:
-        return (self.test,)
-
-    def blocks(self) -> tuple[Block, ...]:
-        return (self.body, self.otherwise)
-
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """A statement with a name: a call of a function that writes, or a word such as "break".
-
-    Attributes:
-      name: key of the printer's table of statements.
-      operands: arguments, among them what is written.
-      writes: storages that it writes.
-      size: number in its text, such as the width of rows.
-    """
+    """A statement by its name in the printer's table, such as "break", with arguments, what it writes, and a size such as the width of rows."""
 
     name: str
     operands: tuple[Expr, ...] = ()
     writes: tuple[Storage, ...] = ()
     size: int = 0
-
-    def expressions(self) -> Iterable[Expr]:
-        return self.operands
 
     def written(self) -> tuple[Storage, ...]:
         return self.writes

@@ -51,19 +51,16 @@ struct B {
     friend INSIDE B operator==(B a, B b) { return ~(a.v ^ b.v); }
     friend INSIDE B operator!=(B a, B b) { return a.v ^ b.v; }
     friend INSIDE B operator!(B a) { return ~a.v; }
-    INSIDE B &operator|=(B b) { return v |= b.v, *this; }
-    INSIDE B &operator&=(B b) { return v &= b.v, *this; }
 };
 
 #define INFIX(T, o) friend INSIDE T operator o(T a, T b) { return a.v o b.v; }
-#define IN_PLACE(T, o) INSIDE T &operator o(T b) { return v o b.v, *this; }
 #define COMPARISON(T, o) friend INSIDE B operator o(T a, T b) { return B((vector_i)(a.v o b.v)); }
 #define NUMBER(T, vector, number)                                                                                                     \
     vector v;                                                                                                                         \
     T() = default;                                                                                                                    \
     INSIDE T(vector x) : v(x) {}                                                                                           \
     INSIDE T(number x) : v(x - (vector){}) {}                                                                              \
-    INFIX(T, +) INFIX(T, -) INFIX(T, *) IN_PLACE(T, +=) IN_PLACE(T, -=) IN_PLACE(T, *=)                                               \
+    INFIX(T, +) INFIX(T, -) INFIX(T, *)                                                                                               \
     COMPARISON(T, ==) COMPARISON(T, !=) COMPARISON(T, <) COMPARISON(T, <=) COMPARISON(T, >) COMPARISON(T, >=)                         \
     friend INSIDE T operator-(T a) { return -a.v; }
 #define WHOLE(T)                                                                                                                      \
@@ -84,37 +81,29 @@ struct U {
     NUMBER(U, vector_u, unsigned)
     WHOLE(U)
 };
+/* What a function returns that computes lane by lane */
+#define LANES_OF(T, ...)                                                                                                              \
+    {                                                                                                                                 \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = __VA_ARGS__;                                                                                          \
+        return out;                                                                                                                   \
+    }
 /* Division of places in arrays */
-FUNCTION I operator/(I a, int n) {
-    I out;
-    EACH_LANE out.v[lane] = a.v[lane] / n;
-    return out;
-}
-FUNCTION I operator%(I a, int n) {
-    I out;
-    EACH_LANE out.v[lane] = a.v[lane] % n;
-    return out;
-}
+FUNCTION I operator/(I a, int n) LANES_OF(I, a.v[lane] / n)
+FUNCTION I operator%(I a, int n) LANES_OF(I, a.v[lane] % n)
 
 /* What several runs have of a number that they may share */
 template <class T> struct Wide { typedef T type; };
-template <> struct Wide<float> { typedef F type; };
-template <> struct Wide<int> { typedef I type; };
-template <> struct Wide<unsigned> { typedef U type; };
-template <> struct Wide<bool> { typedef B type; };
-template <> struct Wide<signed char> { typedef I type; };
-template <> struct Wide<short> { typedef I type; };
-template <> struct Wide<unsigned char> { typedef U type; };
-template <> struct Wide<unsigned short> { typedef U type; };
-
-#define EACH_CLASS(what) what(F, float, f) what(I, int, i) what(U, unsigned, u)
+#define WIDE(T, number) template <> struct Wide<number> { typedef T type; };
+WIDE(F, float) WIDE(B, bool) WIDE(I, int) WIDE(I, signed char) WIDE(I, short)
+WIDE(U, unsigned) WIDE(U, unsigned char) WIDE(U, unsigned short)
 
 #define CHOICE(T, number, kind)                                                                                                       \
     FUNCTION T choose_##kind(B c, T a, T b) { return c.v ? a.v : b.v; }                                                               \
     FUNCTION T choose_##kind(bool c, T a, T b) { return c ? a : b; }                                                                  \
     FUNCTION T choose(B c, T a, T b) { return c.v ? a.v : b.v; }                                                                      \
     FUNCTION number first_lane(T a) { return a.v[0]; }
-EACH_CLASS(CHOICE)
+CHOICE(F, float, f) CHOICE(I, int, i) CHOICE(U, unsigned, u)
 FUNCTION B choose_b(B c, B a, B b) { return (c.v & a.v) | (~c.v & b.v); }
 FUNCTION B choose_b(bool c, B a, B b) { return c ? a : b; }
 FUNCTION B choose(B c, B a, B b) { return choose_b(c, a, b); }
@@ -143,31 +132,13 @@ FUNCTION int largest(I x, B among) {
     return most;
 }
 
-/* Places that differ between the runs */
+/* A number as a lane holds it */
+template <class N> FUNCTION N in_lane(N x) { return x; }
+FUNCTION int in_lane(bool x) { return -(int)x; }
 
-template <class T> FUNCTION T gathered(const T *from, I at) {
-    T out;
-#ifdef AVX512
-    const vector_i all = (vector_i){} - 1, place = at.v * LANES + (vector_i){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    out.v = (decltype(out.v))__builtin_ia32_gathersiv16si(all, (const int *)from, place, (unsigned short)-1, 4);
-#else
-    EACH_LANE out.v[lane] = from[at.v[lane]].v[lane];
-#endif
-    return out;
-}
-#define SHARED(T, number, kind)                                                                                                       \
-    FUNCTION T gathered(const number *from, I at) {                                                                                   \
-        T out;                                                                                                                        \
-        EACH_LANE out.v[lane] = from[at.v[lane]];                                                                                     \
-        return out;                                                                                                                   \
-    }
-EACH_CLASS(SHARED)
-SHARED(I, signed char, i) SHARED(I, short, i) SHARED(U, unsigned char, u) SHARED(U, unsigned short, u)
-FUNCTION B gathered(const bool *from, I at) {
-    B out;
-    EACH_LANE out.v[lane] = -(int)from[at.v[lane]];
-    return out;
-}
+/* Places that differ between the runs, of numbers that these share */
+template <class N> FUNCTION typename Wide<N>::type gathered(const N *from, I at)
+    LANES_OF(typename Wide<N>::type, in_lane(from[at.v[lane]]))
 
 /* LANES rows of numbers as vectors, number by number: squares of LANES rows are turned, in steps that zip two halves of its vectors */
 
@@ -244,32 +215,35 @@ template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
     for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
 }
 
+/* Places of vectors that differ between the runs */
 template <class T> struct Places {
     T *const to;
     const I at;
-    INSIDE operator T() const { return gathered((const T *)to, at); }
+    INSIDE operator T() const {
+#ifdef AVX512
+        const vector_i all = (vector_i){} - 1, place = at.v * LANES + (vector_i){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        return (decltype(T::v))__builtin_ia32_gathersiv16si(all, (const int *)to, place, (unsigned short)-1, 4);
+#else
+        LANES_OF(T, to[at.v[lane]].v[lane])
+#endif
+    }
     INSIDE void operator=(T x) const { EACH_LANE to[at.v[lane]].v[lane] = x.v[lane]; }
     INSIDE void operator=(const Places &other) const { *this = (T)other; }
 };
-template <class T> FUNCTION T operator+(Places<T> a, T b) { return (T)a + b; }
-template <class T> FUNCTION T operator*(Places<T> a, T b) { return (T)a * b; }
-template <class T> FUNCTION T operator-(Places<T> a, T b) { return (T)a - b; }
-
-template <class T> FUNCTION Places<T> at_places(T *a, I i) { return {a, i}; }
-#define SHARED_PLACES(T, number, kind)                                                                                                \
-    FUNCTION T at_places(number *a, I i) { return gathered(a, i); }
-EACH_CLASS(SHARED_PLACES)
-SHARED_PLACES(I, signed char, i) SHARED_PLACES(I, short, i) SHARED_PLACES(U, unsigned char, u)
-SHARED_PLACES(U, unsigned short, u) SHARED_PLACES(B, bool, b)
+#define OF_PLACES(o) template <class T> FUNCTION T operator o(Places<T> a, T b) { return (T)a o b; }
+OF_PLACES(+) OF_PLACES(*) OF_PLACES(-)
 
 template <class T, int N> struct Array {
     T a[N];
     INSIDE T &operator[](int i) { return a[i]; }
     INSIDE const T &operator[](int i) const { return a[i]; }
-    INSIDE auto operator[](I i) { return at_places(a, i); }
-    INSIDE auto operator[](U i) { return at_places(a, I((vector_i)i.v)); }
+    INSIDE auto operator[](I i) {
+        if constexpr (sizeof(T) == sizeof(vector_i)) return Places<T>{a, i};
+        else return gathered(a, i);
+    }
+    INSIDE auto operator[](I i) const { return gathered(a, i); }
+    INSIDE auto operator[](U i) { return (*this)[I((vector_i)i.v)]; }
     INSIDE auto operator[](U i) const { return gathered(a, I((vector_i)i.v)); }
-    INSIDE typename Wide<T>::type operator[](I i) const { return gathered(a, i); }
 };
 
 /* An array of which each run has its numbers side by side */
@@ -282,11 +256,7 @@ template <class T> struct Spot {
 template <class T, int SIZE> struct Apart {
     T a[LANES][SIZE];
     INSIDE Spot<T> operator[](I i) { return {a[0], SIZE, i}; }
-    INSIDE typename Wide<T>::type read(I i) const {
-        typename Wide<T>::type out;
-        EACH_LANE out.v[lane] = a[lane][i.v[lane]];
-        return out;
-    }
+    INSIDE typename Wide<T>::type read(I i) const LANES_OF(typename Wide<T>::type, a[lane][i.v[lane]])
     template <int WIDTH> INSIDE void rows(typename Wide<T>::type *to, I row) const {
         const float *from[LANES];
         EACH_LANE from[lane] = (const float *)&a[lane][row.v[lane] * WIDTH];
@@ -297,11 +267,7 @@ template <class T, int SIZE> struct Apart {
         EACH_LANE to[lane] = (float *)&a[lane][row.v[lane] * WIDTH];
         rows_written(to, (const F *)from, WIDTH, meant);
     }
-    INSIDE B has_nan() const {
-        B out;
-        EACH_LANE out.v[lane] = -(int)nan_among(a[lane], SIZE);
-        return out;
-    }
+    INSIDE B has_nan() const LANES_OF(B, in_lane(nan_among(a[lane], SIZE)))
 };
 
 /* `x = y` where something holds */
@@ -331,18 +297,12 @@ template <class T> struct Given {
     INSIDE W operator[](int i) const {
         W out;
         const T *const here = from + i * R;
-        if (count >= LANES) EACH_LANE out.v[lane] = sign_of_bool(here[lane]);
-        else EACH_LANE out.v[lane] = sign_of_bool(here[lane < count ? lane : count - 1]);
+        if (count >= LANES) EACH_LANE out.v[lane] = in_lane(here[lane]);
+        else EACH_LANE out.v[lane] = in_lane(here[lane < count ? lane : count - 1]);
         return out;
     }
-    INSIDE W operator[](I i) const {
-        W out;
-        EACH_LANE out.v[lane] = sign_of_bool(from[i.v[lane] * R + (lane < count ? lane : count - 1)]);
-        return out;
-    }
+    INSIDE W operator[](I i) const LANES_OF(W, in_lane(from[i.v[lane] * R + (lane < count ? lane : count - 1)]))
     INSIDE W operator[](U i) const { return (*this)[I((vector_i)i.v)]; }
-    template <class N> static INSIDE N sign_of_bool(N x) { return x; }
-    static INSIDE int sign_of_bool(bool x) { return -(int)x; }
 };
 template <class T> struct Shared {
     const T *from;
@@ -421,18 +381,8 @@ FUNCTION F floorf(F x) {
     return out;
 }
 /* By the function of one run, lane by lane */
-#define BY_LANE_1(T, S, name)                                                                                                         \
-    FUNCTION T name(S x) {                                                                                                            \
-        T out;                                                                                                                        \
-        EACH_LANE out.v[lane] = name(x.v[lane]);                                                                                      \
-        return out;                                                                                                                   \
-    }
-#define BY_LANE_2(T, S, name)                                                                                                         \
-    FUNCTION T name(S x, S y) {                                                                                                       \
-        T out;                                                                                                                        \
-        EACH_LANE out.v[lane] = name(x.v[lane], y.v[lane]);                                                                           \
-        return out;                                                                                                                   \
-    }
+#define BY_LANE_1(T, S, name) FUNCTION T name(S x) LANES_OF(T, name(x.v[lane]))
+#define BY_LANE_2(T, S, name) FUNCTION T name(S x, S y) LANES_OF(T, name(x.v[lane], y.v[lane]))
 BY_LANE_1(I, I, popcount_32) BY_LANE_1(U, U, popcount_32) BY_LANE_1(I, I, clz_32) BY_LANE_1(U, U, clz_32)
 BY_LANE_2(I, I, div_i) BY_LANE_2(I, I, rem_i) BY_LANE_2(U, U, div_u) BY_LANE_2(U, U, rem_u) BY_LANE_1(F, F, ceilf)
 BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, fmodf)
@@ -463,11 +413,9 @@ FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
 FUNCTION B either_nan(F a, F b) {
-#ifdef __clang__
-    return (a != a) | (b != b);
-#elif defined(AVX512)
+#if defined(AVX512) && !defined(__clang__)
     return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
-#elif defined(AVX2)
+#elif defined(AVX2) && !defined(__clang__)
     return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);
 #else
     return (a != a) | (b != b);
@@ -484,25 +432,4 @@ FUNCTION I order_of(F x) {
     const I bits = (vector_i)x.v;
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-FUNCTION B le_to_f(F a, F b) { return order_of(a) <= order_of(b); }
-FUNCTION B lt_to_f(F a, F b) { return order_of(a) < order_of(b); }
-FUNCTION B le_i(I a, I b) { return a <= b; }
-FUNCTION B lt_i(I a, I b) { return a < b; }
-FUNCTION B le_u(U a, U b) { return a <= b; }
-FUNCTION B lt_u(U a, U b) { return a < b; }
-
-FUNCTION U rotated(U x, int n) { return (x.v << n) | (x.v >> (32 - n)); }
-
-FUNCTION void threefry(U k0, U k1, U *x0, U *x1) {
-    const U k2 = k0 ^ k1 ^ 0x1BD11BDAu;
-    U a = *x0 + k0, b = *x1 + k1;
-#define ROUND(n) a += b, b = rotated(b, n) ^ a
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
-    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
-    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
-#undef ROUND
-    *x0 = a;
-    *x1 = b;
-}
+THREEFRY(U)

@@ -28,12 +28,9 @@ class _Array(NamedTuple):
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """The arrays of which a function uses rows only, or single numbers, and a row at another place in each run.
+    """The arrays of which a closed jaxpr uses rows only, or single numbers, and a row at another place in each run.
 
-    Args:
-      closed: the function, a closed jaxpr.
-      given: whether each of its arguments differs between runs.
-      leaves: number of the array that each argument is, None for others.
+    Of each argument it is `given` whether it differs between runs, and in `leaves` the number of the array that it is, None for others.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):
@@ -49,12 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Uses of arrays.
-
-    Attributes:
-      rows: arrays with a row at a place of each run.
-      others: arrays that are used in another way.
-    """
+    """Arrays of which rows are used at a place of each run, and those that are used in another way."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

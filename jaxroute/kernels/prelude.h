@@ -4,8 +4,6 @@
 #define FUNCTION static __device__ __forceinline__
 #define INF_32 __builtin_bit_cast(float, 0x7f800000u)
 #define NAN_32 __builtin_bit_cast(float, 0x7fc00000u)
-#define INF_64 __builtin_bit_cast(double, 0x7ff0000000000000ull)
-#define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define ROTATED(x, n) __funnelshift_l(x, x, n)
 #define ROLLED _Pragma("unroll 1")
 #ifdef EXACT
@@ -19,8 +17,6 @@
 #define FUNCTION static inline __attribute__((always_inline))
 #define INF_32 __builtin_inff()
 #define NAN_32 __builtin_nanf("")
-#define INF_64 __builtin_inf()
-#define NAN_64 __builtin_nan("")
 #define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
 #define ROLLED
 #endif
@@ -32,54 +28,31 @@
 
 /* Bits */
 
-FUNCTION unsigned bits_of(float x) {
 #ifdef __CUDACC__
-    return __float_as_uint(x);
+#define bits_of __float_as_uint
+#define float_of __uint_as_float
+#define popcount_32 __popc
+#define clz_32 __clz
 #else
+FUNCTION unsigned bits_of(float x) {
     unsigned bits;
     memcpy(&bits, &x, 4);
     return bits;
-#endif
 }
-
 FUNCTION float float_of(unsigned x) {
-#ifdef __CUDACC__
-    return __uint_as_float(x);
-#else
     float number;
     memcpy(&number, &x, 4);
     return number;
-#endif
 }
-
-FUNCTION int popcount_32(unsigned x) {
-#ifdef __CUDACC__
-    return __popc(x);
-#else
-    return __builtin_popcount(x);
+FUNCTION int popcount_32(unsigned x) { return __builtin_popcount(x); }
+FUNCTION int clz_32(unsigned x) { return x ? __builtin_clz(x) : 32; }
 #endif
-}
-
-FUNCTION int clz_32(unsigned x) {
-#ifdef __CUDACC__
-    return __clz(x);
-#else
-    return x ? __builtin_clz(x) : 32;
-#endif
-}
 
 /* A choice of which both cases are read first. For `i == k ? a[i] : 0` NVRTC would read `a[k]` in a branch, and write that as a chain of
    ten choices for ten elements in registers. */
 
 #define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
-CHOOSE(b, bool)
-CHOOSE(i, int)
-CHOOSE(u, unsigned)
-CHOOSE(l, long long)
-CHOOSE(m, unsigned long long)
-CHOOSE(f, float)
-CHOOSE(d, double)
-#undef CHOOSE
+CHOOSE(b, bool) CHOOSE(i, int) CHOOSE(u, unsigned) CHOOSE(f, float)
 
 /* `x = y` where something holds */
 #define SET_IF(c, x, ...) do { if (c) x = __VA_ARGS__; } while (0)
@@ -155,12 +128,6 @@ FUNCTION int order_of(float x) {
     const int bits = (int)bits_of(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-FUNCTION bool le_to_f(float a, float b) { return order_of(a) <= order_of(b); }
-FUNCTION bool lt_to_f(float a, float b) { return order_of(a) < order_of(b); }
-FUNCTION bool le_i(int a, int b) { return a <= b; }
-FUNCTION bool lt_i(int a, int b) { return a < b; }
-FUNCTION bool le_u(unsigned a, unsigned b) { return a <= b; }
-FUNCTION bool lt_u(unsigned a, unsigned b) { return a < b; }
 
 /* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
    logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
@@ -201,16 +168,16 @@ FUNCTION float erf_inv_f(float x) {
 }
 
 /* Salmon et al. (2011): the block (*x0, *x1) under the key (k0, k1) */
-FUNCTION void threefry(unsigned k0, unsigned k1, unsigned *x0, unsigned *x1) {
-    const unsigned k2 = k0 ^ k1 ^ 0x1BD11BDAu;
-    unsigned a = *x0 + k0, b = *x1 + k1;
-#define ROUND(n) a += b, b = ROTATED(b, n) ^ a
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
-    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
-    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
-    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
-#undef ROUND
-    *x0 = a;
-    *x1 = b;
-}
+#define ROUND(n) a = a + b, b = ROTATED(b, n) ^ a
+#define THREEFRY(word)                                                                                                                \
+    FUNCTION void threefry(word k0, word k1, word *x0, word *x1) {                                                                    \
+        const word k2 = k0 ^ k1 ^ 0x1BD11BDAu;                                                                                        \
+        word a = *x0 + k0, b = *x1 + k1;                                                                                              \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k1, b = b + (k2 + 1u);                                                     \
+        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k2, b = b + (k0 + 2u);                                                    \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k0, b = b + (k1 + 3u);                                                     \
+        ROUND(17), ROUND(29), ROUND(16), ROUND(24), a = a + k1, b = b + (k2 + 4u);                                                    \
+        ROUND(13), ROUND(15), ROUND(26), ROUND(6), a = a + k2, b = b + (k0 + 5u);                                                     \
+        *x0 = a, *x1 = b;                                                                                                             \
+    }
+THREEFRY(unsigned)

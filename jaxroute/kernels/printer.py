@@ -12,9 +12,8 @@ from jaxroute.kernels import ir
 _MOST_ON_STACK = 64
 
 TYPES = {
-    "float32": "float", "float64": "double", "bool": "bool",
-    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned", "uint64": "unsigned long long",
+    "float32": "float", "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned",
 }  # fmt: skip
 # Types of the numbers of several runs, see `lanes.h`.
 LANE_TYPES = {
@@ -36,18 +35,6 @@ def c_type(dtype: Any, wide: bool = False) -> str:
 
 
 @functools.cache
-def kind_of(dtype: Any) -> str:
-    """f: float32, i: int32 and shorter, u: uint32 and shorter, b: bool; d, l, m: float64, int64, uint64."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return "b"
-    found = {"f": "fd", "i": "il", "u": "um"}.get(dtype.kind)
-    if found is None:
-        raise ir.Unsupported(f"numbers of type {dtype.name}")
-    return found[dtype.itemsize == 8]
-
-
-@functools.cache
 def is_narrow(dtype: Any) -> bool:
     """Whether these are whole numbers of fewer than 32 bits."""
     dtype = np.dtype(dtype)
@@ -58,30 +45,26 @@ def _infix(symbol: str, **functions: str) -> dict[str, str]:
     return {"*": f"{{}} {symbol} {{}}", **functions}
 
 
-def _library(*names: str) -> dict[str, dict[str, str]]:
-    """Functions that the C library has under the same name."""
-    return {name: {"f": f"{name}f", "d": name} for name in names}
-
-
 # C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are no
 # primitives: operations on indices, conditions and bits, and between runs.
 FORMATS: dict[str, dict[str, str]] = {
     "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
-    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "d": "fmod", "i": "rem_i", "u": "rem_u"},
+    "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "i": "rem_i", "u": "rem_u"},
     "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="), "gt": _infix(">"), "ge": _infix(">="),
     "and": _infix("&"), "or": _infix("|"), "xor": _infix("^"), "not": {"*": "~{}", "b": "!{}"},
     "max": {"f": "max_f", "i": "max_i", "u": "max_u", "b": "{} | {}"},
     "min": {"f": "min_f", "i": "min_i", "u": "min_u", "b": "{} & {}"},
-    "abs": {"f": "fabsf", "d": "fabs", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
+    "abs": {"f": "fabsf", "i": "abs_i", "u": "{}"}, "neg": {"*": "-{}", "i": "sub_i(0, {})"},
     "sign": {"f": "sign_f", "i": "sign_i"}, "is_finite": {"f": "is_finite_f"},
     "clz": {"i": "clz_32", "u": "clz_32"}, "population_count": {"i": "popcount_32", "u": "popcount_32"},
     "shift_left": {"i": "shl_i", "u": "shl_u"}, "shift_right_arithmetic": {"i": "sar_i", "u": "shr_u"},
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
-    "le_to": {"f": "le_to_f", "i": "le_i", "u": "le_u"}, "lt_to": {"f": "lt_to_f", "i": "lt_i", "u": "lt_u"},
+    "le_to": {"f": "order_of({}) <= order_of({})", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "order_of({}) < order_of({})", "i": "{} < {}", "u": "{} < {}"},
     **{name: {"f": f"{name}_f"} for name in ("erf_inv", "logistic", "rsqrt")},
-    **_library("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc"),
-    **_library("exp", "exp2", "expm1", "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin"),
-    **_library("sinh", "sqrt", "tan", "tanh"),
+    **{name: {"f": f"{name}f"} for name in (  # Functions that the C library has under the same name.
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1",
+        "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh",
+    )},
     "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
     "both": _infix("&&"), "either": _infix("||"), "any": {"b": "ANY"},
     **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "either_nan", "first_lane", "largest")},
@@ -98,7 +81,8 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 def check(op: str, dtype: Any) -> None:
     """Raises Unsupported if an operation has no C for numbers of a type."""
-    if kind_of(dtype) not in FORMATS[op] and "*" not in FORMATS[op]:
+    c_type(dtype)
+    if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
 
 
@@ -108,24 +92,13 @@ def literal_text(number: Any) -> str:
     if kind == "b":
         return "true" if number else "false"
     if kind == "f":
-        single = number.dtype.itemsize == 4
-        bits = "32" if single else "64"
         if np.isnan(number):
-            return f"NAN_{bits}"
-        text = f"INF_{bits}" if np.isinf(number) else abs(float(number)).hex() + "f" * single
+            return "NAN_32"
+        text = "INF_32" if np.isinf(number) else f"{abs(float(number)).hex()}f"
         return f"(-{text})" if np.signbit(number) else text
     if kind == "u":
-        return f"{number}u" if number.dtype.itemsize <= 4 else f"{number}ull"
-    long = "ll" * (number.dtype.itemsize == 8)
-    return f"({int(number) + 1}{long} - 1)" if number < 0 else f"{number}{long}"
-
-
-class Text(NamedTuple):
-    """The text of a block: its lines, vectors of its long arrays (of several runs), and bytes of a run's scratch memory (of one run)."""
-
-    body: str
-    heap: int
-    scratch: int
+        return f"{number}u"
+    return f"({int(number) + 1} - 1)" if number < 0 else f"{number}"
 
 
 class _Printer:
@@ -142,12 +115,8 @@ class _Printer:
             return literal_text(e.number)
         if e.storage is not None:
             return self._leaf(e, e.storage.current, written)
-        if e.op == "call":
-            return f"{e.number}({', '.join(map(self.expression, e.operands))})"
-        if e.op == "choose":
-            return f"choose_{kind_of(e.dtype)}({', '.join(map(self.expression, e.operands))})"
-        if e.op == "convert":
-            return self._converted(e)
+        if e.op == "convert" and not self._wide:
+            return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
         text = _format_of(e)
         if "{" not in text:
             return f"{text}({', '.join(map(self.expression, e.operands))})"
@@ -165,12 +134,6 @@ class _Printer:
         index = self.expression(e.operands[0])
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
-    def _converted(self, e: ir.Expr) -> str:
-        if not self._wide:
-            return f"(({c_type(e.dtype)}){self._operand(e.operands[0])})"
-        bits = 8 * e.dtype.itemsize if is_narrow(e.dtype) else ""
-        return f"to_{e.dtype.kind}{bits}({self.expression(e.operands[0])})"
-
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
         """Prints statements, one step further to the right; their arrays in scratch memory begin at byte `end` of a run's."""
         lines: list[str] = []
@@ -178,11 +141,11 @@ class _Printer:
             written = statement.written()
             if written and self._needed.isdisjoint(one.current for one in written):
                 continue
-            if isinstance(statement, ir.Declare):
-                text, end = self._declaration(statement, end)
-                lines += [text] if text else []
-            else:
+            if not isinstance(statement, ir.Declare):
                 lines += self._statement(statement, end)
+            elif statement.storage.successor is None:
+                text, end = self._declaration(statement, end)
+                lines.append(text)
         return [f"    {line}" for line in lines]
 
     def _statement(self, statement: ir.Statement, end: int) -> list[str]:
@@ -192,34 +155,24 @@ class _Printer:
                 return [f"{target} = {value};"]
             return [f"SET_IF({self.expression(statement.mask)}, {target}, {value});"]
         if isinstance(statement, ir.Loop):
-            body = self.block(statement.body, end)
-            return [f"{self._head(statement)} {{", *body, "}"] if body else []
+            name = "" if statement.index is None else statement.index.name
+            first = "" if statement.first is None else f"int {name} = {self.expression(statement.first)}"
+            test = "" if statement.test is None else f" {self.expression(statement.test)}"
+            steps = {0: "", 1: f" ++{name}", -1: f" --{name}"}
+            step = steps.get(statement.step, f" {name} += {statement.step}") if name else ""
+            body, rolled = self.block(statement.body, end), "ROLLED " * statement.rolled
+            return [f"{rolled}for ({first};{test};{step}) {{", *body, "}"] if body else []
         if isinstance(statement, ir.If):
-            return self._branch(statement, end)
+            body, otherwise = (self.block(one, end) for one in statement.blocks())
+            rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
+            return [f"if ({self.expression(statement.test)}) {{", *body, *rest] if body or otherwise else []
         assert isinstance(statement, ir.Call)
         texts = [self.expression(e) for e in statement.operands]
         kind = c_type(statement.operands[-1].dtype) if statement.name == "given" else ""
         return [self._statements[statement.name].format(*texts, size=statement.size, type=kind)]
 
-    def _head(self, loop: ir.Loop) -> str:
-        name = "" if loop.index is None else loop.index.name
-        first = "" if loop.first is None else f"int {name} = {self.expression(loop.first)}"
-        test = "" if loop.test is None else f" {self.expression(loop.test)}"
-        steps = {0: "", 1: f" ++{name}", -1: f" --{name}"}
-        step = steps.get(loop.step, f" {name} += {loop.step}") if name else ""
-        return f"{'ROLLED ' * loop.rolled}for ({first};{test};{step})"
-
-    def _branch(self, statement: ir.If, end: int) -> list[str]:
-        body, otherwise = (self.block(one, end) for one in (statement.body, statement.otherwise))
-        if not body and not otherwise:
-            return []
-        rest = ["} else {", *otherwise, "}"] if otherwise else ["}"]
-        return [f"if ({self.expression(statement.test)}) {{", *body, *rest]
-
     def _declaration(self, statement: ir.Declare, end: int) -> tuple[str, int]:
         storage = statement.storage
-        if storage.successor is not None:
-            return "", end
         kind, name, size = c_type(storage.dtype, self._wide and storage.varying), storage.name, storage.size
         if statement.value is not None:
             return f"{kind} {name} = {self.expression(statement.value)};", end
@@ -240,14 +193,21 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
+    """The C of an operation: the name of a function, or a format."""
+    if e.op == "call":
+        return e.number
+    if e.op == "choose":
+        return f"choose_{e.dtype.kind}"
+    if e.op == "convert":
+        return f"to_{e.dtype.kind}{8 * e.dtype.itemsize if is_narrow(e.dtype) else ''}"
     formats = FORMATS[e.op]
-    return formats.get(kind_of(e.operands[0].dtype)) or formats["*"]
+    return formats.get(e.operands[0].dtype.kind) or formats["*"]
 
 
-def print_block(statements: ir.Block, wide: bool) -> Text:
-    """Prints what a kernel does."""
+def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
+    """Prints what a kernel does; returns also the vectors of its long arrays, and the bytes of a run's scratch memory."""
     printer = _Printer(wide, ir.live(statements))
-    return Text("\n".join(printer.block(statements)), printer.heap, printer.scratch)
+    return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
 
 class Function(NamedTuple):
@@ -274,10 +234,8 @@ def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))
-        array_of, held = (
-            (f"Array<{kind}, {size}> {storage.name}", f"{{{{{numbers}}}}}")
-            if wide
-            else (f"{kind} {storage.name}[{size}]", f"{{{numbers}}}")
-        )
-        lines.append(f"CONSTANT {array_of} = {held};")
+        if wide:
+            lines.append(f"CONSTANT Array<{kind}, {size}> {storage.name} = {{{{{numbers}}}}};")
+        else:
+            lines.append(f"CONSTANT {kind} {storage.name}[{size}] = {{{numbers}}};")
     return "\n".join(lines)

@@ -69,20 +69,13 @@ def kernel_rollout(
     # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
     chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
     source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
-    own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
-    later = iter(own)
-    common = iter(shared)
-    operands = [next(common) if array.shared else next(later) for array in source.inputs]
+    common, own = iter(shared), iter(leaves_of(((run.instance, run.words), states)).values())
+    operands = [next(common if array.shared else own) for array in source.inputs]
     outs = rounds_p.bind(*operands, source=source, size=run.size, lead=(), spread=((),) * len(operands))
     values = dict(zip(names, outs, strict=False))
     if keep_states:
         values |= {f"{STATE}{number}": leaf for number, leaf in enumerate(outs[len(names) :])}
     return values
-
-
-def _words(leaf: jax.Array) -> jax.Array:
-    """A typed key as its words, on the axis before the runs; any other array as it is."""
-    return next(iter(leaves_of((leaf, ())).values()))
 
 
 rounds_p = Primitive("rounds")
@@ -135,7 +128,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
     name = f"jaxroute_{hashlib.sha256(repr(what).encode()).hexdigest()[:32]}"
     with _registering:
         if name not in _registered:
-            _registered[name] = compilation = compiling.begin(host.compiled, text, source.wide)
+            _registered[name] = compilation = compiling.pool.submit(host.compiled, text, source.wide)
             calls.register(simulate, "cpu", name)
         elif (known := _registered[name]).done() and known.exception():
             raise Unsupported(str(known.exception()))
@@ -150,7 +143,7 @@ def _device_target(
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
-    prepared = compiling.begin(kernel.prepare, devices)
+    prepared = compiling.pool.submit(kernel.prepare, devices)
 
     def simulate(call: calls.Call) -> None:
         prepared.result()

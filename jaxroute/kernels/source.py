@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxroute.engine.batching.dependence import is_key
 from jaxroute.engine.rounds import Run
 from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter
@@ -62,32 +64,28 @@ class Source:
 
     def for_host(self) -> str:
         """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
-        if self.wide:
-            return self._for_lanes()
-        lines = [PRELUDE.read_text(), _HOST, "#define CONSTANT static const", self.tables]
-        lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
-        lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
-        lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
-        lines += ["    for (long long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
-        return "\n".join(lines)
-
-    def _for_lanes(self) -> str:
-        types = [(i, a, c_type(a.dtype)) for i, a in enumerate(self.inputs)]
-        return "\n".join(
-            [
-                *(PRELUDE.read_text(), _HOST, LANES.read_text(), "#define CONSTANT static const", self.tables),
+        given, made = ([(i, a, c_type(a.dtype)) for i, a in enumerate(arrays)] for arrays in (self.inputs, self.outputs))
+        lines = [PRELUDE.read_text(), _HOST, *([LANES.read_text()] if self.wide else [])]
+        lines += ["#define CONSTANT static const", self.tables]
+        if not self.wide:
+            lines += [
+                "void rounds(long long first, long long last, long long R, const void **in, void **out) {",
+                *(f"    const {one} *restrict const in{i} = in[{i}];" for i, _, one in given),
+                *(f"    {one} *restrict const out{i} = out[{i}];" for i, _, one in made),
+                "    for (long long r = first; r < last; ++r) {",
+                *(self.body, "    }", "}", ""),
+            ]
+        else:
+            lines += [
                 f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{",
                 f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));",
-                *(f"    const Shared<{one}> in{i} = {{(const {one} *)in[{i}]}};" for i, a, one in types if a.shared),
-                *(f"    const {one} *const in{i} = (const {one} *)in[{i}];" for i, a, one in types if not a.shared),
+                *(f"    const Shared<{one}> in{i} = {{(const {one} *)in[{i}]}};" for i, a, one in given if a.shared),
+                *(f"    const {one} *const in{i} = (const {one} *)in[{i}];" for i, a, one in given if not a.shared),
                 "    for (long long r = first; r < last; r += LANES) {\n    const long long count = last - r;",
-                *(
-                    f"    const Made<{c_type(a.dtype)}> out{i} = {{({c_type(a.dtype)} *)out[{i}] + r, R, count}};"
-                    for i, a in enumerate(self.outputs)
-                ),
+                *(f"    const Made<{one}> out{i} = {{({one} *)out[{i}] + r, R, count}};" for i, _, one in made),
                 *(self.body, "    }\n    free(heap);\n}\n"),
             ]
-        )
+        return "\n".join(lines)
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
         """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
@@ -101,8 +99,10 @@ class Source:
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
-        given = [f"const {c_type(a.dtype)} *{_restrict(i < first_state)} from{i}" for i, a in enumerate(self.inputs)]
-        given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
+        # No other pointer overlaps one, but states are read from where they are written.
+        ins = [f"const {c_type(a.dtype)} *{'__restrict__' * (i < first_state)}" for i, a in enumerate(self.inputs)]
+        outs = [f"{c_type(a.dtype)} *{'__restrict__' * (i < first_state + same)}" for i, a in enumerate(self.outputs)]
+        given = [f"{kind} {name}{i}" for name, kinds in (("from", ins), ("to", outs)) for i, kind in enumerate(kinds)]
         given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
         lines = [
             *("" if self.fast else "#define EXACT", PRELUDE.read_text(), _DEVICE, self.tables),
@@ -114,12 +114,11 @@ class Source:
             "    const bool continued = start > from0[0];",
         ]
         for i, array in enumerate(self.outputs):
-            at = _offset(array, lead, (True,) * len(lead))
-            lines.append(f"    {c_type(array.dtype)} *{_restrict(i < first_state + same)} const out{i} = to{i}{at};")
+            lines.append(f"    {outs[i]} const out{i} = to{i}{_offset(array, lead, (True,) * len(lead))};")
         for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
             at = f"from{i}{_offset(array, lead, own)}"
             at = at if i < first_state else f"continued ? out{i + same} : {at}"
-            lines.append(f"    const {c_type(array.dtype)} *{_restrict(i < first_state)} const in{i} = {at};")
+            lines.append(f"    {ins[i]} const in{i} = {at};")
         return "\n".join([*lines, self.body, "}", ""])
 
 
@@ -131,11 +130,6 @@ static const bool continued = false;"""
 _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
 #define STRIDE R
 #define CONSTANT static __device__ const"""
-
-
-def _restrict(alone: bool) -> str:
-    """The qualifier of a pointer that no other one overlaps; states are read from where they are written."""
-    return "__restrict__" if alone else ""
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
@@ -198,32 +192,37 @@ class _Writer:
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
         self._play, (played, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
-        _check_same(one[-1], played)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-        self._plan = None
+        self._plan, planned = None, played
         if run.stage_length:
             self._plan, planned = jax.make_jaxpr(run.plan, return_shape=True)(*one, round_)
-            _check_same(one[-1], planned)
-        self.names = [*sorted(flows), *sorted(gauges)]
-        self._recorded = _recorded(flows, gauges)
+        kinds, *others = (
+            (jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (one[-1], played, planned)
+        )
+        if any(other != kinds for other in others):  # The scan says which.
+            raise ir.Unsupported("a state that changes its shape or type between two rounds")
+        recorded = [*sorted(flows.items()), *sorted(gauges.items())]
+        if any(is_key(one) for _, one in recorded):
+            raise ir.Unsupported("a gauge or probe that is a random key")
+        self.names = [name for name, _ in recorded]
+        self._recorded = [Array((self._records, *one.shape), np.dtype(one.dtype)) for _, one in recorded]
 
         traced = [one for one in (self._play, self._read, self._plan) if one is not None]
         self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
-        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves(one[:-1])]
-        for value in self._own:  # They are read in every round.
-            if value.storage is not None:
-                value.storage.writable = False
+        self._own = [self._kept(self._given(leaf)) for leaf in jax.tree.leaves(one[:-1])]
         before, leaves = len(self._own), jax.tree.leaves(one[-1])
         varies, number = [*[True] * (before + len(leaves)), False], [*[None] * before, *range(len(leaves)), None]
         apart = placement.by_rows(self._play, varies, number) if emitter.wide else set[int]()
-        self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(leaves)]
+        self._states = [emitter.copied(self._given(leaf), apart=n in apart) for n, leaf in enumerate(leaves)]
         self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
         """The function."""
         emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
-        between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
+        between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
+        for memory in between:
+            memory.writable, memory.stride = False, "STRIDE"
         if between:
             stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
             sums = emitter.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
@@ -232,7 +231,7 @@ class _Writer:
         last = emitter.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
         for memory, value in zip(between, last[len(self._states) :], strict=False):
             emitter.write(memory, value)
-        outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
+        outputs = self._recorded
         for number, value in enumerate(last[: len(self._states)], len(outputs)):
             outputs.append(Array(value.shape, value.dtype))
             self._write(number, value)
@@ -240,8 +239,7 @@ class _Writer:
 
     def _constant(self, const: Any) -> Value:
         """What a function closes over: known, or an input that all runs share."""
-        if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
-            const = jax.random.key_data(const)
+        const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
             return self._emitter.constant(np.asarray(const))
@@ -250,21 +248,21 @@ class _Writer:
         self.shared.append(const)
         array = self._input(const.shape, const.dtype, shared=True)
         memory = ir.Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
-        value = self._emitter.value_of(memory, array.shape)
-        if size <= _MOST_KEPT:
-            value = self._emitter.copied(value)
-            assert value.storage is not None
-            value.storage.writable = False
-        self._known[id(const)] = value
+        value = self._known[id(const)] = self._kept(self._emitter.value_of(memory, array.shape))
         return value
 
-    def _given(self, leaf: Any, most: int | None = None, apart: bool = False) -> Value:
-        """An input of each run; of more numbers than `most` it stays in memory."""
+    def _kept(self, value: Value) -> Value:
+        """An input that is read in every round; a long one stays in memory."""
+        value = value if value.size > _MOST_KEPT else self._emitter.copied(value)
+        assert value.storage is not None
+        value.storage.writable = False
+        return value
+
+    def _given(self, leaf: Any) -> Value:
+        """An input of each run."""
         array = self._input(shape_of(leaf), dtype_of(leaf))
-        value = self._emitter.value_of(
-            self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape
-        )
-        return value if most is not None and value.size > most else self._emitter.copied(value, apart=apart)
+        memory = self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
+        return self._emitter.value_of(memory, array.shape)
 
     def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
@@ -280,14 +278,13 @@ class _Writer:
         first, number = len(self._states), len(self._zeros)
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
-    def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
-        return [self._computed(lambda x, y: x + y, a, b) for a, b in zip(totals, more, strict=True)]
+    def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
+        """A formula of the elements of arrays of one shape, for those at each place of the lists."""
 
-    def _computed(self, formula: Callable[..., ir.Expr], *values: Value) -> Value:
-        """A formula of the elements of arrays of one shape."""
-        return self._emitter.pointwise(
-            values[0].shape, values[0].dtype, lambda place: formula(*(one.at(place) for one in values))
-        )
+        def computed(*xs: Value) -> Value:
+            return self._emitter.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
+
+        return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """The rounds of a record interval that belong to this launch, and its record if they end with it."""
@@ -320,29 +317,22 @@ class _Writer:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
             with emitter.held([*totals, *partial]):
                 states = emitter.repeat(stage, lambda now: self._function(self._plan, now, c), states)
-        behind, stop = self._ends(c, begin, end, last)
+        done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
+        next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
+        behind = self._number(ir.apply("min", next_, end))
+        stop = self._number(ir.apply("min", behind, last))
         with emitter.held(totals):
             carry = emitter.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
         states, partial = carry[: len(states)], carry[len(states) :]
 
         def complete(sums: list[Value]) -> list[Value]:
             totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
-            new = self._added(totals, partial)
+            new = self._each(operator.add, totals, partial)
             # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
-            return [
-                *new,
-                *(self._computed(lambda a, b, c: b - (c - a), *one) for one in zip(totals, partial, new, strict=True)),
-            ]
+            return [*new, *self._each(lambda a, b, c: b - (c - a), totals, partial, new)]
 
         with emitter.held(states):
             return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
-
-    def _ends(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-        """Rounds before which the chunk of a round ends, and its part in this launch."""
-        done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
-        next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
-        behind = self._number(ir.apply("min", next_, end))
-        return behind, self._number(ir.apply("min", behind, last))
 
     def _number(self, value: ir.Expr) -> ir.Expr:
         """A number of a round that is computed once."""
@@ -352,7 +342,7 @@ class _Writer:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
         self._emitter.add(ir.Call("begin_round"))
         played = self._function(self._play, states, t)
-        return [*played[: len(states)], *self._added(totals, played[len(states) :])]
+        return [*played[: len(states)], *self._each(operator.add, totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
         """Writes a value to an output, or to one record of it."""
@@ -369,38 +359,7 @@ def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
     """The text of what an emitter has written, see `Source`."""
-    text = print_block(interleaved(emitter.block) if emitter.wide else emitter.block, emitter.wide)
-    tables = print_tables(emitter.tables, emitter.wide)
-    functions = [print_function(one, emitter.wide) for one in emitter.functions.values()]
-    return Source(
-        text.body,
-        "\n".join([tables, *functions]),
-        tuple(inputs),
-        tuple(outputs),
-        emitter.wide,
-        text.heap,
-        text.scratch,
-        states,
-        emitter.fast,
-    )
-
-
-def _check_same(states: Any, new: Any) -> None:
-    """What a round, or a plan, makes of the states takes their place.
-
-    Raises:
-      Unsupported: it is of other shapes or types; the scan says which.
-    """
-
-    def kinds(tree: Any) -> Any:
-        return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
-
-    if kinds(states) != kinds(new):
-        raise ir.Unsupported("a state that changes its shape or type between two rounds")
-
-
-def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
-    found = [*(flows[n] for n in sorted(flows)), *(gauges[n] for n in sorted(gauges))]
-    if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in found):
-        raise ir.Unsupported("a gauge or probe that is a random key")
-    return [(tuple(one.shape), np.dtype(one.dtype)) for one in found]
+    wide = emitter.wide
+    body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
+    lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]
+    return Source(body, "\n".join(lines), tuple(inputs), tuple(outputs), wide, heap, scratch, states, emitter.fast)

@@ -2,50 +2,45 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxroute.kernels import ir
 
+_OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.floordiv, "rem": operator.mod}
 
-def _computed(op: str, a: ir.Index, b: ir.Index) -> ir.Expr:
-    return ir.apply(f"index_{op}", a, b, dtype=next(one.dtype for one in (a, b) if isinstance(one, ir.Expr)))
+
+def _computed(op: str, a: Any, b: Any) -> ir.Index:
+    """An operation on indices, done at once if both are numbers."""
+    return ir.apply(f"index_{op}", a, b) if isinstance(a, ir.Expr) or isinstance(b, ir.Expr) else _OF_NUMBERS[op](a, b)
 
 
 def add(a: ir.Index, b: ir.Index) -> ir.Index:
     """Sum of two indices."""
-    if isinstance(a, ir.Expr):
-        return _computed("add", a, b) if isinstance(b, ir.Expr) or b else a
-    if isinstance(b, ir.Expr):
-        return _computed("add", a, b) if a else b
-    return a + b
+    return b if a == 0 else a if b == 0 else _computed("add", a, b)
 
 
 def times(a: ir.Index, factor: int) -> ir.Index:
     """Product of an index and a number."""
-    if not isinstance(a, ir.Expr):
-        return a * factor
     return 0 if factor == 0 else a if factor == 1 else _computed("mul", a, factor)
 
 
 def quotient(a: ir.Index, divisor: int) -> ir.Index:
     """Whole part of an index divided by a number."""
-    if not isinstance(a, ir.Expr):
-        return a // divisor
     return a if divisor == 1 else _computed("div", a, divisor)
 
 
 def remainder(a: ir.Index, divisor: int) -> ir.Index:
     """Remainder of an index divided by a number."""
-    if not isinstance(a, ir.Expr):
-        return a % divisor
     return 0 if divisor == 1 else _computed("rem", a, divisor)
 
 
 def mirrored(index: ir.Index, size: int) -> ir.Index:
     """The same place, counted from the end."""
-    return size - 1 - index if not isinstance(index, ir.Expr) else ir.apply("index_sub", size - 1, index)
+    return _computed("sub", size - 1, index)
 
 
 def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
@@ -91,8 +86,8 @@ class Value:
       storage: storage that holds exactly this array, in the order of memory.
       known: its numbers, if they are known.
       uniform: whether all elements are the same.
-      lone: axis along which at most one element is true, if there is one.
-      chosen: condition with such an axis, and value where it holds; elsewhere it is 0.
+      lone: whether it is one line of which at most one element is true.
+      chosen: condition of this kind, and value where it holds; elsewhere it is 0.
       steps: operations on numbers of a run, and on places, that an element takes where it is read.
     """
 
@@ -103,7 +98,7 @@ class Value:
     storage: ir.Storage | None = None
     known: np.ndarray | None = None
     uniform: bool = False
-    lone: int | None = None
+    lone: bool = False
     chosen: "tuple[Value, Value] | None" = None
     steps: int = 0
 

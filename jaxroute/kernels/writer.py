@@ -28,17 +28,11 @@ _SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Operations on arrays of one shape, element by element, that share a loop.
+    """Operations on arrays of one shape, element by element, that share a loop: statements before it, in it and after it.
 
     Attributes:
-      shape: shape of the arrays.
       place: indices.
-      before: statements before the loop.
-      body: statements in it.
-      after: statements behind it.
-      arrays: arrays that it makes.
-      numbers: variables that it makes.
-      reads: storages that it reads.
+      made: arrays and numbers that it makes.
       open: whether operations may join it.
     """
 
@@ -47,8 +41,7 @@ class Group:
     before: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
     body: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
     after: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
-    arrays: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
-    numbers: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
+    made: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
     reads: set[ir.Storage] = dataclasses.field(default_factory=set[ir.Storage])
     open: bool = True
 
@@ -126,6 +119,10 @@ class Writer:
         yield
         self.masks.pop()
 
+    def meant(self, depth: int = 0) -> ir.Expr:
+        """The mask of the runs that statements are meant for, of those that are meant at a number of masks."""
+        return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
+
     # Storages
 
     def name(self, prefix: str) -> str:
@@ -140,32 +137,19 @@ class Writer:
             storage.stride = "STRIDE"
         return storage
 
-    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares an array, or a variable for size 0."""
+    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
+        """Declares a storage for an array of this shape; a variable if it has no axes."""
+        size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
         self.add(ir.Declare(storage))
         return storage
 
-    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True) -> ir.Storage:
-        """Declares a storage for an array of this shape."""
-        return self.variable(dtype, math.prod(shape) if shape else 0, varying)
-
-    def local(self, value: ir.Expr, dtype: Any = None, varying: bool = True) -> ir.Expr:
+    def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
         """Declares a variable with its first value."""
-        storage = self.storage("s", value.dtype if dtype is None else dtype, 0, varying)
+        storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
-
-    def once(self, index: ir.Index) -> ir.Index:
-        """An index that is computed once."""
-        return self.local(index, varying=index.varies) if isinstance(index, ir.Expr) else index
-
-    def in_scratch(self, dtype: Any, size: int) -> ir.Storage:
-        """Declares an array in the scratch memory of a GPU, whatever its size."""
-        storage = ir.Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
-        self.add(ir.Declare(storage))
-        return storage
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
         """The memory of an input `[..., R]`: what the runs that are simulated have of it."""
@@ -207,16 +191,13 @@ class Writer:
         def at(place: ir.Place) -> ir.Expr:
             if not any(isinstance(i, ir.Expr) for i in place):
                 return ir.literal(array[place], array.dtype)
-            return ir.element(self._table(array), flat(place, array.shape))
+            key = array.dtype.str, array.tobytes()
+            if key not in self._table_of:
+                table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
+                self.tables[table] = array
+            return ir.element(self._table_of[key], flat(place, array.shape))
 
         return Value(array.shape, array.dtype, at, known=array)
-
-    def _table(self, array: np.ndarray) -> ir.Storage:
-        key = array.dtype.str, array.tobytes()
-        if key not in self._table_of:
-            table = self._table_of[key] = ir.Storage(self.name("c"), array.dtype, array.size, writable=False)
-            self.tables[table] = array
-        return self._table_of[key]
 
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
@@ -224,9 +205,10 @@ class Writer:
         """Another way to look at a value."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
-    def row(self, value: Value, number: ir.Index) -> Value:
-        """One slice along the first axis."""
-        return self.view(value, value.shape[1:], lambda place: value.at((number, *place)))
+    def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
+        """One slice along an axis."""
+        shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+        return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
     def varies(self, value: Value) -> bool:
         """Whether a value differs between runs that are simulated at once, as it is read."""
@@ -238,8 +220,7 @@ class Writer:
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
         """A value in a new storage, which may differ between runs if the value does or if it is to."""
-        size = value.size if value.shape else 0
-        storage = self.variable(value.dtype, size, varying or self.varies(value), apart)
+        storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
@@ -266,7 +247,7 @@ class Writer:
         """Finishes the loops that make values, before others begin that read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
-            if not storages.isdisjoint([*group.arrays, *group.numbers]):
+            if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
@@ -275,38 +256,25 @@ class Writer:
             if storage in group.reads:
                 self._finish(group)
 
-    def may_overwrite(self, value: Value) -> bool:
-        """Whether a value that was just used for the last time has a storage that nothing else reads."""
-        return value.storage is not None and value.storage.writable and not value.storage.readers
+    def free(self, value: Value) -> ir.Storage | None:
+        """The storage of a value that was just used for the last time, if nothing else reads it."""
+        own = value.storage
+        return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
         """Whether its storage may become that of a result, which differs between runs or does not."""
-        own = value.storage
-        if own is None or not self.may_overwrite(value) or bool(value.shape) != bool(own.size):
+        own = self.free(value)
+        if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
-    def may_change(self, value: Value) -> bool:
-        """Whether it may be overwritten, and all runs that are meant at its declaration are meant here."""
-        own = value.storage
-        if own is None or not self.may_overwrite(value):
-            return False
-        return not self.wide or (own.varying and own.depth == len(self.masks))
-
-    def to_change(self, value: Value, assigned: bool = False) -> ir.Storage:
-        """A storage with this value, which may be changed: its own if no other value needs it.
-
-        Args:
-          value: the value.
-          assigned: whether all changes are made by `assign`.
-        """
-        own = value.storage
-        if own is not None:
-            varies = own.varying or not self.wide
-            if self.may_overwrite(value) and varies if assigned else self.may_change(value):
-                self.ready(value)
-                self.before_writing(own)
-                return own
+    def to_change(self, value: Value) -> ir.Storage:
+        """A storage with this value, which `assign` may change: its own if no other value needs it."""
+        own = self.free(value)
+        if own is not None and (own.varying or not self.wide):
+            self.ready(value)
+            self.before_writing(own)
+            return own
         storage = self.copied(value, varying=True).storage
         assert storage is not None
         return storage
@@ -322,20 +290,19 @@ class Writer:
           storages: storages that are to have the values at the end of the block that is being written.
           values: values of which each is made by a loop of this block, and not needed elsewhere, or stays where it is.
 
-        Returns:
-          For each storage whether that could be done.
+        Returns, for each storage, whether that could be done.
         """
-        made = [value.storage if sum(value.storage is other.storage for other in values) == 1 else None for value in values]
-        may = [self._may_become(one, storage) for one, storage in zip(made, storages, strict=True)]
-        wanted = {one for one, possible in zip(made, may, strict=True) if possible}
-        if not wanted:
-            return may
+        made = [value.storage for value in values]
+        pairs = zip(made, storages, strict=True)
+        wanted = [one if made.count(one) == 1 and self._may_become(one, storage) else None for one, storage in pairs]
+        if not any(wanted):
+            return [False] * len(wanted)
         first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in wanted)
         statements = list(ir.walk(self.block[first:]))
         begins = {one.storage: n for n, one in enumerate(statements) if isinstance(one, ir.Declare)}
         return [
-            possible and one is not None and self._replaced(one, storage, statements, begins[one])
-            for possible, one, storage in zip(may, made, storages, strict=True)
+            one is not None and self._replaced(one, storage, statements, begins[one])
+            for one, storage in zip(wanted, storages, strict=True)
         ]
 
     def _may_become(self, made: ir.Storage | None, storage: ir.Storage) -> bool:
@@ -346,16 +313,17 @@ class Writer:
 
     def _replaced(self, made: ir.Storage, storage: ir.Storage, statements: list[ir.Statement], begin: int) -> bool:
         assert made.store is not None
-        store, taken = made.store[1], storage.current.all()
+        store, now = made.store[1], storage.current
         own = statements.index(store, begin)
         for number, statement in enumerate(statements[begin:], begin):
-            if taken.isdisjoint(statement.reads) and taken.isdisjoint(statement.written()):
+            if all(one.current is not now for one in (*statement.reads, *statement.written())):
                 continue
-            leaves = [leaf for e in statement.expressions() for leaf in e.leaves() if leaf.storage in taken]
-            leaves += [statement.target] if isinstance(statement, ir.Assign) and statement.target.storage in taken else []
-            if number >= own or any(leaf.operands != store.target.operands for leaf in leaves):
+            leaves = [leaf for e in statement.expressions() for leaf in e.leaves()]
+            leaves += [statement.target] if isinstance(statement, ir.Assign) else []
+            others = (leaf for leaf in leaves if leaf.operands != store.target.operands)
+            if number >= own or any(leaf.storage is not None and leaf.storage.current is now for leaf in others):
                 return False  # What was there is needed later, or at another place.
-        storage.replace(made)
+        made.successor = storage
         return True
 
     # Groups
@@ -370,7 +338,7 @@ class Writer:
             return
         group.open = False
         del self._groups[group.shape]
-        self.add(*map(ir.Declare, group.arrays), *group.before)
+        self.add(*(ir.Declare(one) for one in group.made if one.size), *group.before)
         inner: ir.Block = group.body
         for at, size in reversed(list(zip(group.place, group.shape, strict=True))):
             if isinstance(at, ir.Expr):
@@ -379,19 +347,14 @@ class Writer:
 
     def elementwise(
         self,
-        shapes: Sequence[tuple[tuple[int, ...], Any]],
+        shape: tuple[int, ...],
+        dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Values that are made element by element.
-
-        Args:
-          shapes: shape, the same for all, and type of each value.
-          make: from the indices and a variable for each result, the statements that declare and compute them.
-        """
-        shape = shapes[0][0]
+        """Values of these types that are made element by element, by statements that `make` returns of the indices and a variable for each."""
         if not math.prod(shape):
-            return [self.nothing(shape, dtype) for _, dtype in shapes]
-        results = [self.storage("x", dtype, 0, varying=False) for _, dtype in shapes]
+            return [self.nothing(shape, dtype) for dtype in dtypes]
+        results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
         if math.prod(shape) == 1:
             statements = make((0,) * len(shape), results)
             self._vary(results, statements)
@@ -403,7 +366,7 @@ class Writer:
         values: list[Value] = []
         for result in results:
             array = self.storage("a", result.dtype, math.prod(shape), result.varying)
-            group.arrays.append(array)
+            group.made.append(array)
             store = ir.Assign(ir.element(array, flat(group.place, shape)), ir.variable(result))
             array.store = self.block, store
             group.body.append(store)
@@ -412,7 +375,7 @@ class Writer:
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
         """An array with this expression of an element."""
-        return self.elementwise([(shape, dtype)], lambda place, results: [ir.Declare(results[0], at(place))])[0]
+        return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
         """An array without elements."""
@@ -425,11 +388,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Numbers that a loop over all places of a shape makes, one after the other.
+        """Numbers that a loop over all places of a shape makes from what they are before it.
 
         Args:
-          shape: shape of the places.
-          starts: the numbers before.
           step: from the indices and the numbers, the statements for a place.
           last: from the numbers, the statements behind the loop.
         """
@@ -443,7 +404,7 @@ class Writer:
             return [self.value_of(one, ()) for one in storages]
         group, steps = self._joined(shape, lambda place: step(place, numbers))
         group.reads |= self._vary(storages, steps)
-        group.numbers += storages
+        group.made += storages
         group.before += first
         group.body += steps
         group.after += last(numbers)

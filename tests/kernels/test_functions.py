@@ -59,6 +59,7 @@ MORE = {
     ),
     "extremes": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint32), jnp.isfinite(x), jnp.sign(x), jnp.abs(x)), EXTREMES),
     "order of all floats": (lambda x: jnp.searchsorted(jnp.float32([-1.0, 0.0, 1.0]), x), EXTREMES),
+    "order of whole numbers": (lambda i: jnp.searchsorted(jnp.int32([-7, 0, 31]), i, side="right"), WHOLE),
     "integers at their ends": (lambda i, j: (i + j, i - j, i * j, -i, abs(i), lax.div(i, j), lax.rem(i, j)), WHOLE, WHOLE[::-1].copy()),
     "shifts": (
         lambda i, j: (lax.shift_left(i, j), lax.shift_right_arithmetic(i, j), lax.shift_right_logical(i, j)),

@@ -38,11 +38,6 @@ def _power(x: ir.Expr, y: int) -> ir.Expr:
     return combined("div", one, total) if y < 0 else total
 
 
-def _polynomial(x: ir.Expr, *coefficients: ir.Expr) -> ir.Expr:
-    """Horner's rule; the coefficients begin with the constant one."""
-    return functools.reduce(lambda total, more: total * x + more, reversed(coefficients))
-
-
 def _converted(x: ir.Expr, new: np.dtype) -> ir.Expr:
     old = x.dtype
     if new == old:
@@ -78,18 +73,15 @@ def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
     return functools.reduce(lambda other, one: ir.choose(which <= one[0], one[1], other), pairs, cases[-1])
 
 
-def _rounded(x: ir.Expr, rounding_method: Any) -> ir.Expr:
-    return combined("rint" if int(rounding_method) else "round", x)
-
-
 # Operations that are made of others: `(*operands, **parameters) -> expression`.
 _COMPOSED: dict[str, Callable[..., ir.Expr]] = {
     "add_any": lambda a, b: combined("add", a, b),
     "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
-    "integer_pow": lambda x, y: _power(x, y),
-    "polynomial": _polynomial,
+    "integer_pow": _power,
+    # Horner's rule; the coefficients begin with the constant one.
+    "polynomial": lambda x, *terms: functools.reduce(lambda total, more: total * x + more, reversed(terms)),
     "reduce_precision": _precise,
-    "round": _rounded,
+    "round": lambda x, rounding_method: combined("rint" if int(rounding_method) else "round", x),
     "select_n": _select,
     "square": lambda x: _power(x, 2),
 }
@@ -100,18 +92,6 @@ NAMES = frozenset([*_COMPOSED, *_BY_TYPE, *FORMATS])
 # Of a long array that depends on its places alone, such as a mask of those in use, an element is computed where it is read.
 _CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "convert_element_type"])
 _SHORT, _MOST_STEPS = 64, 4
-
-
-def operation(wide: bool, eqn: Any, dtype: np.dtype, operands: Sequence[ir.Expr]) -> ir.Expr:
-    """An elementwise operation of numbers, whose result is of this type."""
-    name = eqn.primitive.name
-    if name in _BY_TYPE:
-        return _BY_TYPE[name](operands[0], dtype)
-    if name in _COMPOSED:
-        made = _COMPOSED[name](*operands, **{key: eqn.params[key] for key in _PARAMETERS if key in eqn.params})
-    else:
-        made = combined(name, *operands)
-    return ir.convert(made, dtype) if wide and is_narrow(dtype) else made
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
@@ -131,54 +111,49 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         if known is not None:
             return [writer.constant(known)]
     if name in ("eq", "ne") and is_key(eqn.invars[0].aval):
-        return [_same_keys(writer, name, shape, *args)]
+        join = ir.both if name == "eq" else ir.either
+        words = lambda place: (combined(name, *(a.at((*place, i)) for a in args)) for i in (0, 1))  # noqa: E731
+        return [writer.pointwise(shape, dtype, lambda place: join(*words(place)))]
     if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
 
+    params = {key: eqn.params[key] for key in _PARAMETERS if key in eqn.params}
+
     def at(place: ir.Place) -> ir.Expr:
-        return operation(writer.wide, eqn, dtype, [element(a, place) for a in args])
+        operands = [element(a, place) for a in args]
+        if name in _BY_TYPE:
+            return _BY_TYPE[name](operands[0], dtype)
+        made = _COMPOSED[name](*operands, **params) if name in _COMPOSED else combined(name, *operands)
+        return ir.convert(made, dtype) if writer.wide and is_narrow(dtype) else made
 
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
+    # An element depends on nothing but its place and numbers of the run.
+    of_places = all(a.known is not None or a.uniform or a.size == 1 or a.steps > 0 for a in args)
     # A mask in memory is four instructions away.
-    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and all(map(_of_places, args)):
+    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and of_places:
         made = Value(shape, dtype, at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
         made = writer.pointwise(shape, dtype, at)
-    if name == "eq":
-        made.lone = _lone_axis(*args)
-    lone = name == "select_n" and args[0].dtype == np.bool_ and args[0].lone is not None and args[0].shape == shape
-    if lone and _is_zero(args[1]):
+    made.lone = name == "eq" and _is_lone(*args)
+    zero = args[1].known if name == "select_n" and args[0].lone else None
+    if zero is not None and not zero.any() and not np.signbit(zero).any():
         made.chosen = args[0], args[2]
         made.storages |= args[0].storages | args[2].storages
     return [made]
 
 
-def _of_places(x: Value) -> bool:
-    """Whether an element depends on nothing but its place and numbers of the run."""
-    return x.known is not None or x.uniform or x.size == 1 or x.steps > 0
+def _is_lone(a: Value, b: Value) -> bool:
+    """Whether two arrays are lines that are equal at one place at most: one of them counts, the other stays as it is."""
+    lines = [one.known for one, other in ((a, b), (b, a)) if other.uniform or other.size == 1]
+    return any(x is not None and x.ndim == 1 and len(np.unique(x)) == len(x) > 1 for x in lines)
 
 
-def _lone_axis(a: Value, b: Value) -> int | None:
-    """Axis along which two arrays are equal at one place at most: one of them counts, the other stays as it is."""
-    for counts, other in ((a, b), (b, a)):
-        known, one = counts.known, other.uniform or other.size == 1
-        if one and known is not None and known.ndim == 1 and len(np.unique(known)) == len(known) > 1:
-            return 0
-    return None
-
-
-def _is_zero(x: Value) -> bool:
-    return x.known is not None and not x.known.any() and not np.signbit(x.known).any()
-
-
-def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
-    def at(place: ir.Place) -> ir.Expr:
-        tests = [combined(name, a.at((*place, i)), b.at((*place, i))) for i in (0, 1)]
-        return ir.both(*tests) if name == "eq" else ir.either(*tests)
-
-    return writer.pointwise(shape, bool, at)
+def beats(a: ir.Expr, b: ir.Expr, largest: bool = True) -> ir.Expr:
+    """Whether a number is larger than another one, or smaller; NaN is the largest, and the smallest."""
+    wins = a > b if largest else a < b
+    return ir.either(wins, ir.both(a.is_nan(), b.equals(b))) if a.dtype.kind == "f" else wins
 
 
 _FOLDED: dict[str, Callable[..., Any]] = {

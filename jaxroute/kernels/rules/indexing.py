@@ -1,7 +1,7 @@
 """Reads and writes at places that are computed."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,26 +18,24 @@ _WIDE_ROW = 8
 _Mode = lax.GatherScatterMode
 
 
-def _clipped(index: ir.Expr, largest: int) -> ir.Expr:
+def _clipped(index: ir.Expr, largest: int) -> ir.Index:
     """An index between 0 and the largest."""
+    if index.op == "literal":
+        return min(max(int(index.number), 0), largest)
     if index.dtype.kind == "u":
         return ir.apply("min", index, ir.literal(largest, np.uint32), dtype=np.uint32)
     at_least = ir.apply("max", index, ir.literal(0), dtype=np.int32)
     return ir.apply("min", at_least, ir.literal(largest))
 
 
-def _start(value: Value, largest: int) -> ir.Index:
-    if not largest:
-        return 0
-    if value.known is not None:
-        return min(max(int(value.known.item()), 0), largest)
-    return _clipped(value.at(()), largest)
-
-
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
     """First index along each axis of a part of these sizes; 0 for the words of keys."""
-    first = [writer.once(_start(s, n - size)) for s, n, size in zip(starts, shape, sizes, strict=False)]
-    return [*first, *[0] * (len(shape) - len(first))]
+    first: list[ir.Index] = [0] * len(shape)
+    for axis, start in enumerate(starts):
+        if shape[axis] > sizes[axis]:
+            at = _clipped(start.at(()), shape[axis] - sizes[axis])
+            first[axis] = writer.local(at, at.varies) if isinstance(at, ir.Expr) else at
+    return first
 
 
 def _readable(writer: Writer, x: Value) -> Value:
@@ -52,7 +50,7 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
     first = _starts(writer, starts, x.shape, shape)
     if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
         writer.ready(x)
-        row = writer.variable(x.dtype, math.prod(shape))
+        row = writer.array(x.dtype, shape)
         operands = ir.variable(x.storage), ir.element(row, 0), ir.as_expr(first[0])
         writer.add(ir.Call("read_rows", operands, (row,), row.size))
         return [writer.value_of(row, shape)]
@@ -64,7 +62,7 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
 def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
     first = _starts(writer, starts, x.shape, new.shape)
     new = writer.without(new, x)
-    storage = writer.to_change(x, assigned=True)
+    storage = writer.to_change(x)
     if not (storage.apart and is_row(x.shape, new.shape)):
         writer.write_part(storage, x.shape, first, new, new.shape)
         return [writer.value_of(storage, x.shape)]
@@ -73,44 +71,42 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     assert new.storage is not None
     writer.ready(new)
     writer.before_writing(storage)
-    meant = writer.masks[-1] if storage.depth < len(writer.masks) else ir.literal(True, bool)
-    operands = ir.variable(storage), ir.element(new.storage, 0), ir.as_expr(first[0]), meant
+    operands = ir.variable(storage), ir.element(new.storage, 0), ir.as_expr(first[0]), writer.meant(storage.depth)
     writer.add(ir.Call("write_rows", operands, (storage,), math.prod(new.shape)))
     return [writer.value_of(storage, x.shape)]
 
 
-def _gathered_at(
-    numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: ir.Place
-) -> tuple[list[ir.Index], list[ir.Expr]]:
-    """First index along every axis of the window that a place of the batch stands for, within bounds; and conditions of its being so by itself."""
+def _in_window(
+    numbers: Any,
+    indices: Value,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    window: Sequence[tuple[int, int]],
+    place: ir.Place,
+) -> tuple[ir.Place, list[ir.Expr]]:
+    """Where a place of a gather's result, or of what a scatter writes, is in an array, and conditions of its window's being within bounds.
+
+    A window of these sizes begins at the indices, if need be moved within bounds; `window` has its axes in the array and in the place.
+    """
     starts: list[ir.Index] = [0] * len(shape)
-    batching = getattr(numbers, "operand_batching_dims", ())
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
     index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
-    for axis, at in zip(batching, own, strict=True):
+    batch = [p for i, p in enumerate(place) if all(i != dim for _, dim in window)]
+    for axis, at in zip(numbers.operand_batching_dims, own, strict=True):
         starts[axis] = batch[at]
     inside: list[ir.Expr] = []
     for number, axis in enumerate(index_map):
         index, largest = indices.at((*batch, number)), shape[axis] - sizes[axis]
-        if index.op != "literal":
-            unsigned = index.dtype.kind == "u"
-            bound = ir.apply("le", index, ir.literal(largest, np.uint32 if unsigned else np.int32))
-            inside.append(bound if unsigned else ir.both(index >= 0, bound))
-            starts[axis] = _clipped(index, largest)
+        starts[axis] = start = _clipped(index, largest)
+        if not isinstance(start, ir.Expr):
+            inside += [ir.literal(False, bool)] if start != index.number else []
+        elif index.dtype.kind == "u":
+            inside.append(index <= ir.literal(largest, np.uint32))
         else:
-            known = int(index.number)
-            if not 0 <= known <= largest:
-                inside.append(ir.literal(False, bool))
-            starts[axis] = min(max(known, 0), largest)
-    return starts, inside
-
-
-def _within(starts: Sequence[ir.Index], kept: Sequence[int], window: Sequence[int], place: ir.Place) -> ir.Place:
-    """Indices of an element of a window, from where it begins and the axes of the place that are those of the window."""
-    own = list(starts)
-    for axis, dim in zip(kept, window, strict=True):
-        own[axis] = add(starts[axis], place[dim])
-    return tuple(own)
+            inside.append(ir.both(index >= 0, index <= ir.literal(largest)))
+    for axis, dim in window:
+        starts[axis] = add(starts[axis], place[dim])
+    return tuple(starts), inside
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
@@ -132,37 +128,28 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     indices = indices if indices.known is not None else writer.stored(indices)
     offset_dims = (*numbers.offset_dims, *range(len(shape) - words, len(shape)))
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    window = list(zip((i for i in range(len(x.shape)) if i not in dropped), offset_dims, strict=True))
     fills = params["mode"] == _Mode.FILL_OR_DROP
     batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
-    shared = x.storage is not None and not x.storage.varying and not x.storage.stride and x.dtype == np.float32
-    if writer.wide and whole_rows and shared and not fills and math.prod(x.shape[1:]) >= _WIDE_ROW:
-        return [
-            _rows(writer, x, indices, batch_shape, lambda batch: _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0])
-        ]
+    table = x.storage if x.dtype == np.float32 and math.prod(x.shape[1:]) >= _WIDE_ROW else None
+    if writer.wide and whole_rows and not fills and table is not None and not table.varying and not table.stride:
+        # Each run's own rows of a table that runs share, copied number by number: these are next to each other in the table.
+        writer.ready(indices, x)
+        storage, width = writer.array(x.dtype, shape), math.prod(x.shape[1:])
+        with writer.loops(batch_shape) as batch:
+            place = (*batch, *[0] * (len(shape) - len(batch)))
+            row = _in_window(numbers, indices, x.shape, sizes, window, place)[0][0]
+            first = ir.element(storage, flat(place, shape))
+            writer.add(ir.Call("rows_of", (first, ir.element(table, 0), ir.as_expr(row)), (storage,), width))
+        return [writer.value_of(storage, shape)]
 
     def at(place: ir.Place) -> ir.Expr:
-        batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
-        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        found = x.at(_within(starts, kept, offset_dims, place))
+        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        found = x.at(where)
         return ir.choose(ir.both(*inside), found, ir.literal(_fill(params, dtype), dtype)) if fills and inside else found
 
     return [writer.pointwise(shape, dtype, at)]
-
-
-def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[ir.Place], ir.Index]) -> Value:
-    """Rows of a table that runs share, each run's own, copied number by number of a row: they are next to each other in the table."""
-    shape = (*batch, *x.shape[1:])
-    assert x.storage is not None
-    writer.ready(indices, x)
-    storage = writer.variable(x.dtype, math.prod(shape))
-    with writer.loops(batch) as place:
-        first = ir.element(storage, flat((*place, *(0 for _ in x.shape[1:])), shape))
-        writer.add(
-            ir.Call("rows_of", (first, ir.element(x.storage, 0), ir.as_expr(row(place))), (storage,), math.prod(x.shape[1:]))
-        )
-    return writer.value_of(storage, shape)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
@@ -172,21 +159,20 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
     if not operation and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
         raise ir.Unsupported("scatter that applies a function")
     added, rank = len(x.shape) - eqn.invars[0].aval.ndim, len(updates.shape)
-    window = (*numbers.update_window_dims, *range(rank - added, rank))
+    dims = (*numbers.update_window_dims, *range(rank - added, rank))
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    window = list(zip((i for i in range(len(x.shape)) if i not in dropped), dims, strict=True))
     sizes = [1] * len(x.shape)
-    for axis, dim in zip(kept, window, strict=True):
+    for axis, dim in window:
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
     indices, updates = writer.without(indices, x), writer.without(updates, x)
-    storage = writer.to_change(x, assigned=True)
+    storage = writer.to_change(x)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:
-        batch = tuple(p for i, p in enumerate(place) if i not in window)
-        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
-        target = ir.element(storage, flat(_within(starts, kept, window, place), x.shape))
+        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        target = ir.element(storage, flat(where, x.shape))
         new = combined(operation, target, updates.at(place)) if operation else updates.at(place)
         writer.assign(target, new, ir.both(*inside) if drops and inside else None)
     return [writer.value_of(storage, x.shape)]

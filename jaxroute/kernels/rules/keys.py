@@ -23,7 +23,7 @@ def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place
         declared = [ir.Declare(result, word) for result, word in zip(results, block, strict=True)]
         return [*declared, ir.Call("threefry", (k0, k1, *map(ir.variable, results)), tuple(results))]
 
-    return writer.elementwise([(shape, WORD)] * 2, make)
+    return writer.elementwise(shape, [WORD] * 2, make)
 
 
 @rule("threefry_2x32")
@@ -40,53 +40,41 @@ def _child_words(writer: Writer, eqn: Any, *words: Value) -> list[Value]:
     return [stacked(writer, _encrypted(writer, aval_of(eqn)[0][1:], at), 0)]
 
 
-def _as_words(writer: Writer, first: Value, second: Value) -> Value:
-    """Keys `[..., 2]` from their words."""
-    return stacked(writer, [first, second], len(first.shape))
-
-
 @rule("random_seed")
 def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
     if seeds.dtype.itemsize > 4:
         raise ir.Unsupported("jax.random.key of 64 bits")
     low = Value(seeds.shape, WORD, lambda place: ir.convert(seeds.at(place), WORD), seeds.storages)
-    return [_as_words(writer, writer.constant(np.zeros(seeds.shape, WORD)), low)]
+    return [stacked(writer, [writer.constant(np.zeros(seeds.shape, WORD)), low], -1)]
 
 
-def _blocks(writer: Writer, keys: Value, shape: tuple[int, ...]) -> list[Value]:
-    """Both words of Threefry for every key at the addresses `0, 1, ...` of a shape."""
-    lead = keys.shape[:-1]
+def _blocks(
+    writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
+) -> list[Value]:
+    """Both words of Threefry at each place of a shape that begins with that of the keys; the default address counts the places of a key."""
+    lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:
-        own, address = place[: len(lead)], flat(place[len(lead) :], shape)
-        return [keys.at((*own, 0)), keys.at((*own, 1)), ir.literal(0, WORD), ir.convert(address, WORD)]
+        at = flat(place[lead:], shape[lead:]) if address is None else address(place)
+        return [*(keys.at((*place[:lead], i)) for i in (0, 1)), ir.literal(0, WORD), ir.convert(at, WORD)]
 
-    return _encrypted(writer, (*lead, *shape), words)
+    return _encrypted(writer, shape, words)
 
 
 @rule("random_bits")
 def _random_bits(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
     if eqn.params["bit_width"] != 32:
         raise ir.Unsupported(f"jax.random.bits of {eqn.params['bit_width']} bits")
-    first, second = _blocks(writer, keys, tuple(eqn.params["shape"]))
+    first, second = _blocks(writer, keys, (*keys.shape[:-1], *eqn.params["shape"]))
     return [writer.pointwise(*aval_of(eqn), lambda place: first.at(place) ^ second.at(place))]
 
 
 @rule("random_split")
 def _random_split(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
-    return [_as_words(writer, *_blocks(writer, keys, tuple(eqn.params["shape"])))]
+    return [stacked(writer, _blocks(writer, keys, (*keys.shape[:-1], *eqn.params["shape"])), -1)]
 
 
 @rule("random_fold_in")
 def _random_fold_in(writer: Writer, eqn: Any, keys: Value, data: Value) -> list[Value]:
-    def words(place: ir.Place) -> list[ir.Expr]:
-        own = place if len(keys.shape) > 1 else ()
-        return [
-            keys.at((*own, 0)),
-            keys.at((*own, 1)),
-            ir.literal(0, WORD),
-            ir.convert(data.at(place if data.shape else ()), WORD),
-        ]
-
     shape = tuple(np.broadcast_shapes(keys.shape[:-1], data.shape))
-    return [_as_words(writer, *_encrypted(writer, shape, words))]
+    return [stacked(writer, _blocks(writer, keys, shape, lambda place: data.at(place if data.shape else ())), -1)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroute.kernels import ir
 from jaxroute.kernels.rules.registry import aval_of, rule
-from jaxroute.kernels.values import Value, add, flat, mirrored, remainder, times, unflat
+from jaxroute.kernels.values import Value, add, flat, mirrored, quotient, remainder, times, unflat
 from jaxroute.kernels.writer import Writer
 
 
@@ -28,7 +28,7 @@ def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     same = math.prod(shape) == x.size
     made = writer.view(x, shape, at, x.storage if same else None)
     made.uniform = x.uniform or x.size == 1
-    made.lone = dims[x.lone] if x.lone is not None else None
+    made.lone = x.lone and len(shape) == 1
     return [made]
 
 
@@ -74,56 +74,43 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("rev")
 def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    dims = eqn.params["dimensions"]
-
-    def at(place: ir.Place) -> ir.Expr:
-        return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
-
-    return [writer.view(x, x.shape, at)]
+    sizes = [(i in eqn.params["dimensions"], n) for i, n in enumerate(x.shape)]
+    turned = lambda place: (mirrored(p, n) if turns else p for p, (turns, n) in zip(place, sizes, strict=True))  # noqa: E731
+    return [writer.view(x, x.shape, lambda place: x.at(tuple(turned(place))))]
 
 
-@rule("slice")
-def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    shape, _ = aval_of(eqn)
-    starts = eqn.params["start_indices"]
-    strides = eqn.params["strides"] or (1,) * len(starts)
+def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
+    """A part of an array, by its begin and step along the first axes."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
         return x.at((*front, *place[len(starts) :]))
 
-    return [writer.view(x, shape, at)]
+    return writer.view(x, shape, at)
+
+
+@rule("slice")
+def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
+    starts = eqn.params["start_indices"]
+    return [_part(writer, x, aval_of(eqn)[0], starts, eqn.params["strides"] or (1,) * len(starts))]
 
 
 @rule("split")
 def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    axis, outs, first = eqn.params["axis"], [], 0
-    for place, size in enumerate(eqn.params["sizes"]):
-        shape, _ = aval_of(eqn, place)
-
-        def at(place: ir.Place, first: int = first) -> ir.Expr:
-            return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
-
-        outs.append(writer.view(x, shape, at))
-        first += size
-    return outs
+    axis, firsts = eqn.params["axis"], itertools.accumulate(eqn.params["sizes"], initial=0)
+    parts = zip(range(len(eqn.outvars)), firsts, strict=False)
+    return [_part(writer, x, aval_of(eqn, n)[0], [*[0] * axis, first], [1] * (axis + 1)) for n, first in parts]
 
 
 @rule("unstack")
 def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     axis = eqn.params["axis"]
-    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [writer.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
+    return [writer.row(x, i, axis) for i in range(x.shape[axis])]
 
 
 @rule("tile")
 def _tile(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    shape, _ = aval_of(eqn)
-
-    def at(place: ir.Place) -> ir.Expr:
-        return x.at(tuple(remainder(p, n) for p, n in zip(place, x.shape, strict=True)))
-
-    return [writer.view(x, shape, at)]
+    return [writer.view(x, aval_of(eqn)[0], lambda place: x.at(tuple(map(remainder, place, x.shape))))]
 
 
 @rule("iota")
@@ -140,35 +127,29 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
     return [Value(shape, dtype, at, known=known)]
 
 
-def _parts(
-    writer: Writer, shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
-) -> Value:
-    """An array from pieces: where each begins, what it is, and its sizes in there."""
-    storage = writer.variable(dtype, math.prod(shape))
-    for starts, piece, sizes in pieces:
-        writer.write_part(storage, shape, starts, piece, sizes)
+def _joined(writer: Writer, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
+    """An array of pieces, one behind the other along an axis, with their widths along it."""
+    storage = writer.array(xs[0].dtype, shape)
+    for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
+        starts = [first if i == axis else 0 for i in range(len(shape))]
+        writer.write_part(storage, shape, starts, x, (*shape[:axis], width, *shape[axis + 1 :]))
     return writer.value_of(storage, shape)
 
 
 @rule("concatenate")
 def _concatenate(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
-    shape, dtype = aval_of(eqn)
     axis = eqn.params["dimension"]
     if len(xs) == 1:
         return [xs[0]]
     if all(x.known is not None for x in xs):
         return [writer.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
-    firsts = itertools.accumulate([0, *(x.shape[axis] for x in xs[:-1])])
-    pieces = [([f if i == axis else 0 for i in range(len(shape))], x, x.shape) for f, x in zip(firsts, xs, strict=True)]
-    return [_parts(writer, shape, dtype, pieces)]
+    return [_joined(writer, aval_of(eqn)[0], xs, [x.shape[axis] for x in xs], axis)]
 
 
 def stacked(writer: Writer, xs: Sequence[Value], axis: int) -> Value:
-    """Arrays beside each other along a new axis."""
-    shape = (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:])
-    sizes = [*xs[0].shape[:axis], 1, *xs[0].shape[axis:]]
-    pieces = [([i if j == axis else 0 for j in range(len(shape))], x, sizes) for i, x in enumerate(xs)]
-    return _parts(writer, shape, xs[0].dtype, pieces)
+    """Arrays beside each other along a new axis, the last for -1."""
+    axis = len(xs[0].shape) if axis < 0 else axis
+    return _joined(writer, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 
 
 @rule("stack")
@@ -180,32 +161,24 @@ def _stack(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     config = eqn.params["padding_config"]
-    if any(interior or low < 0 or high < 0 for low, high, interior in config):
-        storage = writer.variable(dtype, math.prod(shape))
-        filled = writer.view(value, shape, lambda place: value.at(()))
-        writer.write(storage, filled)
-        kept = [
-            [p for p in range(n) if 0 <= low + p * (interior + 1) < size]
-            for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)
-        ]
-        for place in itertools.product(*kept):
-            target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
-            writer.add(ir.Assign(ir.element(storage, flat(target, shape)), x.at(place)))
-        return [writer.value_of(storage, shape)]
-
-    whole = x if x.known is not None or not x.size else writer.stored(x)
+    if not x.size:
+        return [writer.view(value, shape, lambda place: value.at(()))]
+    whole = x if x.known is not None else writer.stored(x)
 
     def at(place: ir.Place) -> ir.Expr:
         tests: list[ir.Expr] = []
         own: list[ir.Index] = []
-        for p, n, (low, high, _) in zip(place, x.shape, config, strict=True):
-            inner = add(p, -low)
-            if (low or high) and isinstance(inner, ir.Expr):
-                tests.append(ir.convert(inner, np.uint32) < n)
-                inner = ir.apply("min", ir.apply("max", inner, 0), n - 1)
-            own.append(inner)
+        for p, n, (low, high, interior) in zip(place, x.shape, config, strict=True):
+            inner, last = add(p, -low), (n - 1) * (interior + 1)
+            if not isinstance(inner, ir.Expr):
+                tests += [] if 0 <= inner <= last and inner % (interior + 1) == 0 else [ir.literal(False, bool)]
+                inner = min(max(inner, 0), last)
+            elif low or high:
+                tests.append(ir.convert(inner, np.uint32) < last + 1)
+                inner = ir.apply("min", ir.apply("max", inner, 0), last)
+            if interior and isinstance(inner, ir.Expr):
+                tests.append(ir.as_expr(remainder(inner, interior + 1)).equals(0))
+            own.append(quotient(inner, interior + 1))
         return ir.choose(ir.both(*tests), whole.at(tuple(own)), value.at(())) if tests else whole.at(tuple(own))
 
-    if not x.size:
-        return [writer.view(value, shape, lambda place: value.at(()))]
     return [writer.pointwise(shape, dtype, at)]

@@ -1,6 +1,8 @@
 """Sums, extremes and products along axes, partial sums, and products of matrices."""
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,28 +10,27 @@ import numpy as np
 
 from jaxroute.core.primitives import place_mask
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules.elementwise import combined
+from jaxroute.kernels.rules.elementwise import beats, combined
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
 from jaxroute.kernels.writer import Writer
 
-# The operation of each reduction, and its neutral number.
-_REDUCTIONS: dict[str, tuple[str, int | None]] = {
-    "reduce_sum": ("add", 0),
-    "reduce_prod": ("mul", 1),
-    "reduce_max": ("max", None),
-    "reduce_min": ("min", None),
-    "reduce_and": ("and", 1),
-    "reduce_or": ("or", 0),
-    "reduce_xor": ("xor", 0),
+# The operation of each reduction, and neutral numbers of operations.
+_REDUCTIONS = {
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    **{f"reduce_{one}": one for one in ("max", "min", "and", "or", "xor")},
 }
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+_NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 # So many sums of products are added up at once, where each has so many terms.
 _SUMS_AT_ONCE, _MANY_TERMS = 8, 8
 
 
-def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
-    """The number that a maximum begins with, or a minimum."""
+def _first(dtype: np.dtype, operation: str) -> ir.Expr:
+    """The number that an operation on several begins with."""
+    if operation in _NEUTRAL:
+        return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
         return ir.literal(operation == "min", dtype)
     if dtype.kind == "f":
@@ -38,72 +39,52 @@ def _lowest(dtype: np.dtype, operation: str) -> ir.Expr:
     return ir.literal(limits.min if operation == "max" else limits.max, dtype)
 
 
-def _nan(dtype: np.dtype) -> ir.Expr:
-    return ir.literal(np.nan, dtype)
-
-
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Reduces in the order of the elements; an extreme that is zero is +0, whatever the order."""
     (value,) = _reduce(writer, eqn, x)
-    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name][1] is not None:
+    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
-    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + ir.literal(0, value.dtype))]
+    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + 0)]
 
 
 def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
-    axes = tuple(eqn.params["axes"])
-    operation, start = _REDUCTIONS[eqn.primitive.name]
-    terms = [x.shape[a] for a in axes]
-    if start is None and not math.prod(terms):
+    axes, operation = tuple(eqn.params["axes"]), _REDUCTIONS[eqn.primitive.name]
+    terms, extreme = [x.shape[a] for a in axes], operation not in _NEUTRAL
+    if extreme and not math.prod(terms):
         raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
+    start = _first(dtype, operation)
     if len(axes) == len(x.shape):
-        return _reduced_to_number(
-            writer, x, operation, _lowest(dtype, operation) if start is None else ir.literal(start, dtype)
-        )
-
-    def at(place: ir.Place, inner: ir.Place) -> ir.Expr:
-        places = iter(place)
-        within = dict(zip(axes, inner, strict=True))
-        return x.at(tuple(within[i] if i in within else next(places) for i in range(len(x.shape))))
+        if operation == "add" and x.chosen is not None:  # The number that is chosen, instead of a sum of zeros and of it.
+            (which, case), last = x.chosen, lambda found: [ir.Assign(found[0], combined("add", found[0], start))]
+            term = lambda place, total: ir.choose(which.at(place), case.at(place), total)  # noqa: E731
+            return writer.gathered(x.shape, [start], lambda place, found: [ir.Assign(found[0], term(place, found[0]))], last)
+        total = lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]  # noqa: E731
+        return writer.gathered(x.shape, [start], total)
 
     writer.ready(x)
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        total = writer.local(at(place, (0,) * len(axes)) if start is None else ir.literal(start, dtype), dtype)
-        if writer.wide and dtype == np.float32 and start is None:  # NaN is gathered by itself, which waits less.
+        total = writer.local(_at(x, (), (*place, *(0 for _ in axes)), axes) if extreme else start)
+        if writer.wide and dtype == np.float32 and extreme:  # NaN is gathered by itself, which waits less.
             odd = writer.local(total.is_nan())
             with writer.loops(terms) as inner:
-                now = writer.local(at(place, inner))
+                now = writer.local(_at(x, (), (*place, *inner), axes))
                 better = now > total if operation == "max" else now < total
                 writer.add(ir.Assign(odd, odd | now.is_nan()), ir.Assign(total, ir.choose(better, now, total)))
-            writer.add(ir.Assign(total, ir.choose(odd, _nan(dtype), total)))
+            writer.add(ir.Assign(total, ir.choose(odd, np.nan, total)))
         elif math.prod(terms):
             with writer.loops(terms) as inner:
-                writer.add(ir.Assign(total, combined(operation, total, at(place, inner))))
+                writer.add(ir.Assign(total, combined(operation, total, _at(x, (), (*place, *inner), axes))))
         writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
     return [writer.value_of(storage, shape)]
-
-
-def _reduced_to_number(writer: Writer, x: Value, operation: str, start: ir.Expr) -> list[Value]:
-    if operation == "add" and x.chosen is not None and x.chosen[0].lone is not None and len(x.shape) == 1:
-        which, case = x.chosen
-        return writer.gathered(  # The number that is chosen, instead of a sum of zeros and of it.
-            x.shape,
-            [start],
-            lambda place, found: [ir.Assign(found[0], ir.choose(which.at(place), case.at(place), found[0]))],
-            lambda found: [ir.Assign(found[0], combined("add", found[0], start))],
-        )
-    return writer.gathered(
-        x.shape, [start], lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]
-    )
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
     """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
     writer.ready(x)
-    odd, pairs = ir.variable(writer.variable(bool, 0)), x.size // 2
+    odd, pairs = ir.variable(writer.array(bool, ())), x.size // 2
     assert odd.storage is not None
     if x.storage is not None and x.storage.apart:
         writer.add(ir.Assign(odd, ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
@@ -130,7 +111,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     if not x.size:
         return [x]
     writer.ready(x)
-    storage = writer.variable(dtype, math.prod(shape))
+    storage = writer.array(dtype, shape)
     with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
 
         def here(step: ir.Index) -> ir.Place:
@@ -149,12 +130,6 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The first place of the largest or smallest number; NaN counts as such."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
-    largest = eqn.primitive.name == "argmax"
-
-    def better(now: ir.Expr, best: ir.Expr) -> ir.Expr:
-        beats = now > best if largest else now < best
-        return ir.either(beats, ir.both(now.is_nan(), best.equals(best))) if x.dtype.kind == "f" else beats
-
     varies = writer.varies(x)
     writer.ready(x)
     storage = writer.array(dtype, shape, varies)
@@ -164,7 +139,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         best = writer.local(x.at((*place[:axis], 0, *place[axis:])), varying=varies)
         with writer.loop(x.shape[axis], 1) as i:
             now = writer.local(x.at((*place[:axis], i, *place[axis:])), varying=varies)
-            new = writer.local(better(now, best), varying=varies)
+            new = writer.local(beats(now, best, eqn.primitive.name == "argmax"), varying=varies)
             writer.add(ir.Assign(best, now, new), ir.Assign(target, i, new))
     return [writer.value_of(storage, shape)]
 
@@ -173,25 +148,23 @@ class _Contest:
     """Operands of `first_best`: scores, which places are allowed, and numbers of places, the least of which is first on ties."""
 
     def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
-        self.axis, self.ordered = eqn.params["axis"], eqn.params["ordered"]
+        self.axis, self._ordered = eqn.params["axis"], eqn.params["ordered"]
         self.score, self.size = score, score.shape[self.axis]
-        self.allowed = next(iter(given[:-1] if self.ordered else given), None)
-        self._order = given[-1] if self.ordered else None
-        self._mask = place_mask(self.size)
+        self._mask, self._given = place_mask(self.size), given
         # Above all numbers of places.
-        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self.ordered else self.size)
+        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self._ordered else self.size)
 
-    def index(self, first: ir.Expr) -> ir.Expr:
-        """The index that a number of a place means."""
-        return first & self._mask if self.ordered else first
+    def index(self, first: ir.Expr, odd: ir.Expr) -> ir.Expr:
+        """The index that a number of a place means; nothing equals a maximum that is NaN."""
+        return ir.choose(odd, ir.literal(self.size), first & self._mask if self._ordered else first)
 
     def number_at(self, place: ir.Place) -> ir.Expr:
         """The number of a place."""
-        return ir.as_expr(place[self.axis]) if self._order is None else self._order.at(place)
+        return self._given[-1].at(place) if self._ordered else ir.as_expr(place[self.axis])
 
-    def if_allowed(self, place: ir.Place, *conditions: ir.Expr) -> ir.Expr:
-        """Whether conditions hold and a place is allowed."""
-        return ir.both(*([self.allowed.at(place)] if self.allowed is not None else []), *conditions)
+    def allowed(self, place: ir.Place) -> list[ir.Expr]:
+        """The condition of a place, if there is one."""
+        return [one.at(place) for one in (self._given[:-1] if self._ordered else self._given)]
 
 
 @rule("first_best")
@@ -207,16 +180,15 @@ def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[V
     with writer.loops(shape) as place:
         target = ir.element(storage, flat(place, shape))
         writer.add(ir.Assign(target, contest.none))
-        best, odd = writer.local(_lowest(score.dtype, "max")), writer.local(ir.literal(False, bool))
+        best, odd = writer.local(_first(score.dtype, "max")), writer.local(ir.literal(False, bool))
         with writer.loop(size) as i:
             here = (*place[:axis], i, *place[axis:])
             now = writer.local(score.at(here))
             tie = ir.both(now.equals(best), contest.number_at(here) < target)
-            new = writer.local(contest.if_allowed(here, ir.either(now > best, tie)))
+            new = writer.local(ir.both(*contest.allowed(here), ir.either(now > best, tie)))
             writer.add(ir.Assign(best, now, new), ir.Assign(target, contest.number_at(here), new))
-            writer.add(ir.Assign(odd, odd | contest.if_allowed(here, now.is_nan())))
-        # Nothing equals a maximum that is NaN.
-        writer.add(ir.Assign(target, ir.choose(odd, ir.literal(size), contest.index(target))))
+            writer.add(ir.Assign(odd, odd | ir.both(*contest.allowed(here), now.is_nan())))
+        writer.add(ir.Assign(target, contest.index(target, odd)))
     return [writer.value_of(storage, shape)]
 
 
@@ -225,7 +197,7 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
     score = contest.score
 
     def allowed(place: ir.Place, condition: ir.Expr) -> ir.Expr:
-        return condition if contest.allowed is None else contest.allowed.at(place) & condition
+        return functools.reduce(operator.and_, [*contest.allowed(place), condition])
 
     def largest(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         now, (best, odd) = score.at(place), names
@@ -234,15 +206,13 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
             ir.Assign(odd, odd | allowed(place, now.is_nan())),
         ]
 
-    best, odd = writer.gathered(score.shape, [_lowest(score.dtype, "max"), ir.literal(False, bool)], largest)
+    best, odd = writer.gathered(score.shape, [_first(score.dtype, "max"), ir.literal(False, bool)], largest)
 
     def first(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         here = allowed(place, score.at(place).equals(best.at(())))
         return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, contest.number_at(place), contest.none)))]
 
-    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
-        return [ir.Assign(names[0], ir.choose(odd.at(()), ir.literal(contest.size), contest.index(names[0])))]
-
+    last = lambda names: [ir.Assign(names[0], contest.index(names[0], odd.at(())))]  # noqa: E731
     return writer.gathered(score.shape, [contest.none], first, last)[0]
 
 
@@ -252,19 +222,12 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     if {a.dtype, b.dtype} != {dtype}:
         raise ir.Unsupported("dot_general of mixed types")
-    a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
-    b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
-    terms = [a.shape[i] for i in a_sum]
+    batch, behind, terms = len(a_batch), len(a.shape) - len(a_sum), [a.shape[i] for i in a_sum]
     writer.ready(a, b)
 
     def product(place: ir.Place, inner: ir.Place) -> ir.Expr:
-        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
-        sides = (a, a_batch, a_free, a_sum, rows), (b, b_batch, b_free, b_sum, place[len(a_batch) + len(a_free) :])
-        left, right = (
-            value.at(_joined(len(value.shape), (of_batch, batch), (free, own), (summed, inner)))
-            for value, of_batch, free, summed, own in sides
-        )
-        return left * right
+        left = _at(a, a_batch, (*place[:behind], *inner), a_sum)
+        return left * _at(b, b_batch, (*place[:batch], *place[behind:], *inner), b_sum)
 
     storage = writer.array(dtype, shape)
 
@@ -278,21 +241,18 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
         for total, place in zip(totals, places, strict=True):
             writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
 
-    width = min(shape[-1], _SUMS_AT_ONCE) if writer.wide and shape and math.prod(terms) >= _MANY_TERMS else 1
+    last = shape[-1] if shape else 1
+    width = min(last, _SUMS_AT_ONCE) if writer.wide and math.prod(terms) >= _MANY_TERMS else 1
     with writer.loops(shape[:-1]) as place:
-        if width == 1:
-            with writer.loops(shape[-1:]) as last:
-                sums([(*place, *last)])
-        else:
-            whole = shape[-1] // width
-            with writer.loops([whole]) as (i,):
-                sums([(*place, add(times(i, width), n)) for n in range(width)])
-            if shape[-1] % width:
-                sums([(*place, n) for n in range(whole * width, shape[-1])])
+        with writer.loops([last // width]) as (i,):
+            sums([(*place, add(times(i, width), n))[: len(shape)] for n in range(width)])
+        if last % width:
+            sums([(*place, n) for n in range(last // width * width, last)])
     return [writer.value_of(storage, shape)]
 
 
-def _joined(rank: int, *parts: tuple[Sequence[int], ir.Place]) -> ir.Place:
-    """A place from indices along some axes, and others."""
-    where = {axis: index for axes, place in parts for axis, index in zip(axes, place, strict=True)}
-    return tuple(where[i] for i in range(rank))
+def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
+    """An element, by its indices along the first axes, those that are not named, and the last."""
+    axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
+    where = dict(zip(axes, place, strict=True))
+    return x.at(tuple(where[i] for i in range(len(x.shape))))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.kernels import ir
+from jaxroute.kernels.rules.elementwise import beats
 from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat
 from jaxroute.kernels.writer import Writer
@@ -28,12 +29,12 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """Sorts by insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
-    columns = [
-        writer.copied(x, varying=True)
-        if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x)
-        else x
-        for x in xs
-    ]
+    columns: list[Value] = []
+    for x in xs:
+        own = writer.free(x)
+        apart = writer.wide and own is not None and not (own.varying and own.depth == len(writer.masks))
+        several = any(x.storage is y.storage for y in xs if y is not x)
+        columns.append(writer.copied(x, varying=True) if own is None or apart or several else x)
     if shape[axis] < 2:
         return columns
     writer.ready(*columns)
@@ -66,9 +67,6 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     writer.ready(x)
     best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
 
-    def better(a: ir.Expr, b: ir.Expr) -> ir.Expr:
-        return ir.either(a > b, ir.both(a.is_nan(), b.equals(b))) if dtype.kind == "f" else a > b
-
     with writer.loops(shape[:-1]) as place:
 
         def at(j: ir.Index) -> tuple[ir.Expr, ir.Expr]:
@@ -83,7 +81,7 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             found = writer.local(ir.literal(False, bool))
             with writer.loop(k) as j:
                 writer.add(ir.If(i <= j, [ir.If(i.equals(j), taken(j)), ir.Call("break")]))
-                writer.add(ir.Assign(found, ir.either(found, better(own, at(j)[0]))))
+                writer.add(ir.Assign(found, ir.either(found, beats(own, at(j)[0]))))
                 following = [writer.local(one) for one in at(j)]
                 for target, one in zip(at(j), (own, number), strict=True):
                     writer.add(ir.Assign(target, one, found))
