@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
@@ -27,12 +28,26 @@ _EXACT = frozenset([
 def inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> list[str]:
     """Operations of a run on which CPUs and back ends may round differently, in words; none for nearly all policies.
 
+    They are looked for once for players of equal structure and shapes.
+
     Args:
-      env: environment, or a sampler `key -> Environment`.
-      policy: policy, or a function `env -> policy`.
+      env: environment.
+      policy: policy.
       horizon: counted rounds.
       record: what is written.
     """
+    leaves, structure = jax.tree.flatten((env, policy))
+    key = (structure, *((np.shape(x), str(jnp.result_type(x))) for x in leaves), horizon, record)
+    if key not in _known:
+        _known[key] = sorted(set(_inexact(_traced(env, policy, horizon, record))))
+    return _known[key]
+
+
+_known: dict[Any, list[str]] = {}  # What was found, by what it was found for.
+
+
+def _traced(env: Any, policy: Any, horizon: int, record: Record) -> Jaxpr:
+    """What a run computes: its start, a plan, a round, and what is read after it."""
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 
     def whole(streams: dict[str, jax.Array], t: jax.Array) -> Any:
@@ -45,8 +60,7 @@ def inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> l
         return flows, run.read(*own, states, t)
 
     words = jax.ShapeDtypeStruct((2, 1), jnp.uint32)
-    traced = jax.make_jaxpr(whole)(dict.fromkeys(names, words), jax.ShapeDtypeStruct((), jnp.int32))
-    return sorted(set(_inexact(traced.jaxpr)))
+    return jax.make_jaxpr(whole)(dict.fromkeys(names, words), jax.ShapeDtypeStruct((), jnp.int32)).jaxpr
 
 
 def _inexact(jaxpr: Jaxpr) -> Generator[str, None, None]:
