@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
+from jaxroute.engine.memory import traced_once
 from jaxroute.engine.rounds import Record, one_run
 
 # Operations on float32 that are exact, or are computed by `arithmetic`, or hold others.
@@ -28,29 +28,15 @@ _EXACT = frozenset([
 def inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> list[str]:
     """Operations of a run on which CPUs and back ends may round differently, in words; none for nearly all policies.
 
-    They are looked for once for players of equal structure and shapes.
-
     Args:
       env: environment.
       policy: policy.
       horizon: counted rounds.
       record: what is written.
     """
-    leaves, structure = jax.tree.flatten((env, policy))
-    key = (structure, *((np.shape(x), str(jnp.result_type(x))) for x in leaves), horizon, record)
-    if key not in _known:
-        _known[key] = sorted(set(_inexact(_traced(env, policy, horizon, record))))
-    return _known[key]
-
-
-_known: dict[Any, list[str]] = {}  # What was found, by what it was found for.
-
-
-def _traced(env: Any, policy: Any, horizon: int, record: Record) -> Jaxpr:
-    """What a run computes: its start, a plan, a round, and what is read after it."""
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 
-    def whole(streams: dict[str, jax.Array], t: jax.Array) -> Any:
+    def whole(env: Any, policy: Any, streams: dict[str, jax.Array], t: jax.Array) -> Any:
         run = one_run(env, policy, streams, horizon, record)
         own = jax.tree.map(lambda x: x[..., 0], (run.instance, run.words))
         states = run.start(*own)
@@ -59,8 +45,11 @@ def _traced(env: Any, policy: Any, horizon: int, record: Record) -> Jaxpr:
         states, flows = run.play(*own, states, t)
         return flows, run.read(*own, states, t)
 
-    words = jax.ShapeDtypeStruct((2, 1), jnp.uint32)
-    return jax.make_jaxpr(whole)(dict.fromkeys(names, words), jax.ShapeDtypeStruct((), jnp.int32)).jaxpr
+    def trace(env: Any, policy: Any) -> list[str]:
+        words, t = jax.ShapeDtypeStruct((2, 1), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+        return sorted(set(_inexact(jax.make_jaxpr(whole)(env, policy, dict.fromkeys(names, words), t).jaxpr)))
+
+    return traced_once(("inexact", horizon, record), trace, env, policy)
 
 
 def _inexact(jaxpr: Jaxpr) -> Generator[str, None, None]:

@@ -1,7 +1,7 @@
 """What a run takes: bytes of its state, shapes of what its functions return, and how many runs fit into memory."""
 
 import os
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -26,15 +26,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def traced_once(
-    what: str, function: Callable[..., Any], read: Callable[[Any], Any], env: AnyEnvironment, policy: AnyPolicy
-) -> Any:
-    """What `read` finds in the shapes of `function(env, policy, key)`: from memory, if it was found for an equal pair before.
+def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
+    """What `trace(env, policy)` finds, which gets shapes in place of arrays: from memory, if it was found for an equal pair before.
 
     Args:
-      what: name of the function.
-      function: to be traced.
-      read: takes its result, with shapes in place of arrays, and returns plain JSON.
+      what: what is looked for.
+      trace: traces functions of them.
       env: first argument.
       policy: second argument.
     """
@@ -44,7 +41,7 @@ def traced_once(
     if key not in _measured:
         shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
         with jax.default_device(jax.local_devices()[0]):  # As programs are traced, so that what they share is traced once.
-            _measured[key] = read(jax.eval_shape(widened(function), *jax.tree.unflatten(structure, shapes), draws.key(0)))
+            _measured[key] = trace(*jax.tree.unflatten(structure, shapes))
     return _measured[key]
 
 
@@ -54,7 +51,10 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
         return once("init", env, key), once(first_state, env, policy, key, spec=spec_for(env, 1))
 
-    return traced_once("state", start, lambda states: sum(map(state_bytes, jax.tree.leaves(states))), env, policy)
+    def trace(env: AnyEnvironment, policy: AnyPolicy) -> int:
+        return sum(map(state_bytes, jax.tree.leaves(jax.eval_shape(widened(start), env, policy, draws.key(0)))))
+
+    return traced_once("state", trace, env, policy)
 
 
 def runs_that_fit(

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import checks
+from jaxroute.core import checks, draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import traced_once
+from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
 from jaxroute.store.runs import Kept
 
@@ -122,11 +123,12 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
             "policy_gauges": gauges_of(policy, policy_state),
         }
 
-    def read(shapes: dict[str, Mapping[str, Any]]) -> Shapes:
+    def trace(env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
+        shapes = jax.eval_shape(widened(play), env, policy, draws.key(0))
         return {kind: {entry: list(value.shape) for entry, value in entries.items()} for kind, entries in shapes.items()}
 
     with explained(name, env, policy):
-        return traced_once("measured", play, read, env, policy)
+        return traced_once("measured", trace, env, policy)
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
