@@ -197,7 +197,11 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
             wide[1] = wide[1] + lax.broadcast_in_dim(own, (size, *(1,) * rank), (0,))
         return primitive.bind(*wide, *unknown, **params), 0
 
-    primitive.def_impl(lambda *args, **params: jax.jit(functools.partial(function, **params))(*args))
+    @functools.cache
+    def compiled(**params: Any) -> Callable[..., Any]:
+        return jax.jit(functools.partial(function, **params))
+
+    primitive.def_impl(lambda *args, **params: compiled(**params)(*args))
     batching.primitive_batchers[primitive] = batch
     mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=False))
     return primitive

@@ -46,7 +46,7 @@ from jaxroute.engine import recording, stopping
 from jaxroute.engine.exactness import inexact_operations
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.precision import in_64_bits
-from jaxroute.engine.rounds import Record, built_for, spec_for
+from jaxroute.engine.rounds import Record, made_for, spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import runs
 from jaxroute.store.cells import Request, describe_seeds
@@ -464,7 +464,7 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
     try:
         if not is_policy(policy.example):
             checks.takes(f"policy {name!r}, a function,", policy.example, "env")
-        built = built_for(made, policy.example)
+        built = made_for(made, policy.example)
     except ValueError as error:
         raise ValueError(f"policy {name!r}: {error}") from None
     protocols = (

@@ -92,9 +92,11 @@ def _called(
 _traced_once = jax.jit(_called, static_argnums=(0, 1, 2), inline=True)
 
 
-def built_for(env: AnyEnvironment, policy: AnyPolicy | PolicyOf) -> AnyPolicy:
-    """The policy itself, or the one that a function `env -> policy` makes for this environment."""
-    return policy if is_policy(policy) else exactly(widened(functools.partial(build_policy, policy)))(env)
+def made_for(
+    env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
+) -> AnyPolicy:
+    """The policy itself, or the one that a function `env -> policy` makes for this environment, with another arithmetic if one is given."""
+    return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
@@ -194,7 +196,7 @@ def one_run(
     size = streams["env"].shape[-1]
     instance: Players = {}
     if is_environment(env):
-        shared: Players = {"env": env, "policy": built_for(env, policy)}
+        shared: Players = {"env": env, "policy": made_for(env, policy, exactly)}
         example = shared
     else:
         sampler: Any = env
