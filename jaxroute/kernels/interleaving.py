@@ -11,7 +11,7 @@ from jaxroute.kernels import ir
 from jaxroute.kernels.values import add
 
 # Steps at a time; functions that a step calls at least, and statements that a loop may have then.
-MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 4000
+MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
 
 
 def interleaved(block: ir.Block) -> ir.Block:
