@@ -48,7 +48,7 @@ def used() -> float:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repeats: int) -> dict[str, Any]:
-    """`first_call_s` (more than later ones) and `per_s`, decisions per processor second, of each way that plays the policy."""
+    """`first_call_s` (more than later ones) and `per_s`, decisions per processor second, of each way that has a kernel for the policy."""
     caches, executions, first, best = {}, {}, {}, {}
 
     def call(way: str) -> tuple[float, Any]:

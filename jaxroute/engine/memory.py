@@ -27,7 +27,7 @@ def cores() -> int:
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """What `trace(env, policy)` finds, which gets shapes in place of arrays: from memory, if it was found for an equal pair before.
+    """Returns what `trace(env, policy)` finds, which gets shapes instead of arrays; from memory, if it was found for an equal pair before.
 
     Args:
       what: what is looked for.

@@ -58,7 +58,7 @@ class Buffer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What XLA asks for: arrays in the order of memory, and its own frame."""
+    """Request of XLA: arrays in the order of memory, and its own frame."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]

@@ -94,7 +94,7 @@ def own_flags() -> tuple[str, ...]:
 
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Those of the flags that a compiler takes, and its macros: its version and the instructions, which other machines may not have."""
+    """Flags that a compiler takes, of those that are wanted, and its macros: its version and the instructions, which other machines may not have."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 

@@ -44,7 +44,7 @@ def _own(body: ir.Block) -> set[ir.Storage]:
 
 
 def _length(loop: ir.Loop) -> int:
-    """How many steps a loop has that counts from 0 up to a number; 0 for others."""
+    """Number of steps of a loop that counts from 0 up to a number; 0 for others."""
     first, test = loop.first, loop.test
     counts = loop.step == 1 and first is not None and first.op == "literal" and not first.number
     known = test is not None and test.op == "lt" and test.operands[1].op == "literal"
@@ -52,7 +52,7 @@ def _length(loop: ir.Loop) -> int:
 
 
 def _steps(loop: ir.Loop) -> int:
-    """How many steps of a loop to write at a time."""
+    """Number of steps of a loop to write at a time."""
     length, body = _length(loop), loop.body
     plain = all(
         one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body
@@ -66,7 +66,7 @@ def _steps(loop: ir.Loop) -> int:
 def _may(loop: ir.Loop) -> bool:
     """Whether the statements of a step may come between those of the one before.
 
-    What a loop changes and is there before it is either touched by one statement alone, or an array of which each step touches an element of its own.
+    What a loop changes and is there before it is either touched by one statement alone, or an array of which each step touches another element.
     """
 
     def each_its_own(storage: ir.Storage) -> bool:
@@ -93,7 +93,7 @@ def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
 
 
 def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
-    """The statements of a step with an index and storages of their own."""
+    """The statements of a step with another index and other storages."""
     renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
     def copied(part: object) -> object:

@@ -29,7 +29,7 @@ _MOST_KEPT = 128
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """What is handed to the function or comes back: `[..., R]`, or without `R` if all runs share it."""
+    """Array that is handed to the function or comes back: `[..., R]`, or without `R` if all runs share it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -133,7 +133,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """How many arrays of one setting lie between those of two neighbours along each axis; 0 where they are the same."""
+    """Numbers of arrays of one setting that lie between those of two neighbours along each axis; 0 where they are the same."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -142,7 +142,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Where the array of a setting begins, as something to be added to a pointer."""
+    """Begin of the array of a setting, as a term to add to a pointer."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -156,7 +156,7 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 def source_of(
     run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
-    """The function that plays the rounds of `run` from the given states.
+    """The function that simulates the rounds of `run` from the given states.
 
     Args:
       run: the rounds of one environment against one policy.
@@ -238,7 +238,7 @@ class _Writer:
         return source_from(emitter, self._arrays, outputs, len(self._states))
 
     def _constant(self, const: Any) -> Value:
-        """What a function closes over: known, or an input that all runs share."""
+        """Constant that a function closes over: known, or an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:

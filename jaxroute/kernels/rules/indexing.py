@@ -84,7 +84,7 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Where a place of a gather's result, or of what a scatter writes, is in an array, and conditions of its window's being within bounds.
+    """Place in an array of a number of a gather's result, or of one that a scatter writes, and conditions of its window's being within bounds.
 
     A window of these sizes begins at the indices, if need be moved within bounds; `window` has its axes in the array and in the place.
     """
