@@ -35,7 +35,7 @@ from jaxroute.analysis.tune.space import Space
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Metric, planned_state
 from jaxroute.core.wrapper import Wrapper
-from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import combinatorial

@@ -33,9 +33,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxroute
 from jaxroute.core import draws, rounding
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.core.protocols import build_policy
-from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, one_run, run_streams

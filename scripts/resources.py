@@ -31,8 +31,8 @@ import numpy as np
 from kernels import ENVIRONMENTS, pairs
 
 from jaxroute.core import draws
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.core.protocols import build_policy, is_environment
-from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams

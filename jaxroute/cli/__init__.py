@@ -741,7 +741,7 @@ def _doctor(options) -> int:
     import jaxroute
     from jaxroute import kernels
     from jaxroute.core import provenance
-    from jaxroute.engine.batching import compiling
+    from jaxroute.engine import compiling
     from jaxroute.problems import stochastic
 
     devices = jax.local_devices()

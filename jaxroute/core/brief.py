@@ -2,11 +2,14 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
+from jaxroute.core import rounding
+from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.trees import classes_of
 
 Given = ParamSpec("Given")
@@ -21,7 +24,7 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def brief_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """`jax.jit` of a function that runs once, or a few times, for well below a second.
+    """`jax.jit` of a function that runs once, or a few times, for well below a second, with the one arithmetic (`arithmetic`).
 
     Args:
       function: to be compiled; it may be a traced part of another one.
@@ -32,9 +35,16 @@ def brief_jit(
 
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
-    def of_classes(classes: tuple[type, ...], *args: Given.args, **kwargs: Given.kwargs) -> Made:
+    def of_classes(classes: tuple[type, ...], words: jax.Array, *args: Given.args, **kwargs: Given.kwargs) -> Made:
         del classes  # They are there to be compared.
-        return function(*args, **kwargs)
+        traced = [one for place, one in enumerate(args) if place not in places]
+
+        def whole(traced: list[Any], kwargs: Any) -> Made:
+            left, called = iter(traced), cast("Callable[..., Made]", function)
+            return called(*(one if place in places else next(left) for place, one in enumerate(args)), **kwargs)
+
+        with rounding.protected(words):
+            return exactly(whole)(traced, kwargs)
 
     of_classes.__name__ = getattr(function, "__name__", "brief")  # Of the program.
 
@@ -43,13 +53,13 @@ def brief_jit(
         options: Any = None
         if platform == "cpu":
             options = {k: v for k, v in brief_options().items() if not (often and k == _LEVEL)}
-        return jax.jit(of_classes, static_argnums=(0, *(place + 1 for place in places)), compiler_options=options)
+        return jax.jit(of_classes, static_argnums=(0, *(place + 2 for place in places)), compiler_options=options)
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return function(*args, **kwargs)  # Of another program, which has options of its own.
-        return compiled(jax.default_backend())(classes_of((args, kwargs)), *args, **kwargs)
+        return compiled(jax.default_backend())(classes_of((args, kwargs)), np.zeros(1, np.uint32), *args, **kwargs)
 
     return call
 

@@ -14,10 +14,10 @@ import xarray as xr
 from jax import lax
 
 from jaxroute.core import draws
+from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import PyTree
 from jaxroute.engine import reference
-from jaxroute.engine.batching.lanes import exactly
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.precision import widened

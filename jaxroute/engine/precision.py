@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
 from jaxroute.core.primitives import bind
-from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
 
 # Further operations that hold a jaxpr which is called once: what they add are derivatives.
 _DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws, rounding
 from jaxroute.engine import reference
-from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
+from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores

@@ -9,8 +9,8 @@ from jax import lax
 from jax.core import Tracer
 
 from jaxroute.core import draws
+from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
-from jaxroute.engine.batching.lanes import exactly
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flows, recorded_gauges, spec_for
 

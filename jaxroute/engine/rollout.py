@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import rounding
+from jaxroute.core.batching.lanes import exactly, lanes
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
-from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rounds import Record, States, leaves_of, one_run, states_of
 

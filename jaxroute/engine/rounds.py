@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws, numerics
+from jaxroute.core.batching.lanes import exactly, lanes
 from jaxroute.core.protocols import (
     AnyEnvironment,
     AnyPolicy,
@@ -25,7 +26,6 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, PyTree, Spec
-from jaxroute.engine.batching.lanes import exactly, lanes
 from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroute.core.batching.dependence import carry_dependence, which_depend
 from jaxroute.core.protocols import (
     AnyEnvironment,
     AnyPolicy,
@@ -17,7 +18,6 @@ from jaxroute.core.protocols import (
     is_policy,
     stage_length_of,
 )
-from jaxroute.engine.batching.dependence import carry_dependence, which_depend
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, strong
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
-from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
+from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.kernels import ir, rules
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend.core import JaxprEqn
 
-from jaxroute.engine.batching.dependence import Flow, is_key
+from jaxroute.core.batching.dependence import Flow, is_key
 from jaxroute.kernels.rules import CALLED_WIDE
 from jaxroute.kernels.values import is_row
 

@@ -21,7 +21,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxroute.engine.batching.dependence import is_key
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.engine.rounds import Run
 from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter

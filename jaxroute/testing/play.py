@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
+from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.engine import reference
-from jaxroute.engine.batching.lanes import exactly
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import run_streams
 

@@ -26,7 +26,7 @@ from resources import VARIANTS, bounded
 import jaxroute as jr
 from jaxroute.core import draws, provenance
 from jaxroute.core.attributes import decoded
-from jaxroute.engine.batching import compiling
+from jaxroute.engine import compiling
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.programs import ROLLOUTS
 from jaxroute.engine.rollout import spans_of

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from one_by_one import evaluated
 
 from jaxroute.core import rounding
-from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import exactly, lanes
+from jaxroute.core.batching.lanes import exactly, lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.kernels import host
 
 RUNS, MODELS = 37, 5

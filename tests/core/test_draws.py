@@ -9,8 +9,8 @@ from jax.extend.random import threefry_2x32 as extend_threefry
 from scipy import stats
 
 from jaxroute.core import draws
-from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import exactly, lanes
+from jaxroute.core.batching.lanes import exactly, lanes
+from jaxroute.engine.compiling import compile_lanes
 
 SHAPES = [(), (7,), (3, 5), (2, 0, 3), (1000,)]
 SEEDS = [0, 1, 2**31, 2**32 - 1]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
 from jax import lax
 
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.core.factorisations import FACTORISATIONS
-from jaxroute.engine.batching.lanes import lanes
 
 EPS = 2.0**-23
 # fmt: off

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from jaxroute.core import draws, numerics
-from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
+from jaxroute.engine.compiling import compile_lanes
 
 RUNS = 96
 SIZES = [1, 2, 5, 16]

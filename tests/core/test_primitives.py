@@ -15,7 +15,7 @@ from jax import lax
 from lowering import count, lowers
 
 from jaxroute.core import draws, numerics, primitives
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.problems import default_policies, problems
 
 counts = importlib.import_module("kernels")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxroute.core import draws
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.engine.rollout import packed_rollout, rollout, spans_of
 from jaxroute.engine.rounds import Record, any_nan, run_streams
 from jaxroute.problems import staged, stochastic

@@ -304,7 +304,7 @@ import jax
 import jax.numpy as jnp
 jax.config.update("jax_platforms", "cpu")
 import kernels
-from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.kernels import compiling, cuda
 from jaxroute.kernels.rollout import kernel_rollout
 from jaxroute.engine.rounds import Record, run_streams

@@ -12,7 +12,7 @@ from c_functions import by_c
 from helpers import x64
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.kernels import host
 from jaxroute.problems.combinatorial import optimum
 from jaxroute.solvers import branching_any_win, exact_any_win, sparse_fill

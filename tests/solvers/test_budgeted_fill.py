@@ -10,8 +10,8 @@ import scipy.sparse
 from helpers import x64
 from scipy.optimize import linprog
 
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.data import STAGEROUTE_TABLE_1, min_max
-from jaxroute.engine.batching.lanes import lanes
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
 SIZES = (*range(1, 16), 30)

@@ -9,7 +9,7 @@ import pytest
 from helpers import assert_mean_close
 from reference import combinatorial as plain
 
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.problems.combinatorial.parts.rewards import REWARDS
 from jaxroute.solvers import rounding
 

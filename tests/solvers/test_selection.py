@@ -13,8 +13,8 @@ from reference import combinatorial as plain
 from scipy.optimize import linprog
 from selection_cases import COST, MU, TIED, instances
 
-from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.selection import (
     Selection,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.engine.batching.dependence import is_key
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import host, ir
 from jaxroute.kernels.emitter import Emitter
 from jaxroute.kernels.source import Array, source_from

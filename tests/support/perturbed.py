@@ -14,9 +14,9 @@ from c_functions import words
 from flax import struct
 
 from jaxroute.core import draws
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.core.protocols import build_policy, is_policy
 from jaxroute.core.types import Metric
-from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, one_run, run_streams
 from jaxroute.kernels import host

@@ -23,7 +23,7 @@ from flax import struct
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric
 from jaxroute.core.wrapper import Wrapper
-from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.compiling import compile_lanes
 from jaxroute.engine.precision import as_written
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.batching.dependence import is_key
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import ir
 from jaxroute.kernels.printer import FORMATS, check, is_narrow
 from jaxroute.kernels.rules.registry import aval_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.batching.dependence import is_key
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels.values import Value
 
 Rule = Callable[..., list[Value]]

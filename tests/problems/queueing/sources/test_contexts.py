@@ -7,7 +7,7 @@ import pytest
 from queueing_cases import play
 
 from jaxroute.core import draws
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.problems import queueing as qu
 from jaxroute.problems.queueing.sources.choice import best_rate
 

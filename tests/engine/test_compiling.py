@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxroute.engine.batching import compiling
-from jaxroute.engine.batching.compiling import CPU_OPTIONS, GPU_OPTIONS, compile_lanes, dropped_options
+from jaxroute.engine import compiling
+from jaxroute.engine.compiling import CPU_OPTIONS, GPU_OPTIONS, compile_lanes, dropped_options
 
 
 class Watched:

@@ -23,10 +23,8 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic, primitives, rounding
-from jaxroute.core.primitives import bind
-from jaxroute.core.rounding import Trait, trait_of
-from jaxroute.engine.batching import indexing
-from jaxroute.engine.batching.dependence import (
+from jaxroute.core.batching import indexing
+from jaxroute.core.batching.dependence import (
     BARRIERS,
     CALLS,
     carry_dependence,
@@ -35,8 +33,10 @@ from jaxroute.engine.batching.dependence import (
     scan_sizes,
     which_depend,
 )
-from jaxroute.engine.batching.indexing import Tables
-from jaxroute.engine.batching.values import Value, enter, leave, spread
+from jaxroute.core.batching.indexing import Tables
+from jaxroute.core.batching.values import Value, enter, leave, spread
+from jaxroute.core.primitives import bind
+from jaxroute.core.rounding import Trait, trait_of
 
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
 # fmt: off

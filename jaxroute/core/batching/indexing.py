@@ -16,7 +16,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 
 from jaxroute.core import primitives
-from jaxroute.engine.batching.values import Value, spread
+from jaxroute.core.batching.values import Value, spread
 
 READS = ("dynamic_slice", "gather")
 WRITES = ("dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")

@@ -14,7 +14,7 @@ from jax import lax
 from lane_cases import CASES, DIFFERENTIABLE, KEY, LINEAR_ALGEBRA, R, assert_same, floats, integers, keys
 
 from jaxroute.core import draws, numerics
-from jaxroute.engine.batching.lanes import lanes
+from jaxroute.core.batching.lanes import lanes
 from jaxroute.problems import stochastic
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.core.rounding import Trait
-from jaxroute.engine.batching.dependence import is_key
 
 
 class Value(NamedTuple):
