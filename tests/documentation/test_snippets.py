@@ -131,7 +131,7 @@ def test_blocks_say_what_they_are(page):
     """Each block is of a known language and can be read, and one that is not run says why."""
     for snippet in PAGES[page]:
         where = f"{page}, line {snippet.line}"
-        assert snippet.language in ("python", "bash", "toml", "json", "yaml"), (
+        assert snippet.language in ("python", "bash", "c", "toml", "json", "yaml"), (
             f"{where}: a block of {snippet.language or 'no language'!r}"
         )
         if snippet.language == "python":
