@@ -50,7 +50,7 @@ def _replay(
     key: int,
     device: Any,
 ) -> dict[str, np.ndarray]:
-    """Whether each quantity is bad in each of the first `rounds` counted rounds of one run of `horizon` rounds, by name."""
+    """First of the first `rounds` counted rounds, from 0, of one run of `horizon` in which each quantity is bad, by name; -1 for none."""
 
     def leaves_of(grid: Grid) -> list[Any]:
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
@@ -62,12 +62,17 @@ def _replay(
         env, policy, states = reference.first_states(env, policy, keys, horizon)
         stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
 
-        def one(states: Any, t: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+        def one(t: Any, states: Any) -> tuple[Any, dict[str, jax.Array]]:
             states, said = reference.one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
             return states, _bad(record, states, said)
 
-        bad = lax.scan(one, states, jnp.arange(free_rounds + rounds, dtype=jnp.int32))[1]
-        return {name: rows[free_rounds:] for name, rows in bad.items()}
+        def add(t: Any, carry: Any) -> Any:
+            (states, bad), firsts = one(t, carry[0]), carry[1]
+            new = {name: bad[name] & (t >= free_rounds) & (first < 0) for name, first in firsts.items()}
+            return states, {name: jnp.where(new[name], t - free_rounds, first) for name, first in firsts.items()}
+
+        none = dict.fromkeys(jax.eval_shape(one, jnp.int32(0), states)[1], jnp.int32(-1))
+        return lax.fori_loop(jnp.int32(0), jnp.int32(free_rounds + rounds), add, (states, none))[1]
 
     with jax.default_device(device):
         streams = run_streams(jax.random.key_data(draws.key(key)), np.asarray([seed], np.uint32))
@@ -131,7 +136,7 @@ def first_bad_rounds(data: xr.Dataset, asked: Inputs, device: Any) -> list[dict[
         for played in itertools.chain([part.env], roomier(part.env, part.example[0])):
             grids, horizon = (played, part.settings), asked.horizon
             bad = _replay(grids, own, seed, record, rounds or horizon, horizon, asked.key, device)
-            firsts = {name: int(np.argmax(rows)) for name, rows in bad.items() if rows.any()}
+            firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())
                 values = [name for name, first in firsts.items() if first == start]
