@@ -249,9 +249,8 @@ class Emitter(Writer):
         self.finish()
         varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
         taken: list[ir.Storage | None] = [None] * len(shapes)
-        for (
-            branch
-        ) in branches:  # An operand that one returns as it is, and that no other value needs, is where the result is.
+        # An operand that a branch returns as it is, and that no other value needs, is where the result is.
+        for branch in branches:
             own = dict(zip(branch.jaxpr.invars, operands, strict=True))
             for place, var in enumerate(branch.jaxpr.outvars):
                 operand = None if hasattr(var, "val") else own.get(var)

@@ -32,10 +32,7 @@ def interleaved(block: ir.Block) -> ir.Block:
 
 def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
     """All expressions, and those inside of them."""
-    found = [e for one in statements for e in one.expressions()]
-    for e in found:  # It grows meanwhile.
-        found += e.operands
-    return found
+    return [part for one in statements for e in one.expressions() for part in e.parts()]
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:

@@ -74,14 +74,16 @@ class Expr:
     storage: Storage | None = None
     number: Any = None
 
+    def parts(self) -> "list[Expr]":
+        """It and all expressions in it."""
+        found = list[Expr]([self])
+        for one in found:  # It grows meanwhile.
+            found += one.operands
+        return found
+
     def leaves(self) -> "list[Expr]":
         """All variables and elements in it."""
-        found, open_ = list[Expr](), list[Expr]([self])
-        for one in open_:  # It grows meanwhile.
-            if one.storage is not None:
-                found.append(one)
-            open_ += one.operands
-        return found
+        return [one for one in self.parts() if one.storage is not None]
 
     @property
     def varies(self) -> bool:
@@ -141,10 +143,7 @@ def element(storage: Storage, index: Index) -> Expr:
 
 def as_expr(index: Index) -> Expr:
     """An index as an expression."""
-    return index if isinstance(index, Expr) else _integer(index)
-
-
-_integer = functools.cache(literal)
+    return index if isinstance(index, Expr) else literal(index)
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:

@@ -215,30 +215,34 @@ template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
     for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
 }
 
-/* Places of vectors that differ between the runs */
-template <class T> struct Places {
-    T *const to;
+/* A place in an array that differs between the runs: `step` numbers lie between two of a run, `apart` between two runs */
+template <class T> struct Spot {
+    int *const first;
+    const int step, apart;
     const I at;
+    INSIDE int &of(int lane) const { return first[at.v[lane] * step + lane * apart]; }
     INSIDE operator T() const {
+        vector_i bits;
 #ifdef AVX512
-        const vector_i all = (vector_i){} - 1, place = at.v * LANES + (vector_i){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-        return (decltype(T::v))__builtin_ia32_gathersiv16si(all, (const int *)to, place, (unsigned short)-1, 4);
+        const vector_i runs = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        bits = __builtin_ia32_gathersiv16si((vector_i){} - 1, first, at.v * step + runs * apart, (unsigned short)-1, 4);
 #else
-        LANES_OF(T, to[at.v[lane]].v[lane])
+        EACH_LANE bits[lane] = of(lane);
 #endif
+        return (decltype(T::v))bits;
     }
-    INSIDE void operator=(T x) const { EACH_LANE to[at.v[lane]].v[lane] = x.v[lane]; }
-    INSIDE void operator=(const Places &other) const { *this = (T)other; }
+    INSIDE void operator=(T x) const { EACH_LANE of(lane) = ((vector_i)x.v)[lane]; }
+    INSIDE void operator=(const Spot &other) const { *this = (T)other; }
 };
-#define OF_PLACES(o) template <class T> FUNCTION T operator o(Places<T> a, T b) { return (T)a o b; }
-OF_PLACES(+) OF_PLACES(*) OF_PLACES(-)
+#define OF_SPOT(o) template <class T> FUNCTION T operator o(Spot<T> a, T b) { return (T)a o b; }
+OF_SPOT(+) OF_SPOT(*) OF_SPOT(-)
 
 template <class T, int N> struct Array {
     T a[N];
     INSIDE T &operator[](int i) { return a[i]; }
     INSIDE const T &operator[](int i) const { return a[i]; }
     INSIDE auto operator[](I i) {
-        if constexpr (sizeof(T) == sizeof(vector_i)) return Places<T>{a, i};
+        if constexpr (sizeof(T) == sizeof(vector_i)) return Spot<T>{(int *)a, LANES, 1, i};
         else return gathered(a, i);
     }
     INSIDE auto operator[](I i) const { return gathered(a, i); }
@@ -247,22 +251,17 @@ template <class T, int N> struct Array {
 };
 
 /* An array of which each run has its numbers side by side */
-template <class T> struct Spot {
-    T *const first;
-    const int size;
-    const I at;
-    INSIDE void operator=(typename Wide<T>::type x) const { EACH_LANE first[lane * size + at.v[lane]] = x.v[lane]; }
-};
 template <class T, int SIZE> struct Apart {
+    typedef typename Wide<T>::type W;
     T a[LANES][SIZE];
-    INSIDE Spot<T> operator[](I i) { return {a[0], SIZE, i}; }
-    INSIDE typename Wide<T>::type read(I i) const LANES_OF(typename Wide<T>::type, a[lane][i.v[lane]])
-    template <int WIDTH> INSIDE void rows(typename Wide<T>::type *to, I row) const {
+    INSIDE Spot<W> operator[](I i) { return {(int *)a, 1, SIZE, i}; }
+    INSIDE W read(I i) { return (*this)[i]; }
+    template <int WIDTH> INSIDE void rows(W *to, I row) const {
         const float *from[LANES];
         EACH_LANE from[lane] = (const float *)&a[lane][row.v[lane] * WIDTH];
         rows_turned((F *)to, from, WIDTH);
     }
-    template <int WIDTH> INSIDE void write_rows(const typename Wide<T>::type *from, I row, B meant) {
+    template <int WIDTH> INSIDE void write_rows(const W *from, I row, B meant) {
         float *to[LANES];
         EACH_LANE to[lane] = (float *)&a[lane][row.v[lane] * WIDTH];
         rows_written(to, (const F *)from, WIDTH, meant);
@@ -271,14 +270,10 @@ template <class T, int SIZE> struct Apart {
 };
 
 /* `x = y` where something holds */
-template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
-    const typename Wide<T>::type all = y;
-    EACH_LANE if (c.v[lane]) x.first[lane * x.size + x.at.v[lane]] = all.v[lane];
-}
 template <class T, class V> FUNCTION void set_if(B c, T &x, V y) { x = choose(c, (T)y, x); }
-template <class T, class V> FUNCTION void set_if(B c, const Places<T> &x, V y) {
+template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
     const T all = y;
-    EACH_LANE if (c.v[lane]) x.to[x.at.v[lane]].v[lane] = all.v[lane];
+    EACH_LANE if (c.v[lane]) x.of(lane) = ((vector_i)all.v)[lane];
 }
 template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) {
     if (c) x = y;
@@ -412,15 +407,6 @@ FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); 
 FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
-FUNCTION B either_nan(F a, F b) {
-#if defined(AVX512) && !defined(__clang__)
-    return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
-#elif defined(AVX2) && !defined(__clang__)
-    return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);
-#else
-    return (a != a) | (b != b);
-#endif
-}
 FUNCTION B is_finite_f(F x) { return fabsf(x) < INF_32; }
 FUNCTION I int_of(F x) {
     const I whole = __builtin_convertvector(x.v, vector_i);

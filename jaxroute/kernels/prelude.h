@@ -144,23 +144,13 @@ FUNCTION int order_of(float x) {
 FUNCTION float erf_inv_f(float x) {
     const float w = -LOG_1P_OF_MINUS_SQUARE(x), near = w - 2.5f;
     float p = 2.81022636e-08f;
-    p = TERM(3.43273939e-07f, p, near);
-    p = TERM(-3.5233877e-06f, p, near);
-    p = TERM(-4.39150654e-06f, p, near);
-    p = TERM(0.00021858087f, p, near);
-    p = TERM(-0.00125372503f, p, near);
-    p = TERM(-0.00417768164f, p, near);
-    p = TERM(0.246640727f, p, near);
-    p = TERM(1.50140941f, p, near);
+    p = TERM(3.43273939e-07f, p, near), p = TERM(-3.5233877e-06f, p, near), p = TERM(-4.39150654e-06f, p, near);
+    p = TERM(0.00021858087f, p, near), p = TERM(-0.00125372503f, p, near), p = TERM(-0.00417768164f, p, near);
+    p = TERM(0.246640727f, p, near), p = TERM(1.50140941f, p, near);
     if (!(w < 5.0f)) {
         const float far = sqrtf(w) - 3.0f;
-        p = -0.000200214257f;
-        p = TERM(0.000100950558f, p, far);
-        p = TERM(0.00134934322f, p, far);
-        p = TERM(-0.00367342844f, p, far);
-        p = TERM(0.00573950773f, p, far);
-        p = TERM(-0.0076224613f, p, far);
-        p = TERM(0.00943887047f, p, far);
+        p = TERM(0.000100950558f, -0.000200214257f, far), p = TERM(0.00134934322f, p, far), p = TERM(-0.00367342844f, p, far);
+        p = TERM(0.00573950773f, p, far), p = TERM(-0.0076224613f, p, far), p = TERM(0.00943887047f, p, far);
         p = TERM(1.00167406f, p, far);
         p = fabsf(x) == 1.0f ? INF_32 : TERM(2.83297682f, p, far);
     }

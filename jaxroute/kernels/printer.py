@@ -67,7 +67,7 @@ FORMATS: dict[str, dict[str, str]] = {
     )},
     "index_add": _infix("+"), "index_sub": _infix("-"), "index_mul": _infix("*"), "index_div": _infix("/"), "index_rem": _infix("%"),
     "both": _infix("&&"), "either": _infix("||"), "any": {"b": "ANY"},
-    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "either_nan", "first_lane", "largest")},
+    **{name: {"*": name} for name in ("bits_of", "float_of", "int_of", "unsigned_of", "first_lane", "largest")},
     "rows_have_nan": {"*": "{}.has_nan()"},
 }  # fmt: skip
 _STATEMENTS = {

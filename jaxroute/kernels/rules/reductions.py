@@ -12,7 +12,7 @@ from jaxroute.core.primitives import place_mask
 from jaxroute.kernels import ir
 from jaxroute.kernels.rules.elementwise import beats, combined
 from jaxroute.kernels.rules.registry import aval_of, rule
-from jaxroute.kernels.values import Value, add, flat, mirrored, times, unflat
+from jaxroute.kernels.values import Value, flat, mirrored
 from jaxroute.kernels.writer import Writer
 
 # The operation of each reduction, and neutral numbers of operations.
@@ -23,8 +23,6 @@ _REDUCTIONS = {
 }
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 _NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
-# So many sums of products are added up at once, where each has so many terms.
-_SUMS_AT_ONCE, _MANY_TERMS = 8, 8
 
 
 def _first(dtype: np.dtype, operation: str) -> ir.Expr:
@@ -67,14 +65,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
         total = writer.local(_at(x, (), (*place, *(0 for _ in axes)), axes) if extreme else start)
-        if writer.wide and dtype == np.float32 and extreme:  # NaN is gathered by itself, which waits less.
-            odd = writer.local(total.is_nan())
-            with writer.loops(terms) as inner:
-                now = writer.local(_at(x, (), (*place, *inner), axes))
-                better = now > total if operation == "max" else now < total
-                writer.add(ir.Assign(odd, odd | now.is_nan()), ir.Assign(total, ir.choose(better, now, total)))
-            writer.add(ir.Assign(total, ir.choose(odd, np.nan, total)))
-        elif math.prod(terms):
+        if math.prod(terms):
             with writer.loops(terms) as inner:
                 writer.add(ir.Assign(total, combined(operation, total, _at(x, (), (*place, *inner), axes))))
         writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
@@ -82,25 +73,19 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
-    writer.ready(x)
-    odd, pairs = ir.variable(writer.array(bool, ())), x.size // 2
-    assert odd.storage is not None
+    """`numerics.has_nan` of several runs at once, in one pass."""
     if x.storage is not None and x.storage.apart:
-        writer.add(ir.Assign(odd, ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
-        return writer.value_of(odd.storage, ())
-    writer.add(ir.Assign(odd, ir.literal(False, bool)))
+        writer.ready(x)
+        found = writer.array(bool, ())
+        writer.add(ir.Assign(ir.variable(found), ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
+        return writer.value_of(found, ())
 
-    def look(first: ir.Index, second: ir.Index) -> None:
-        a, b = (writer.local(x.at(unflat(i, x.shape))) for i in (first, second))
-        writer.add(ir.Assign(odd, odd | ir.apply("either_nan", a, b)))
+    def look(place: ir.Place, found: Sequence[ir.Expr]) -> list[ir.Statement]:
+        now = x.at(place)
+        return [ir.Assign(found[0], ir.choose(now.is_nan(), now, found[0]))]
 
-    if pairs:
-        with writer.loop(pairs) as i:
-            look(times(i, 2), add(times(i, 2), 1))
-    if 2 * pairs < x.size:
-        look(2 * pairs, 2 * pairs)
-    return writer.value_of(odd.storage, ())
+    (odd,) = writer.gathered(x.shape, [ir.literal(0, x.dtype)], look)
+    return writer.pointwise((), np.dtype(bool), lambda place: odd.at(place).is_nan())
 
 
 @rule(*_CUMULATIVE)
@@ -144,60 +129,41 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     return [writer.value_of(storage, shape)]
 
 
-class _Contest:
-    """Operands of `first_best`: scores, which places are allowed, and numbers of places, the least of which is first on ties."""
-
-    def __init__(self, eqn: Any, score: Value, given: Sequence[Value]):
-        self.axis, self._ordered = eqn.params["axis"], eqn.params["ordered"]
-        self.score, self.size = score, score.shape[self.axis]
-        self._mask, self._given = place_mask(self.size), given
-        # Above all numbers of places.
-        self.none = ir.literal((2**31 - 1) & ~self._mask | self.size if self._ordered else self.size)
-
-    def index(self, first: ir.Expr, odd: ir.Expr) -> ir.Expr:
-        """The index that a number of a place means; nothing equals a maximum that is NaN."""
-        return ir.choose(odd, ir.literal(self.size), first & self._mask if self._ordered else first)
-
-    def number_at(self, place: ir.Place) -> ir.Expr:
-        """The number of a place."""
-        return self._given[-1].at(place) if self._ordered else ir.as_expr(place[self.axis])
-
-    def allowed(self, place: ir.Place) -> list[ir.Expr]:
-        """The condition of a place, if there is one."""
-        return [one.at(place) for one in (self._given[:-1] if self._ordered else self._given)]
-
-
 @rule("first_best")
-def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[Value]:
+def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
     """Finds the first place of the maximum among those that are allowed, the length where there is none, as `primitives.by_comparison`."""
     shape, dtype = aval_of(eqn)
-    contest = _Contest(eqn, score, given)
-    if len(score.shape) == 1:
-        return [_first_of_largest(writer, contest)]
-    axis, size = contest.axis, contest.size
-    writer.ready(score, *given)
+    axis, ordered = eqn.params["axis"], eqn.params["ordered"]
+    if not shape:
+        return [_first_of_largest(writer, ordered, *operands)]
+    writer.finish()
     storage = writer.array(dtype, shape)
     with writer.loops(shape) as place:
-        target = ir.element(storage, flat(place, shape))
-        writer.add(ir.Assign(target, contest.none))
-        best, odd = writer.local(_first(score.dtype, "max")), writer.local(ir.literal(False, bool))
-        with writer.loop(size) as i:
-            here = (*place[:axis], i, *place[axis:])
-            now = writer.local(score.at(here))
-            tie = ir.both(now.equals(best), contest.number_at(here) < target)
-            new = writer.local(ir.both(*contest.allowed(here), ir.either(now > best, tie)))
-            writer.add(ir.Assign(best, now, new), ir.Assign(target, contest.number_at(here), new))
-            writer.add(ir.Assign(odd, odd | ir.both(*contest.allowed(here), now.is_nan())))
-        writer.add(ir.Assign(target, contest.index(target, odd)))
+
+        def line(x: Value) -> Value:
+            return writer.view(x, (x.shape[axis],), lambda i: x.at((*place[:axis], *i, *place[axis:])))
+
+        found = _first_of_largest(writer, ordered, *map(line, operands))
+        writer.finish()
+        writer.add(ir.Assign(ir.element(storage, flat(place, shape)), found.at(())))
     return [writer.value_of(storage, shape)]
 
 
-def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
-    """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
-    score = contest.score
+def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
+    """The same for a line, in two passes, of which no step waits long for the one before: the largest, and the first place that has it.
+
+    Of those that are equal the first has the least number: that of its place, or the last operand if it is `ordered`.
+    """
+    (size,) = score.shape
+    mask, conditions = place_mask(size), given[:-1] if ordered else given
+    # Above all numbers of places.
+    none = ir.literal((2**31 - 1) & ~mask | size if ordered else size)
+
+    def number_at(place: ir.Place) -> ir.Expr:
+        return given[-1].at(place) if ordered else ir.as_expr(place[0])
 
     def allowed(place: ir.Place, condition: ir.Expr) -> ir.Expr:
-        return functools.reduce(operator.and_, [*contest.allowed(place), condition])
+        return functools.reduce(operator.and_, [*(one.at(place) for one in conditions), condition])
 
     def largest(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         now, (best, odd) = score.at(place), names
@@ -210,10 +176,13 @@ def _first_of_largest(writer: Writer, contest: _Contest) -> Value:
 
     def first(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         here = allowed(place, score.at(place).equals(best.at(())))
-        return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, contest.number_at(place), contest.none)))]
+        return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, number_at(place), none)))]
 
-    last = lambda names: [ir.Assign(names[0], contest.index(names[0], odd.at(())))]  # noqa: E731
-    return writer.gathered(score.shape, [contest.none], first, last)[0]
+    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
+        index = names[0] & mask if ordered else names[0]
+        return [ir.Assign(names[0], ir.choose(odd.at(()), ir.literal(size), index))]
+
+    return writer.gathered(score.shape, [none], first, last)[0]
 
 
 @rule("dot_general")
@@ -230,24 +199,12 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
         return left * _at(b, b_batch, (*place[:batch], *place[behind:], *inner), b_sum)
 
     storage = writer.array(dtype, shape)
-
-    def sums(places: Sequence[ir.Place]) -> None:
-        """Several sums at once, each in the order of its terms: none waits for the one before."""
-        totals = [writer.local(ir.literal(0, dtype)) for _ in places]
+    with writer.loops(shape) as place:
+        total = writer.local(ir.literal(0, dtype))
         if math.prod(terms):
             with writer.loops(terms) as inner:
-                for total, place in zip(totals, places, strict=True):
-                    writer.add(ir.Assign(total, total + product(place, inner)))
-        for total, place in zip(totals, places, strict=True):
-            writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
-
-    last = shape[-1] if shape else 1
-    width = min(last, _SUMS_AT_ONCE) if writer.wide and math.prod(terms) >= _MANY_TERMS else 1
-    with writer.loops(shape[:-1]) as place:
-        with writer.loops([last // width]) as (i,):
-            sums([(*place, add(times(i, width), n))[: len(shape)] for n in range(width)])
-        if last % width:
-            sums([(*place, n) for n in range(last // width * width, last)])
+                writer.add(ir.Assign(total, total + product(place, inner)))
+        writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
     return [writer.value_of(storage, shape)]
 
 

@@ -1,14 +1,12 @@
 """Operations that bring elements into order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from jaxroute.kernels import ir
 from jaxroute.kernels.rules.elementwise import beats
 from jaxroute.kernels.rules.registry import aval_of, rule
-from jaxroute.kernels.values import Value, add, flat
+from jaxroute.kernels.values import Value, add
 from jaxroute.kernels.writer import Writer
 
 
@@ -28,15 +26,24 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """Sorts by insertion, which keeps equal numbers in order; NaN comes last."""
-    axis, keys, shape = eqn.params["dimension"], eqn.params["num_keys"], xs[0].shape
+    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns: list[Value] = []
     for x in xs:
         own = writer.free(x)
         apart = writer.wide and own is not None and not (own.varying and own.depth == len(writer.masks))
         several = any(x.storage is y.storage for y in xs if y is not x)
         columns.append(writer.copied(x, varying=True) if own is None or apart or several else x)
+    _insert(writer, columns, axis, lambda own, before: _ahead(own[:keys], before[:keys]))
+    return columns
+
+
+def _insert(
+    writer: Writer, columns: Sequence[Value], axis: int, ahead: Callable[[Sequence[ir.Expr], Sequence[ir.Expr]], ir.Expr]
+) -> None:
+    """Brings arrays, which their storages alone hold, into an order along an axis: a number goes forward while it is ahead of the one before."""
+    shape = columns[0].shape
     if shape[axis] < 2:
-        return columns
+        return
     writer.ready(*columns)
     for column in columns:
         if column.storage is not None:
@@ -49,42 +56,18 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 
         with writer.loop(shape[axis], i, step=-1) as j:  # Neighbours change places until no run has two that must.
             own, before = row(j), row(add(j, -1))
-            swap = writer.local(_ahead(own[:keys], before[:keys]))
+            swap = writer.local(ahead(own, before))
             writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
             for a, b in zip(own, before, strict=True):
                 held = writer.local(a)
                 writer.add(ir.Assign(a, b, swap), ir.Assign(b, held, swap))
-    return columns
 
 
 @rule("top_k")
 def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The largest in order, the first of equal ones first; NaN is the largest."""
-    if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
-        raise ir.Unsupported("top_k along another axis")
-    shape, dtype = aval_of(eqn)
-    k, n = shape[-1], x.shape[-1]
-    writer.ready(x)
-    best, where = writer.array(dtype, shape), writer.array(np.int32, shape)
-
-    with writer.loops(shape[:-1]) as place:
-
-        def at(j: ir.Index) -> tuple[ir.Expr, ir.Expr]:
-            number = flat((*place, j), shape)
-            return ir.element(best, number), ir.element(where, number)
-
-        def taken(j: ir.Expr) -> list[ir.Statement]:
-            return [ir.Assign(target, new) for target, new in zip(at(j), (own, number), strict=True)]
-
-        with writer.loop(n) as i:  # What is better takes the place of the next, which goes on to the one behind it.
-            own, number = writer.local(x.at((*place, i))), writer.local(i)
-            found = writer.local(ir.literal(False, bool))
-            with writer.loop(k) as j:
-                writer.add(ir.If(i <= j, [ir.If(i.equals(j), taken(j)), ir.Call("break")]))
-                writer.add(ir.Assign(found, ir.either(found, beats(own, at(j)[0]))))
-                following = [writer.local(one) for one in at(j)]
-                for target, one in zip(at(j), (own, number), strict=True):
-                    writer.add(ir.Assign(target, one, found))
-                for one, new in zip((own, number), following, strict=True):
-                    writer.add(ir.Assign(one, new, found))
-    return [writer.value_of(best, shape), writer.value_of(where, shape)]
+    axis = eqn.params.get("axis", -1) % len(x.shape)
+    places = Value(x.shape, ir.INT, lambda place: ir.as_expr(place[axis]))
+    columns = [writer.copied(one, varying=True) for one in (x, places)]
+    _insert(writer, columns, axis, lambda own, before: beats(own[0], before[0]))
+    return [writer.view(one, aval_of(eqn)[0], one.at) for one in columns]
