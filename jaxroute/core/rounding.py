@@ -53,8 +53,8 @@ def protected(words: jax.Array) -> Generator[None, None, None]:
     if not is_exact():
         yield
         return
-    # No number is below zero, which a compiler does not know: -0.0 for each run, and as many times as an axis may be long.
-    zero = -lax.min(words.astype(jnp.float32), jnp.float32(0))
+    # All are below 1, which no compiler knows (it would of the minimum with 0): -0.0 for each run, and as many times as an axis may be long.
+    zero = -jnp.floor((words >> 8).astype(jnp.float32) * jnp.float32(2.0**-24))
     vector = lax.optimization_barrier(jnp.tile(zero, -(-_AT_LEAST // zero.shape[0])))
     with given_zeros(vector[0], vector):
         yield
@@ -192,7 +192,7 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
         rank = max(x.ndim - (d is not None) for x, d in pairs)
         wide = [x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in pairs]
         wide = [jnp.reshape(x, (x.shape[0], *(1,) * (rank + 1 - x.ndim), *x.shape[1:])) for x in wide]
-        if divides and dims[1] is None and size > 1:  # The divisor is the same along the new axis.
+        if divides and size > 1:  # The divisor may be the same along the new axis.
             own = unknown[-1][:size] if unknown[-1].shape[0] >= size else _behind_a_barrier(size)
             wide[1] = wide[1] + lax.broadcast_in_dim(own, (size, *(1,) * rank), (0,))
         return primitive.bind(*wide, *unknown, **params), 0

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from jax import lax
 
-from jaxroute.core import draws
+from jaxroute.core import draws, rounding
 from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import PyTree
@@ -77,7 +77,12 @@ def _replay(
     with jax.default_device(device):
         streams = run_streams(jax.random.key_data(draws.key(key)), np.asarray([seed], np.uint32))
         words = {name: pair[:, 0] for name, pair in streams.items()}
-        return jax.device_get(jax.jit(exactly(widened(play)))([leaves_of(grid) for grid in grids], words))
+
+        def protected(leaves: Any, words: Any) -> Any:
+            with rounding.protected(words["env"]):
+                return exactly(widened(play))(leaves, words)
+
+        return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
 
 
 _Bad = tuple[dict[str, int], int, int | None]

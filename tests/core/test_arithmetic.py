@@ -11,6 +11,7 @@ from one_by_one import evaluated
 
 from jaxroute.core import rounding
 from jaxroute.core.batching.lanes import exactly, lanes
+from jaxroute.core.brief import brief_jit
 from jaxroute.engine.compiling import compile_lanes
 from jaxroute.kernels import host
 
@@ -18,15 +19,20 @@ RUNS, MODELS = 37, 5
 needs_compiler = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 
 
-def compiled(fn, *args):
-    """A function of `R` runs by a program of the engine."""
+def protected(fn):
+    """A function of words, which protect it, and of its arguments."""
 
-    def protected(words, *args):
+    def call(words, *args):
         with rounding.protected(words):
             return fn(*args)
 
+    return call
+
+
+def compiled(fn, *args):
+    """A function of `R` runs by a program of the engine."""
     words = np.arange(RUNS, dtype=np.uint32)
-    return compile_lanes(jax.jit(protected).lower(words, *args), "cpu")(words, *args)
+    return compile_lanes(jax.jit(protected(fn)).lower(words, *args), "cpu")(words, *args)
 
 
 def by_lanes(fn, *args):
@@ -167,3 +173,31 @@ def test_each_step_has_the_bits_of_one_operation_at_a_time(name):
     rest = {"0.3": 0.3}.values() if name in CONSTANT else [1] if name in BINARY else []
     later = list(rest) if name in CONSTANT else [0] if name in BINARY else []
     check_program([(name, 0, *rest), (name, 5, *rest), (name, 1, *rest), (name, 7, *later), (name, 3, *rest)], 3)
+
+
+LONG = 1 << 14
+ACROSS = ("sum", "mean", "product", "cumulative", "largest", "softmax", "pairs")
+
+
+@pytest.mark.parametrize("name", [one for one in sorted(UNARY) if one not in ACROSS])
+def test_programs_without_loops_have_the_bits_of_one_operation_at_a_time(name):
+    """Of many numbers, whatever XLA's options: a compiler that knows what protects them changes few of them."""
+    fn, x = UNARY[name], np.random.default_rng(0).normal(0, 2, LONG).astype(np.float32)
+    right = evaluated(fn, x)
+    for one in (exactly(fn), lanes(fn, LONG)):
+        assert_same_bits(compiled(one, x), right)
+        assert_same_bits(jax.jit(protected(one))(np.zeros(1, np.uint32), x), right)
+    assert_same_bits(brief_jit(fn)(x), right)
+    assert_same_bits(brief_jit(fn, often=True)(x), right)
+
+
+def test_a_branch_that_is_mapped_divides():
+    """What is divided by is the same in all runs there, and JAX broadcasts it; see `rounding`."""
+    x, y, takes = np.random.default_rng(0).normal(0, 2, (3, 3, LONG)).astype(np.float32)
+
+    def fn(x, y, takes):
+        return jax.lax.cond(takes[0] > 0, lambda x, y: jnp.mean(x - y), lambda x, y: x[0] / 3, x, y)
+
+    right = np.where(takes[0] > 0, ((x - y)[0] + (x - y)[1] + (x - y)[2]) / np.float32(3), x[0] / np.float32(3))
+    for one in (lanes(fn, LONG), jax.vmap(exactly(fn), in_axes=-1, out_axes=-1)):
+        np.testing.assert_array_equal(compiled(one, x, y, takes), right)
