@@ -138,8 +138,9 @@ class Lengthy(Protocol):
         products) that a CPU had better play runs one by one than side by side."""
         ...
 
-    def has_large_products(self, spec: Any) -> bool:
-        """Whether that work is in products of large matrices, which XLA does faster than kernels' loops. Not needed: as `has_long_rounds`."""
+    def prefers_scan(self, spec: Any) -> bool:
+        """Whether XLA's scan plays it faster than a kernel on a CPU: products of large matrices, or work that is the same in all rounds, which
+        XLA does once. Not needed: as `has_long_rounds`."""
         ...
 
 
@@ -157,7 +158,7 @@ POLICY_METHODS = ("init", "act", "update")
 ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier", "rewards")
 POLICY_OPTIONS = (
     *("plan", "gauges", "metrics", "assumes", "check", "check_for"),
-    *("stage_length", "has_long_rounds", "has_large_products"),
+    *("stage_length", "has_long_rounds", "prefers_scan"),
 )
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
@@ -272,13 +273,10 @@ def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:
     return cast(Lengthy, policy).has_long_rounds(spec) if hasattr(policy, "has_long_rounds") else False
 
 
-def has_large_products(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether a policy's rounds are long for products of large matrices; if it does not say so, whether they are long."""
-    return (
-        cast(Lengthy, policy).has_large_products(spec)
-        if hasattr(policy, "has_large_products")
-        else has_long_rounds(policy, spec)
-    )
+def prefers_scan(policy: AnyPolicy, spec: Spec) -> bool:
+    """Whether the scan plays a policy faster than a kernel on a CPU; if it does not say so, whether its rounds are long."""
+    own = hasattr(policy, "prefers_scan")
+    return cast(Lengthy, policy).prefers_scan(spec) if own else has_long_rounds(policy, spec)
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:

@@ -31,12 +31,12 @@ from jaxroute.core.protocols import (
     check_suits,
     check_values,
     first_state,
-    has_large_products,
     has_plan,
     is_environment,
     is_policy,
     missing_methods,
     misspelt,
+    prefers_scan,
     stage_length_of,
 )
 from jaxroute.core.provenance import fingerprint
@@ -151,6 +151,12 @@ class Inputs:
         """Axes along which programs differ."""
         return {axis for part in self.every_part for axis in part.place}
 
+    def backend_of(self, part: Part) -> str:
+        """Returns the backend of a part: on a CPU the scan if its policy prefers it, and nobody asked for another one."""
+        env, policy = part.example
+        free = self.chosen and not self.quick and self.platform == "cpu"
+        return "scan" if self.reason or (free and prefers_scan(policy, spec_for(env, self.horizon))) else self.backend
+
     @functools.cached_property
     def shared(self) -> tuple[str, ...]:
         """Axes of settings that share most of a run's state."""
@@ -185,7 +191,8 @@ class Inputs:
         }
         settings["arithmetic"] = f"exact {exact.VERSION}"
         if self.arithmetic != "exact" or self.inexact:  # Whoever computes it may round otherwise.
-            settings["arithmetic"] = f"{self.arithmetic} {self.platform} {self.backend}" + " quick" * self.quick
+            backends = " ".join(sorted({self.backend_of(part) for part in self.every_part}))
+            settings["arithmetic"] = f"{self.arithmetic} {self.platform} {backends}" + " quick" * self.quick
         if self.keep != "runs":
             settings["keep"] = self.keep
         if self.goals:
@@ -521,7 +528,7 @@ def _policy_name(policy: Any) -> str:
 
 
 def _fastest(asked: Inputs) -> str:
-    """The backend that plays fastest, of those that are at hand."""
+    """The backend that plays most policies fastest, of those that are at hand."""
     if in_64_bits():
         return "scan"
     if asked.platform != "cpu":
@@ -530,8 +537,7 @@ def _fastest(asked: Inputs) -> str:
         return "scan"
     if asked.quick:
         return "kernel" if kernels.compiler() else "scan"
-    players = (part.example for part in asked.every_part)
-    return "scan" if any(has_large_products(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
+    return "kernel"
 
 
 def _number_of_seeds(seeds: int | Sequence[int]) -> int:

@@ -363,16 +363,16 @@ def _device_needs(asked: Inputs, devices: Sequence[Any]) -> dict[str, tuple[int,
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
     """Labels of the parts whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
-    if len(devices) > 1 or devices[0].platform != "cpu" or not (asked.quick or asked.backend == "scan"):
+    if len(devices) > 1 or devices[0].platform != "cpu":
         return set()
-    players = {part.label: part.example for part in asked.every_part}
+    by_scan = (part for part in asked.every_part if asked.quick or asked.backend_of(part) == "scan")
+    players = {part.label: part.example for part in by_scan}
     return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:
     """Blocks by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
     alone = _alone(asked, devices)
-    backend = "scan" if asked.reason else asked.backend
     return {
         part.label: Block(
             f"policy {part.label!r} on {type(part.example[0]).__name__}",
@@ -384,7 +384,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool =
             asked.key,
             layout,
             devices,
-            "scan" if part.label in alone else backend,
+            "scan" if part.label in alone else asked.backend_of(part),
             asked.quick and part.label not in alone,  # Long rounds would take longer than compiling saves.
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),

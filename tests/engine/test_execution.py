@@ -11,7 +11,8 @@ from flax import struct
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.problems import stochastic
+from jaxroute.kernels import host
+from jaxroute.problems import staged, stochastic
 
 CPU = jax.devices("cpu")
 
@@ -20,6 +21,20 @@ def test_by_default_everything_is_chosen():
     assert jr.Execution() == jr.Execution("auto", None, None, None)
     assert jr.Execution().device_list() == jax.local_devices()
     assert jr.Execution(devices=tuple(CPU)).device_list() == CPU
+
+
+@pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
+def test_a_policy_that_prefers_the_scan_leaves_kernels_to_the_others():
+    policies = {"optimum": staged.Oracle.of, "anything": staged.Uniform()}
+
+    def backends(**options):
+        result = jr.simulate(
+            staged.arena_market(horizon=20, stage_length=10), policies, horizon=20, seeds=2, progress=False, **options
+        )
+        return decoded(result.attrs)["backend"]
+
+    assert backends() == {"optimum": "scan", "anything": "kernel"}
+    assert backends(execution=jr.Execution("kernel")) == {"optimum": "kernel", "anything": "kernel"}
 
 
 def test_a_block_is_a_plain_number():

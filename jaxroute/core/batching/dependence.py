@@ -110,7 +110,7 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Which results of a jaxpr depend on the given arguments.
+    """Returns which results of a jaxpr depend on the given arguments.
 
     Args:
       closed: the jaxpr.
@@ -123,7 +123,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Which carried values of a loop depend on something, found by iterating until nothing changes.
+    """Returns which carried values of a loop depend on something, found by iterating until nothing changes.
 
     Args:
       given: whether each carried value depends on it before the first step.
@@ -133,7 +133,7 @@ def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequenc
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """How many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
+    """Returns how many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()

@@ -182,7 +182,7 @@ class ACQB:
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return self._size_of_curvatures(spec) >= WRITTEN_OUT
 
-    def has_large_products(self, spec: QueueSpec) -> bool:
+    def prefers_scan(self, spec: QueueSpec) -> bool:
         # With one or two answers a round reads the prompts that wait, and those that the models were tried with.
         few_prompts = spec.prompts > 0 and spec.num_offered <= 2 and self._size_of_curvatures(spec) < _LARGE_CURVATURES
         return self.has_long_rounds(spec) and not few_prompts

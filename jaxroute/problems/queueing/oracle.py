@@ -12,10 +12,10 @@ from jaxroute.core.protocols import (
     check_suits,
     check_values,
     gauges_of,
-    has_large_products,
     has_long_rounds,
     is_policy,
     metrics_of,
+    prefers_scan,
 )
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
@@ -149,8 +149,8 @@ class SwitchAt:
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return any(has_long_rounds(policy, spec) for policy in (self.first, self.second))
 
-    def has_large_products(self, spec: QueueSpec) -> bool:
-        return any(has_large_products(policy, spec) for policy in (self.first, self.second))
+    def prefers_scan(self, spec: QueueSpec) -> bool:
+        return any(prefers_scan(policy, spec) for policy in (self.first, self.second))
 
     def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)
