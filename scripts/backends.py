@@ -1,7 +1,8 @@
 """Speed of scan and kernel on this CPU, for every default policy and compiler: the table behind the default back end.
 
-    python scripts/backends.py                                  # a table here, JSON in scripts/bench_results/backends.json
-    python scripts/backends.py --only staged --ways scan gcc-8 clang-8 --repeats 9
+    python scripts/backends.py           # a table here, JSON in scripts/bench_results/backends/512-bits.json
+    XLA_FLAGS=--xla_cpu_max_isa=AVX2 python scripts/backends.py --ways scan gcc-8 clang-8 --out scripts/bench_results/backends/256-bits.json
+    XLA_FLAGS=--xla_cpu_max_isa=SSE4_2 python scripts/backends.py --ways scan gcc-4 clang-4 --out scripts/bench_results/backends/128-bits.json
 
 Of each way (as in `equality.py`): processor seconds that the first call takes more than later ones, most of them of compilers, and decisions per
 processor second of these, the best of several in turns. The table has the speed as a multiple of the scan's.
@@ -27,7 +28,7 @@ import jaxroute as jr
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import programs
 
-RESULTS = Path(__file__).resolve().parent / "bench_results" / "backends.json"
+RESULTS = Path(__file__).resolve().parent / "bench_results" / "backends" / "512-bits.json"
 RUNS, REPEATS = 1024, 5
 # Rounds of a call, so that it takes some tenths of a second at least.
 ROUNDS = {
