@@ -394,17 +394,17 @@ def sine_or_cosine(x: Array, turns: int) -> Array:
 
 
 def sin(x: Array) -> Array:
-    """Sine: 1.04 ulp."""
+    """Sine: 1.15 ulp; 1.04 up to 1e4."""
     return jnp.where(jnp.abs(x) < f32(2.0**-12), x, sine_or_cosine(x, 0))
 
 
 def cos(x: Array) -> Array:
-    """Cosine: 1.02 ulp."""
+    """Cosine: 1.12 ulp; 1.02 up to 1e4."""
     return sine_or_cosine(x, 1)
 
 
 def tan(x: Array) -> Array:
-    """Tangent: 1.35 ulp. The inverse of a sum as in FDLIBM's `k_tanf`."""
+    """Tangent: 1.59 ulp; 1.35 up to 1e4. The inverse of a sum as in FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))
