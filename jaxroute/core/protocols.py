@@ -139,7 +139,7 @@ class Lengthy(Protocol):
         ...
 
     def prefers_scan(self, spec: Any) -> bool:
-        """Whether XLA's scan plays it faster than a kernel on a CPU: products of large matrices, or work that is the same in all rounds, which
+        """Whether XLA's scan is faster than a kernel on a CPU: for products of large matrices, or for work that is the same in all rounds, which
         XLA does once. Not needed: as `has_long_rounds`."""
         ...
 
@@ -274,7 +274,7 @@ def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:
 
 
 def prefers_scan(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether the scan plays a policy faster than a kernel on a CPU; if it does not say so, whether its rounds are long."""
+    """Whether the scan is faster than a kernel for a policy on a CPU; if it does not say so, whether its rounds are long."""
     own = hasattr(policy, "prefers_scan")
     return cast(Lengthy, policy).prefers_scan(spec) if own else has_long_rounds(policy, spec)
 

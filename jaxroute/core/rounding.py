@@ -53,7 +53,8 @@ def protected(words: jax.Array) -> Generator[None, None, None]:
     if not is_exact():
         yield
         return
-    # All are below 1, which no compiler knows (it would of the minimum with 0): -0.0 for each run, and as many times as an axis may be long.
+    # The floor of numbers below 1 is 0, which compilers do not know (they do of a minimum with 0): -0.0 for each run, and as many times as an
+    # axis may be long.
     zero = -jnp.floor((words >> 8).astype(jnp.float32) * jnp.float32(2.0**-24))
     vector = lax.optimization_barrier(jnp.tile(zero, -(-_AT_LEAST // zero.shape[0])))
     with given_zeros(vector[0], vector):

@@ -152,7 +152,7 @@ class Inputs:
         return {axis for part in self.every_part for axis in part.place}
 
     def backend_of(self, part: Part) -> str:
-        """Returns the backend of a part: on a CPU the scan if its policy prefers it, and nobody asked for another one."""
+        """Returns the backend of a part: on a CPU the scan if its policy prefers it, unless the user chose a backend."""
         env, policy = part.example
         free = self.chosen and not self.quick and self.platform == "cpu"
         return "scan" if self.reason or (free and prefers_scan(policy, spec_for(env, self.horizon))) else self.backend
@@ -528,7 +528,7 @@ def _policy_name(policy: Any) -> str:
 
 
 def _fastest(asked: Inputs) -> str:
-    """The backend that plays most policies fastest, of those that are at hand."""
+    """The fastest backend for most policies, of those that are at hand."""
     if in_64_bits():
         return "scan"
     if asked.platform != "cpu":
