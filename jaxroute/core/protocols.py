@@ -139,8 +139,7 @@ class Lengthy(Protocol):
         ...
 
     def prefers_scan(self, spec: Any) -> bool:
-        """Whether XLA's scan is faster than a kernel on a CPU: for products of large matrices, or for work that is the same in all rounds, which
-        XLA does once. Not needed: as `has_long_rounds`."""
+        """Whether XLA's scan is faster than a kernel on a CPU: for products of large matrices. Not needed: as `has_long_rounds`."""
         ...
 
 

@@ -29,7 +29,7 @@ class Execution:
           with jax (`JAXROUTE_NVRTC` is the path of another one).
         - "reference": the textbook's `vmap` of a scan, slower, to compare with.
         - "auto": the kernel. It is the scan where no kernel can be used (a trial says why, in one warning), in double precision, and on a CPU
-          for a policy that prefers it: its rounds are long for products of large matrices, or have the same work again and again.
+          for a policy that prefers it: its rounds are long for products of large matrices.
 
         On a CPU all give the same numbers, bit by bit (see `arithmetic`): without a compiler the only difference is speed. Where the kernel is
         chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver refuses, a block in which a

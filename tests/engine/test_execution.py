@@ -12,7 +12,7 @@ from flax import struct
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
 from jaxroute.kernels import host
-from jaxroute.problems import staged, stochastic
+from jaxroute.problems import stochastic
 
 CPU = jax.devices("cpu")
 
@@ -25,16 +25,19 @@ def test_by_default_everything_is_chosen():
 
 @pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 def test_a_policy_that_prefers_the_scan_leaves_kernels_to_the_others():
-    policies = {"optimum": staged.Oracle.of, "anything": staged.Uniform()}
+    @struct.dataclass
+    class Scanned(stochastic.UCB1):
+        def prefers_scan(self, spec):
+            return True
+
+    policies = {"scanned": Scanned(), "usual": stochastic.UCB1()}
 
     def backends(**options):
-        result = jr.simulate(
-            staged.arena_market(horizon=20, stage_length=10), policies, horizon=20, seeds=2, progress=False, **options
-        )
+        result = jr.simulate(stochastic.bernoulli([0.4, 0.6]), policies, horizon=20, seeds=2, progress=False, **options)
         return decoded(result.attrs)["backend"]
 
-    assert backends() == {"optimum": "scan", "anything": "kernel"}
-    assert backends(execution=jr.Execution("kernel")) == {"optimum": "kernel", "anything": "kernel"}
+    assert backends() == {"scanned": "scan", "usual": "kernel"}
+    assert backends(execution=jr.Execution("kernel")) == {"scanned": "kernel", "usual": "kernel"}
 
 
 def test_a_block_is_a_plain_number():

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core.types import Leaf, Metric, Unplanned
+from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
 from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.parts.routing import Routing
 from jaxroute.problems.staged.stageroute import StageRoute
 from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
@@ -17,6 +18,19 @@ class _WithoutRadius(StageRoute):
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
         del known_costs
         return statistics.reward_sum, statistics.cost_sum
+
+
+@struct.dataclass
+class OracleState:
+    """State of the oracle: its deployment, and the routing of all queries of the stage.
+
+    Attributes:
+      slots: what StageRoute's state holds.
+      routing: the solution of the linear program, which is the same for all queries of a stage.
+    """
+
+    slots: SlotState
+    routing: Routing
 
 
 @struct.dataclass
@@ -46,27 +60,28 @@ class Oracle:
     def metrics(self) -> tuple[Metric, ...]:
         return self.policy.metrics
 
-    def prefers_scan(self, spec: StagedSpec) -> bool:
-        del spec
-        return True  # It solves the same linear program in all rounds of a stage, XLA once: in .45 of the time of a kernel.
-
-    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[SlotState]:
+    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[OracleState]:
         state = self.policy.init(key, spec).state
         truth = Statistics.of(
             pulls=jnp.ones_like(state.book.pulls),
             reward_sum=jnp.asarray(self.reward_mean, jnp.float32),
             cost_sum=jnp.asarray(self.cost_mean, jnp.float32),
         )
-        return Unplanned(state.replace(book=truth))
+        nowhere = Routing(jnp.zeros_like(state.slot_capacity), jnp.zeros(()), jnp.zeros((), bool))
+        return Unplanned(OracleState(state.replace(book=truth), nowhere))
 
-    def plan(self, key: jax.Array, state: SlotState | Unplanned[SlotState], obs: Observation, t: jax.Array) -> SlotState:
-        return self.policy.plan(key, state, obs, t)
+    def plan(
+        self, key: jax.Array, state: OracleState | Unplanned[OracleState], obs: Observation, t: jax.Array
+    ) -> OracleState:
+        slots = self.policy.plan(key, planned_state(state).slots, obs, t)
+        return OracleState(slots, self.policy.route_next(slots, obs))
 
-    def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
-        return self.policy.act(key, state, obs, t)
+    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+        del t
+        return self.policy.serve(key, state.slots, obs, state.routing)
 
     def update(
-        self, key: jax.Array, state: SlotState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
-    ) -> SlotState:
+        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> OracleState:
         del key, obs, action, feedback, t
         return state
