@@ -22,11 +22,13 @@ from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")
 # For this processor, if the compiler takes them.
 X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu=native",)
-# Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around; loops of short functions are unrolled,
-# where for long ones that would take ten times as long to compile, for a few percent.
+# Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around.
 NARROW_FLAGS = ("-Og",)
 WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
-SHORT, SHORT_FLAGS, LONG_FLAGS = 20_000, ("-O3",), ("-O1", "-ftree-vectorize")
+# Texts of fewer characters have their short loops unrolled; for long ones that takes up to twice as long to compile, for a few percent. With GCC
+# -O3 takes up to five times as long, and is not faster.
+LONG_FLAGS = ("-O1", "-ftree-vectorize")
+SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000, ("-O3",))}
 
 # Seconds that the compiler may take.
 MOST_S = 120
@@ -110,9 +112,9 @@ def compiled(text: str, wide: bool = False) -> Any:
         names = "C++ compiler (c++, g++, clang++, or CXX)" if wide else "C compiler (cc, gcc, clang, or CC)"
         raise Unsupported(f"there is no {names}; {INSTALL}")
     native, macros = _version(path, own_flags())
-    short = wide and len(text) - text.index(WIDE_ENTRY) < SHORT
-    flags = (*(SHORT_FLAGS if short else LONG_FLAGS), *FLAGS, *WIDE_FLAGS) if wide else (*NARROW_FLAGS, *FLAGS)
-    command = [path, *flags, *native]
+    length, short = SHORT_FLAGS["Clang" if "__clang__" in macros else "GCC"]
+    level = NARROW_FLAGS if not wide else short if len(text) - text.index(WIDE_ENTRY) < length else LONG_FLAGS
+    command = [path, *level, *FLAGS, *(WIDE_FLAGS if wide else ()), *native]
     name = hashlib.sha256("\0".join([text, macros, *command]).encode()).hexdigest()[:32] + ".so"
     stored, language = cache_folder() / name, "cpp" if wide else "c"
     # Programs may be stored, but not run, where the cache is (noexec); it may be full, read-only or damaged.
