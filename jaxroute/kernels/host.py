@@ -25,8 +25,7 @@ X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu
 # Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around.
 NARROW_FLAGS = ("-Og",)
 WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
-# Texts of fewer characters have their short loops unrolled; for long ones that takes up to twice as long to compile, for a few percent. With GCC
-# -O3 takes up to five times as long, and is not faster.
+# Texts of fewer characters have their short loops unrolled; GCC's -O3 takes up to five times as long and is not faster.
 LONG_FLAGS = ("-O1", "-ftree-vectorize")
 SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000, ("-O3",))}
 
@@ -180,8 +179,7 @@ def _tried(*_: Any) -> str | None:
         function = compiled(PRELUDE.read_text() + LANES.read_text() + TRIVIAL, wide=True)
     except Unsupported as error:
         return str(error)
-    given = np.arange(40, dtype=np.float32)
-    made = np.empty_like(given)
+    given, made = np.arange(40, dtype=np.float32), np.empty(40, np.float32)
     function(0, 40, 40, *((ctypes.c_void_p * 1)(array.ctypes.data) for array in (given, made)))
     right = np.array_equal(made, np.sqrt(given) + 1)
     return None if right else f"what {compiler(wide=True)} compiles gives wrong numbers; set CXX to another compiler"
