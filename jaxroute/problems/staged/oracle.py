@@ -26,7 +26,7 @@ class OracleState:
 
     Attributes:
       slots: what StageRoute's state holds.
-      routing: the solution of the linear program, which is the same for all queries of a stage.
+      routing: `[M]` solution of the linear program. It is the same for all queries of a stage: neither truth nor budget change in it.
     """
 
     slots: SlotState

@@ -138,19 +138,19 @@ class StageRoute:
         return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """The routing of the next query over the slots."""
+        """The routing `[M]` of the next query over the slots: Algorithm 1, line 9, by RouteOPT, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.route(value, cost, state, self.budget_mode.budget(obs), priority)
 
     def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
-        return self.serve(key, state, obs, self.route_next(state, obs))  # Algorithm 1, line 9: RouteOPT, eq. (7)
+        return self.serve(key, state, obs, self.route_next(state, obs))
 
     def serve(
         self, key: jax.Array, state: SlotState, obs: Observation, routing: Routing
     ) -> tuple[Action, dict[str, jax.Array]]:
-        """The model for a query, drawn from a routing, and what to record of it."""
+        """The model for a query, drawn from a routing `[M]` over the slots (Algorithm 1, line 10), and what to record of it."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])
