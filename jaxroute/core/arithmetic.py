@@ -5,7 +5,8 @@ operation with one rounding, replace a division by a multiplication with the rec
 for logarithms and exponentials. Results would depend on the compiler, and on the width of a processor's vectors. The rules here:
 
 - A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`): `definition`.
-- Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`.
+- Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`. More than 64 terms are put
+  together by 64, and then their sums: one after the other, 20,000 terms would cost four digits.
 - Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
 Compilers of C have options for this; XLA has none, and `rounding` has the remedy.
@@ -54,9 +55,9 @@ from jaxroute.core.rounding import (
 Array = jax.Array | np.ndarray
 
 # Version of these rules: a result that was stored with another one is not found.
-VERSION = 1
-# So many terms of a sum are written out; of longer ones so many at a time.
-_WRITTEN, _BLOCK = 64, 32
+VERSION = 2
+# So many terms of a sum are put together one after the other.
+_BLOCK = 64
 # Sums of products of more terms are left to a library, in its order.
 MOST_TERMS = 64
 # Parameters of operations that their definitions have, too.
@@ -99,6 +100,7 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
         name not in WHOLE
         or not _has_types(eqn, jnp.float32, jnp.int32)
         or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars)
+        or _is_short(eqn)
     ):
         return None
     avals: list[Any] = [v.aval for v in eqn.invars]
@@ -124,7 +126,32 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     return jnp.moveaxis(lax.scan(step, jnp.full(terms.shape[1:], -jnp.inf, jnp.float32), terms, reverse=reverse)[1], 0, axis)
 
 
-WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, "cumlogsumexp": _cumulative_log_sum}
+def _by_blocks(
+    reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
+) -> jax.Array:
+    """A sum or product of many terms: of each block of terms, of these results, and of the terms that are left."""
+    axes = tuple(axes)
+    terms = jnp.moveaxis(x, axes, range(len(axes)))
+    terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
+    whole = len(terms) // _BLOCK * _BLOCK
+    blocks = jnp.reshape(terms[:whole], (whole // _BLOCK, _BLOCK, *terms.shape[1:]))
+    total = reduce(reduce(blocks, axis=1), axis=0)
+    return step(total, reduce(terms[whole:], axis=0)) if whole < len(terms) else total
+
+
+_LONG: dict[str, Callable[..., Any]] = {
+    "reduce_sum": functools.partial(_by_blocks, jnp.sum, jnp.add),
+    "reduce_prod": functools.partial(_by_blocks, jnp.prod, jnp.multiply),
+}
+WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp": _cumulative_log_sum}
+
+
+def _is_short(eqn: JaxprEqn) -> bool:
+    """Whether an operation is a sum or product of so few terms that they are put together one after the other, or of whole numbers."""
+    if eqn.primitive.name not in _LONG:
+        return False
+    aval: Any = eqn.invars[0].aval
+    return aval.dtype != jnp.float32 or math.prod(aval.shape[axis] for axis in eqn.params["axes"]) <= _BLOCK
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
@@ -262,7 +289,7 @@ ad.primitive_jvps[defined_p] = _jvp_defined
 
 
 def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
-    """`reduce_sum` or `reduce_prod` of `x` along axes."""
+    """`reduce_sum` or `reduce_prod` of few terms of `x` along axes."""
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
     terms = jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape))
@@ -277,11 +304,6 @@ def _in_turn(step: Callable[[Any, Any], Any], terms: jax.Array, begun: Callable[
     if not number:
         return jnp.full(shape, empty, jnp.float32)
     total, rest = begun(terms[0]), terms[1:]
-    if number > _WRITTEN:
-        whole = (number - 1) // _BLOCK * _BLOCK
-        blocks = jnp.reshape(rest[:whole], (whole // _BLOCK, _BLOCK, *shape))
-        total, _ = lax.scan(lambda total, block: (functools.reduce(step, _along(block), total), None), total, blocks)
-        rest = rest[whole:]
     return functools.reduce(step, _along(rest), total)
 
 
@@ -294,7 +316,7 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
     """`cumsum` or `cumprod` of `x` along an axis."""
     step: Callable[[Any, Any], Any] = product if name == "cumprod" else lambda a, b: a + b
     terms = jnp.moveaxis(x, axis, 0)
-    if terms.shape[0] > _WRITTEN:
+    if terms.shape[0] > _BLOCK:
         first = jnp.full(terms.shape[1:], 1.0 if name == "cumprod" else -0.0, jnp.float32)
 
         def both(total: Any, term: Any) -> tuple[Any, Any]:

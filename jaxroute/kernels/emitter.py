@@ -103,7 +103,8 @@ class Emitter(Writer):
             lengths = eqn.params["const_lengths"]
             first = lengths.matvec + lengths.vecmat
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
-        if not (self.fast and name in FORMATS) and (definition := self._definition(eqn)) is not None:
+        single = name == "reduce_sum" and args[0].chosen is not None  # Of one number and zeros.
+        if not (single or (self.fast and name in FORMATS)) and (definition := self._definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
         return rules.write(self, eqn, args)
 
@@ -117,8 +118,7 @@ class Emitter(Writer):
             function = self._function(eqn, definition, any(one.varies for one in numbers))
             return ir.Expr("call", tuple(numbers), function.result.dtype, number=function.name)
 
-        shape, dtype = aval_of(eqn)
-        return [self.pointwise(shape, dtype, at)]
+        return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
         """The function of C for a definition, of numbers that differ between runs or do not."""

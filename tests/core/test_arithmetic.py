@@ -191,6 +191,30 @@ def test_programs_without_loops_have_the_bits_of_one_operation_at_a_time(name):
     assert_same_bits(brief_jit(fn, often=True)(x), right)
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 127, 128, 200, 4096, 4161])
+def test_sums_and_products_of_many_terms(count):
+    """Blocks of 64, then their results, then what is left: by each way to run."""
+    x = np.random.default_rng(count).uniform(0.9, 1.1, (count, 3, RUNS)).astype(np.float32)
+
+    def fn(x):
+        whole = jnp.arange(3 * count).reshape(count, 3)
+        return jnp.sum(x), jnp.sum(x, axis=0), jnp.prod(x, axis=0), jnp.mean(x[:, 0]), jnp.sum(whole, axis=0)
+
+    right = [np.stack(each, axis=-1) for each in zip(*(evaluated(fn, x[..., i]) for i in range(3)), strict=True)]
+    found = [by_lanes(fn, x)]
+    if host.compiler(wide=True) is not None:
+        found += [by_c(fn, x), by_c(fn, x, wide=True)]
+    for one in found:
+        for ours, theirs in zip(one, right, strict=True):
+            np.testing.assert_array_equal(np.asarray(ours)[..., :3], theirs)
+    np.testing.assert_allclose(found[0][0], x.sum(axis=(0, 1), dtype=np.float64), rtol=1e-6)
+
+
+def test_a_mean_of_many_equal_numbers():
+    """One after the other, 20,000 terms would end in .35006."""
+    np.testing.assert_allclose(brief_jit(jnp.mean)(np.full(20_000, 0.35, np.float32)), 0.35, rtol=3e-6)
+
+
 def test_a_branch_that_is_mapped_divides():
     """What is divided by is the same in all runs there, and JAX broadcasts it; see `rounding`."""
     x, y, takes = np.random.default_rng(0).normal(0, 2, (3, 3, LONG)).astype(np.float32)

@@ -14,7 +14,7 @@ _IEEE = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide
 
 
 def evaluated(fn, *args):
-    """The results of a function of arrays, sums and products in the order of the elements, functions by their definitions."""
+    """The results of a function of arrays, sums and products in the order of the elements (more than 64 in blocks), functions by their definitions."""
     return _evaluate(jax.make_jaxpr(fn)(*args), args)
 
 
@@ -28,6 +28,15 @@ def _evaluate(closed, args):
     for eqn in closed.jaxpr.eqns:
         env.update(zip(eqn.outvars, _results(eqn, [read(v) for v in eqn.invars]), strict=True))
     return [np.asarray(read(v)) for v in closed.jaxpr.outvars]
+
+
+def _together(step, terms, first):
+    """One after the other; more than 64 by 64, their results likewise, and what is left."""
+    if len(terms) <= 64:
+        return functools.reduce(step, terms, first)
+    whole = len(terms) // 64 * 64
+    total = _together(step, [_together(step, terms[i : i + 64], first) for i in range(0, whole, 64)], first)
+    return step(total, _together(step, terms[whole:], first)) if terms[whole:] else total
 
 
 def _results(eqn, args):
@@ -49,13 +58,13 @@ def _results(eqn, args):
         return [jnp.reshape(result, args[0].shape) for result in results]
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
-        axes = eqn.params["axes"]
-        total = jnp.full(eqn.outvars[0].aval.shape, 0.0 if name == "reduce_sum" else 1.0, jnp.float32)
+        axes, shape = eqn.params["axes"], eqn.outvars[0].aval.shape
+        step = jnp.add if name == "reduce_sum" else jnp.multiply
+        terms = []
         for place in itertools.product(*(range(args[0].shape[axis]) for axis in axes)):
             where = dict(zip(axes, place, strict=True))
-            term = args[0][tuple(where.get(axis, slice(None)) for axis in range(args[0].ndim))]
-            total = total + term if name == "reduce_sum" else total * term
-        return [total]
+            terms.append(args[0][tuple(where.get(axis, slice(None)) for axis in range(args[0].ndim))])
+        return [_together(step, terms, jnp.full(shape, 0.0 if name == "reduce_sum" else 1.0, jnp.float32))]
     if floats and name == "dot_general":
         ((a_axis,), (b_axis,)), _ = eqn.params["dimension_numbers"]
         total = jnp.zeros(eqn.outvars[0].aval.shape, jnp.float32)

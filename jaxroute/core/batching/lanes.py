@@ -173,7 +173,8 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
             _any_order.reset(token)
     if name in _OWN_DERIVATIVE and rounding.is_exact():
         return _own_derivative(eqn, values, size)
-    if name in arithmetic.WHOLE and rounding.is_exact() and (whole := arithmetic.whole_definition(eqn)) is not None:
+    whole = None if _any_order.get() or not rounding.is_exact() else arithmetic.whole_definition(eqn)
+    if whole is not None:
         return _in_place_of(eqn, whole, range(len(values)), values, size)
     if name in _LOOPS:
         return _LOOPS[name](eqn, values, size)
