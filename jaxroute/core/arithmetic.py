@@ -5,8 +5,8 @@ operation with one rounding, replace a division by a multiplication with the rec
 for logarithms and exponentials. Results would depend on the compiler, and on the width of a processor's vectors. The rules here:
 
 - A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`): `definition`.
-- Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`. More than 64 terms are put
-  together by 64, and then their sums: one after the other, 20,000 terms would cost four digits.
+- Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`. A sum or product
+  of more than 64 terms is that of blocks of 64, each in its order: one after the other, a mean of 20,000 equal terms is off by 2e-4 of itself.
 - Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
 Compilers of C have options for this; XLA has none, and `rounding` has the remedy.
@@ -56,7 +56,7 @@ Array = jax.Array | np.ndarray
 
 # Version of these rules: a result that was stored with another one is not found.
 VERSION = 2
-# So many terms of a sum are put together one after the other.
+# So many terms of a sum are put together one after the other, and written out.
 _BLOCK = 64
 # Sums of products of more terms are left to a library, in its order.
 MOST_TERMS = 64

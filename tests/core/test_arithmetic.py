@@ -198,7 +198,8 @@ def test_sums_and_products_of_many_terms(count):
 
     def fn(x):
         whole = jnp.arange(3 * count).reshape(count, 3)
-        return jnp.sum(x), jnp.sum(x, axis=0), jnp.prod(x, axis=0), jnp.mean(x[:, 0]), jnp.sum(whole, axis=0)
+        picked = jnp.sum(jnp.where(jnp.arange(count) == count // 2, x[:, 0], 0.0))
+        return jnp.sum(x), jnp.sum(x, axis=0), jnp.prod(x, axis=0), jnp.mean(x[:, 0]), picked, jnp.sum(whole, axis=0)
 
     right = [np.stack(each, axis=-1) for each in zip(*(evaluated(fn, x[..., i]) for i in range(3)), strict=True)]
     found = [by_lanes(fn, x)]
