@@ -55,7 +55,7 @@ from jaxroute.core.rounding import (
 Array = jax.Array | np.ndarray
 
 # Version of these rules: a result that was stored with another one is not found.
-VERSION = 2
+VERSION = 3
 # So many terms of a sum are put together one after the other, and written out.
 _BLOCK = 64
 # Sums of products of more terms are left to a library, in its order.

@@ -184,8 +184,8 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
     return (q, r, order) if pivoting else (q, r)
 
 
-def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array]:
-    """Function that makes columns orthogonal, each of the first half with the same one of the second half, and where it does anything.
+def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
+    """Function that makes columns orthogonal, each of the first half with the same one of the second half, where it does anything, and norms then.
 
     The columns then move on around the first one, so that in `N - 1` steps each meets each other once.
 
@@ -203,12 +203,18 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     s = t * c
     tau = s / (1.0 + c)  # c = 1 - s tau: small rotations round little.
 
+    def arrange(x: Array, y: Array) -> Array:
+        return jnp.concatenate(
+            [x[..., :1], y[..., :1], x[..., 1 : half - 1], y[..., 1:], x[..., max(1, half - 1) :]], axis=-1
+        )
+
     def rotate(x: Array) -> Array:
         x, y = x[:, :half], x[:, half:]
-        x, y = x - s * (y + tau * x), y + s * (x - tau * y)
-        return jnp.concatenate([x[:, :1], y[:, :1], x[:, 1 : half - 1], y[:, 1:], x[:, max(1, half - 1) :]], axis=1)
+        return arrange(x - s * (y + tau * x), y + s * (x - tau * y))
 
-    return rotate, large
+    # So a norm is rounded once. The rotation of a matrix from both sides rounds its diagonal in each operation.
+    shift = t * (0.5 * products)
+    return rotate, large, arrange(first - shift, second + shift)
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
@@ -248,12 +254,13 @@ def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
     half = size // 2
     x = jnp.where((place[:, None] >= place) == lower, x, x.T)
     finite, power = jnp.all(jnp.abs(x) < jnp.inf), _power(x)
+    diagonal = _places(size)[:, None] == _places(size)
 
     def step(value: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         a, vectors = value
         products = _diagonal(a[:half, half:]) + _diagonal(a[half:, :half])
-        rotate, large = _rotation(_diagonal(a), products, float(jnp.finfo(a.dtype).eps))
-        return (rotate(rotate(a).T), rotate(vectors)), large
+        rotate, large, values = _rotation(_diagonal(a), products, float(jnp.finfo(a.dtype).eps))
+        return (jnp.where(diagonal, values, rotate(rotate(a).T)), rotate(vectors)), large
 
     start = (jnp.pad(x * power, (0, size - n)), jnp.eye(n, size, dtype=x.dtype))
     a, vectors = _sweeps(size, step, start)
@@ -277,7 +284,7 @@ def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[A
 
     def step(y: Array) -> tuple[Array, Array]:
         a = y[:m]
-        rotate, large = _rotation(_sum(a * a), 2.0 * _sum(a[:, :half] * a[:, half:]), limit)
+        rotate, large, _ = _rotation(_sum(a * a), 2.0 * _sum(a[:, :half] * a[:, half:]), limit)
         return rotate(y), large
 
     y = jnp.pad(x * power, ((0, 0), (0, size - n)))
