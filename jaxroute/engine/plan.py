@@ -363,6 +363,7 @@ class Work:
                     if isinstance(self.result, Statistics):
                         self.result.write()
                     store.flush()
+                    claims.drop()
                     time.sleep(EXPIRES_S / 20)
 
 

@@ -59,7 +59,7 @@ class Claims:
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
         """Claims cells that this process simulates or has not written yet, and new ones; returns those of the new ones that it may not have.
 
-        Of two that claim the same at the same time, the one with the smaller name gets it.
+        Of two that claim the same at the same time, the one with the smaller name gets it; if the other one looked before, both do.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
@@ -68,6 +68,12 @@ class Claims:
             self._mine = [*groups, *(new - lost)]
             self._say()
         return lost
+
+    def drop(self) -> None:
+        """Claims nothing any more: all that this process simulated is written. Two that wait could otherwise wait for each other."""
+        if self._mine:
+            self._mine = []
+            self._say()
 
     def others(self, below: str = "~") -> set[bytes]:
         """Returns what other processes claim that seem to be alive; of those with names below another one.

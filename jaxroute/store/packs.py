@@ -526,6 +526,8 @@ class Store:
         self.refresh()
 
     def _join(self, group: Sequence[str]) -> None:
+        # Those that hold most come first: one that holds all is then written as it is, under its own name.
+        group = sorted(group, key=lambda name: (-len(self.packs[name].rows) - len(self.packs[name].notes), name))
         packs = {name: self.packs[name] for name in group}
         held = {name: pack.addresses for name, pack in packs.items()}
         notes = {digest: note for pack in packs.values() for digest, note in pack.notes.items()}

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
     with contextlib.closing(packs.Store(places.place_of(alone))) as store:
         families = set(results.Notes(store).last(store, alone)[0].families("curves", "narrow"))
         claimed = [group for group in store.groups if group[:24] in families]
-    clock[0], order = 1000.0, []
+    clock[0], order, own = 1000.0, [], []
     obstore.put(client(bucket), "store/0.claim", b"".join(claimed) + b".")
     clock[0] = 0.0
 
@@ -197,8 +198,15 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
         order.append(done.policy)
         clock[0] = 1010.0 if len(order) == 5 else clock[0]
 
+    def wait(seconds):
+        names = [key for key in keys(bucket) if key.endswith(".claim") and key != "store/0.claim"]
+        own.extend(bytes(obstore.get(client(bucket), name).bytes()) for name in names)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(plan, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
     assert_same(undisturbed["runs"], run(out=bucket, share="join", callback=tell))
     assert order == ["ucb"] * 5 + ["narrow"] * 5
+    assert own and set(own) == {b"."}  # Otherwise two that wait, wait for each other.
 
 
 @KEEPS

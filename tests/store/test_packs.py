@@ -216,6 +216,16 @@ def test_packs_are_joined(tmp_path):
         assert same(rest, some(*range(9)))
 
 
+def test_a_pack_that_holds_all_stays_and_the_others_go(tmp_path):
+    for n in range(20):  # What a pack is called depends on what it holds.
+        for some_of_all in (range(n, n + 9), (n + 3, n), (n + 5,)):
+            put(tmp_path / str(n), some(*some_of_all))
+        with opened(tmp_path / str(n)) as store:
+            whole = max(store.packs, key=lambda name: len(store.packs[name].rows))
+            store.compact()
+            assert list(store.packs) == [whole] and same(store.get(store.where), some(*range(n, n + 9)))
+
+
 def test_writers_readers_and_those_that_join_packs_do_not_disturb_each_other(tmp_path):
     """Four writers, each of which joins packs after each of its own; two readers see all that was there before."""
     over, known = threading.Event(), set(range(4))
