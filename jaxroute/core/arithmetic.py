@@ -38,7 +38,7 @@ from jax.interpreters import ad
 
 from jaxroute.core.factorisations import FACTORISATIONS
 from jaxroute.core.functions import DEFINITIONS
-from jaxroute.core.primitives import bind
+from jaxroute.core.primitives import bind, kept
 from jaxroute.core.rounding import (
     Trait,
     elementwise_primitive,
@@ -292,19 +292,20 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
     """`reduce_sum` or `reduce_prod` of few terms of `x` along axes."""
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
-    terms = jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape))
-    if name == "reduce_sum":  # 0 + x is x, but for -0.
-        return _in_turn(lambda a, b: a + b, terms, lambda x: x - unknown_zero(), 0.0)
-    return _in_turn(product, terms, lambda x: x, 1.0)
+    terms = _along(jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape)))
+    return _in_turn(name == "reduce_sum", terms, shape)
 
 
-def _in_turn(step: Callable[[Any, Any], Any], terms: jax.Array, begun: Callable[[Any], Any], empty: float) -> jax.Array:
-    """The terms along the first axis put together one after the other."""
-    number, shape = terms.shape[0], terms.shape[1:]
-    if not number:
-        return jnp.full(shape, empty, jnp.float32)
-    total, rest = begun(terms[0]), terms[1:]
-    return functools.reduce(step, _along(rest), total)
+def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+    """Terms of a shape added, or multiplied, one after the other.
+
+    They are so once: XLA takes them for something cheap, which it would compute again in each of its consumers.
+    """
+    if not terms:
+        return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
+    first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, but for -0.
+    total = functools.reduce(jnp.add if adds else product, terms[1:], first)
+    return total if len(terms) == 1 else kept(total)
 
 
 def _along(x: jax.Array) -> list[jax.Array]:
@@ -327,7 +328,7 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
         return jnp.moveaxis(found, 0, axis)
     parts = _along(terms)
     made = list(itertools.accumulate(parts[::-1] if reverse else parts, step))
-    return jnp.stack(made[::-1] if reverse else made, axis=axis) if made else jnp.asarray(x)
+    return kept(jnp.stack(made[::-1] if reverse else made, axis=axis)) if made else jnp.asarray(x)
 
 
 def terms_of(eqn: JaxprEqn) -> int:
@@ -369,8 +370,4 @@ def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bo
         product(lax.broadcast_in_dim(x, shape, a_axes), lax.broadcast_in_dim(y, shape, b_axes))
         for x, y in zip(_along(a), _along(b), strict=True)
     ]
-    return (
-        functools.reduce(lambda a, b: a + b, terms[1:], terms[0] - unknown_zero())
-        if terms
-        else jnp.zeros(shape, jnp.float32)
-    )
+    return _in_turn(True, terms, shape)
