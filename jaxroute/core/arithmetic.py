@@ -297,9 +297,9 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Terms of a shape added, or multiplied, one after the other.
+    """Sum, or product, of arrays of one shape, one after the other.
 
-    They are so once: XLA takes them for something cheap, which it would compute again in each of its consumers.
+    XLA takes it for something cheap, and would compute it again in each consumer; `kept` prevents that.
     """
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)

@@ -226,3 +226,14 @@ def test_a_branch_that_is_mapped_divides():
     right = np.where(takes[0] > 0, ((x - y)[0] + (x - y)[1] + (x - y)[2]) / np.float32(3), x[0] / np.float32(3))
     for one in (lanes(fn, LONG), jax.vmap(exactly(fn), in_axes=-1, out_axes=-1)):
         np.testing.assert_array_equal(compiled(one, x, y, takes), right)
+
+
+def test_a_sum_that_several_loops_read_is_computed_once():
+    def consumers(table, x):
+        sums = table @ x
+        return [jnp.max(jnp.where(sums[:, i] > 0.5, sums[:, 0] / sums[:, i], -1.0)) for i in range(1, 4)]
+
+    program = jax.jit(protected(lanes(consumers, RUNS)))
+    lowered = program.lower(jnp.zeros(RUNS, jnp.uint32), jnp.ones((20, 6, RUNS)), jnp.ones((6, 4, RUNS)))
+    # Six products; 18 if each of three loops computes them again.
+    assert compile_lanes(lowered, "cpu").as_text().count(" multiply(") < 12
