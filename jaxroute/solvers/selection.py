@@ -273,8 +273,11 @@ def _best_join(
 ) -> tuple[jax.Array, jax.Array]:
     """The best selection `[K]` that the set number `place` can be part of, and its multiplier `[]`."""
     count, pairs = table.members.shape[1], table.pairs
-    bits = jnp.asarray((table.members @ (1 << np.arange(count))).astype(np.int32))
-    inside = (numerics.take(bits, place) >> np.arange(count)) & 1 == 1
+    words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
+    bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
+    inside = jnp.concatenate(
+        [(numerics.take(row, place) >> np.arange(word.shape[1])) & 1 == 1 for row, word in zip(bits, words, strict=True)]
+    )
     here, here_lose = numerics.materialised(
         (numerics.take(table.left, place), numerics.take(table.lose, place))
     )  # [] and [M]

@@ -25,6 +25,7 @@ from jaxroute.solvers.selection import (
     exact_any_win,
     linear_selection,
     log_any_win,
+    num_vertices,
     polish_any_win,
     subsets,
 )
@@ -223,6 +224,24 @@ def test_exact_any_win_against_the_reference():
         assert not z[~allowed].any() and z.sum() <= size + 1e-6 and c @ z <= budget + 1e-6
         value = [1 - np.prod(1 - w.astype(float) * x) for x in (z, expected.z)]
         assert value[0] == pytest.approx(value[1], abs=2e-6), row
+
+
+@pytest.mark.parametrize("num_models", [31, 32, 33, 40, 63, 70])
+def test_any_win_of_two_among_many_models(num_models):
+    """So few sets are enumerated whatever the number of models; the reference tries every pair, and every mix of two."""
+    assert num_vertices(num_models, 2) < 250_000
+    solve = jax.jit(functools.partial(exact_any_win, sizes=(2, 2)))
+    rng = np.random.default_rng(num_models)
+    for row in range(12):
+        w, c = rng.random((2, num_models)).astype(np.float32)
+        w[-1 - row :] = 1 - 0.1 * (1 - w[-1 - row :])  # The best models have the last numbers.
+        budget = np.float32(rng.uniform(0.1, 2))
+        z = np.asarray(solve(w, c, budget, 2.0).z, float)
+        assert z.sum() <= 2 + 1e-6 and c @ z <= budget + 1e-6, row
+        expected = plain.any_win_exact(w.astype(float), c.astype(float), 2, float(budget)).z
+        assert 1 - np.prod(1 - w.astype(float) * z) == pytest.approx(
+            1 - np.prod(1 - w.astype(float) * expected), abs=2e-6
+        ), row
 
 
 def test_linear_weights_have_no_guarantee_for_any_win():
