@@ -1,16 +1,15 @@
-"""Measures decisions per second of every policy, next to other tools in the same job.
+"""Measures decisions per second of every policy, next to other tools in the same process.
 
-    jaxroute bench                               # the README's rows, about five minutes on two cores
+    jaxroute bench                               # the rows of the page on performance, about five minutes on two cores
     jaxroute bench --full                        # every policy of every problem, about a quarter of an hour
     jaxroute bench --only staged --seeds 4096 --repeats 7
     jaxroute bench --full --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
     jaxroute bench --compare A.json B.json       # two stored results, row by row
 
-Prints a table, and writes JSON under scripts/bench_results/. Every speed is the median of several repeats after a warm-up. "first call" is
-what a first call takes until it plays, for tracing and compiling, from cold: nothing was traced or compiled before, in this process or on
-disk. "per CPU s" divides by the processor time of all threads. The last line says whether the machine was quiet
-(`quiet.py`). Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river, SMPyBandits and MABWiser play
-fewer decisions because they are slow. Works unchanged on a GPU, where the comparators still run on the CPU.
+Prints a table and writes JSON to scripts/bench_results/. A speed is the median of several repeats after a warm-up. "first call" is the time
+of tracing and compiling, with empty caches in memory and on disk. "per CPU s" divides by the CPU time of all threads. The last line reports
+whether the machine was quiet: how far repeats differ, and which share of the cores other processes used. Comparators (`comparators.py`)
+always run on the CPU, the slow ones with fewer decisions.
 """
 
 import argparse
@@ -42,16 +41,16 @@ from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import comparators
-import quiet
-import solver_bench
+from comparators import COMPARATORS, Comparator
 
 T = TypeVar("T")
 RESULTS = Path(__file__).resolve().parent / "bench_results"
-CONTEXTUAL = comparators.contextual_comparators.ContextualSetting()
+THETA = np.random.default_rng(0).normal(size=(10, 10))
+THETA /= np.linalg.norm(THETA, axis=1, keepdims=True)
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 
-# Problem -> environment, policies, horizon, and the comparators' name of each policy; `short`: which of these are the README's rows, if not all.
+# Problem -> environment, policies, horizon, metric (default: regret), the comparators' name of each policy (a grid has none), and the policies
+# on the page on performance (`short`, default: those that are compared).
 PROBLEMS: dict[str, dict[str, Any]] = {
     "stochastic": {
         "env": lambda: stochastic.bernoulli(MEANS),
@@ -59,14 +58,12 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "horizon": 10_000,
         "comparators": {
             "UCB1": "ucb1",
-            "GaussianThompson": "gaussian_thompson",
             "BetaThompson": "beta_thompson",
             "EpsilonGreedy": "epsilon_greedy",
             "KLUCB": "kl_ucb",
             "UCBV": "ucb_v",
             "MOSS": "moss",
             "AnytimeMOSS": "moss_anytime",
-            "IMED": "imed",
             "BayesUCB": "bayes_ucb",
             "Exp3": "exp3",
             "Exp3PlusPlus": "exp3_plus_plus",
@@ -74,16 +71,16 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "DiscountedUCB": "discounted_ucb",
             "DiscountedThompson": "discounted_thompson",
         },
-        "short": ("UCB1", "GaussianThompson", "BetaThompson", "EpsilonGreedy"),
+        "short": ("UCB1", "BetaThompson", "EpsilonGreedy"),
     },
     "contextual": {
-        "env": lambda: contextual.linear(CONTEXTUAL.theta, CONTEXTUAL.noise),
-        "policies": default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=CONTEXTUAL.alpha)},
+        "env": lambda: contextual.linear(THETA, 0.1),
+        "policies": default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=0.5)},
         "horizon": 1000,
-        "comparators": {"LinUCB": "linucb", "LinearThompson": "linear_thompson"},
+        "comparators": {},
     },
     "contextual, shared": {
-        "env": lambda: contextual.linear(CONTEXTUAL.theta[0], CONTEXTUAL.noise, num_models=CONTEXTUAL.num_models),
+        "env": lambda: contextual.linear(THETA[0], 0.1, num_models=10),
         "policies": {
             made.__name__: made(parameters=contextual.Shared())
             for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
@@ -172,7 +169,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "policies": {"ACQB": queueing.ACQB()},
         "horizon": 1000,
         "metric": "routing_regret",
-        "comparators": {"ACQB": "acqb_pairs"},
+        "comparators": {"ACQB": "acqb"},
     },
     "cascade": {
         "env": cascade.uniform_cascade,
@@ -196,31 +193,20 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "comparators": {},
     },
 }
-# Not a problem: the solvers by themselves, on request.
-SOLVERS = "solvers"
-# Not played unless asked for: a repeat of the first takes about a minute on two cores.
+# Measured only on request: a repeat of the first takes about a minute on two cores.
 LONG = ("queueing, long", "contextual", "contextual, shared")
-# By default the repeats of a row end when they have taken so many seconds, but for the first two.
+# Seconds after which a row of the short benchmark is not repeated further, except for the second time.
 PATIENCE = 6.0
-# Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
-LOOP_RUNS = {"queueing": 16, "cascade": 64}
-SLOW = {
-    "loop": (2000, 10),
-    "river": (2000, 10),
-    "smpybandits": (2000, 5),
-    "mabwiser": (1000, 2),
-    "contextualbandits": (1000, 2),
-}
+# Rounds and runs of a slow comparator: about a second of work. A loop of another problem than the bandit has 1,000 rounds of 2 runs.
+SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
+LOOP_RUNS = {"queueing": 16, "queueing, two answers": 16, "cascade": 64}
+# Limits of a quiet machine: median spread of repeats, share of all cores used by other processes; load average per core, where that share
+# is unknown.
+MOST_SPREAD, MOST_OTHERS, MOST_LOAD = 0.15, 0.05, 0.25
 
 
 def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:
-    """Policies to be played of each problem: of problems that were chosen, or with `full`, all; else the README's rows but for `LONG`.
-
-    Args:
-      only: problems that were chosen.
-      policies: names that were chosen.
-      full: whether all of all problems are.
-    """
+    """Policies to be measured, by problem. Without arguments: those of the page on performance, except for the problems in `LONG`."""
     short = not (only or policies or full)
     rows: dict[str, list[str]] = {}
     for problem, parts in PROBLEMS.items():
@@ -234,8 +220,8 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
 
 
 @contextlib.contextmanager
-def nothing_kept() -> Iterator[None]:
-    """A context in which no compiled program is taken from the disk, or left there."""
+def empty_caches() -> Iterator[None]:
+    """Neither reads nor writes compiled programs on disk."""
     before, home = jax.config.jax_enable_compilation_cache, os.environ.get("XDG_CACHE_HOME")
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_enable_compilation_cache", False)
@@ -250,51 +236,55 @@ def nothing_kept() -> Iterator[None]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
-    """What a function returns, and how long it took: seconds, and seconds of all threads."""
+    """Result of a function, seconds and CPU seconds of all threads and of finished child processes (compilers)."""
     start, used = time.perf_counter(), _used()
-    made = work()
-    return made, time.perf_counter() - start, _used() - used
+    result = work()
+    return result, time.perf_counter() - start, _used() - used
 
 
 def _used() -> float:
-    """Processor time of this process, and of those that it has waited for: compilers."""
     now = os.times()
     return time.process_time() + now.children_user + now.children_system
 
 
 class _ReadyError(Exception):
-    """Ends a call of `simulate` where it would begin to play."""
+    """Ends a call of `simulate` after compilation."""
 
 
-def first_call(play: Callable[[], Any]) -> dict[str, float]:
-    """What a call of `simulate` takes until it plays, where this process has traced and compiled nothing: seconds, and those of all threads."""
+def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
+    """Seconds and CPU seconds of a call of `simulate` until its programs are compiled, with empty caches."""
 
-    def ready(block: Block, *_: Any, **__: Any) -> Any:
+    def compile_only(block: Block, *_: Any, **__: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
             wait([block.compile_in(pool)])
         raise _ReadyError
 
     def prepare() -> None:
         with contextlib.suppress(_ReadyError):
-            play()
+            simulate()
 
     PROGRAMS.clear()
     jax.clear_caches()
-    played, Block.play = Block.play, ready
+    play, Block.play = Block.play, compile_only
     try:
         _, seconds, cpu_seconds = timed(prepare)
     finally:
-        Block.play = played
+        Block.play = play
     return {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds}
 
 
+def spread(seconds: Sequence[float]) -> float | None:
+    """Range of repeated timings over their median; None for fewer than two."""
+    return (max(seconds) - min(seconds)) / statistics.median(seconds) if len(seconds) > 1 else None
+
+
 def measured(work: Callable[[], int], repeats: int, patience: float = float("inf")) -> dict[str, Any]:
-    """Median speed of a function that returns the number of decisions it took.
+    """Median speed of a function that returns its number of decisions.
 
     Args:
       work: the function.
-      repeats: how often it is called, at most.
-      patience: seconds after which no further call is made, but for the second.
+      repeats: largest number of calls.
+      patience: seconds after which it is not called again, except for the second call.
     """
     wall, cpu, decisions = [], [], 0
     while len(wall) < repeats and (len(wall) < 2 or sum(wall) < patience):
@@ -308,44 +298,40 @@ def measured(work: Callable[[], int], repeats: int, patience: float = float("inf
         "seconds": middle,
         "cpu_seconds": cpu_seconds,
         "seconds_all": [round(w, 4) for w in wall],
-        "spread": quiet.spread(wall),
+        "spread": spread(wall),
         "decisions_per_s": decisions / middle,
         "decisions_per_cpu_s": decisions / cpu_seconds,
     }
 
 
 def peak_memory() -> int:
-    """Peak bytes so far: of the device where it reports them, else of the process."""
+    """Peak bytes of the device if it reports them, else of the process."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def bench_policy(
-    env,
+    problem: str,
     name: str,
-    policy,
-    horizon: int,
+    env: Any,
+    policy: Any,
+    options: argparse.Namespace,
     seeds: int,
     repeats: int,
-    metric: str,
     backend: str = "auto",
-    patience: float = float("inf"),
 ) -> dict[str, Any]:
-    """Speed of one policy: whole runs with a hundred records of one metric; and what the first call takes before it plays."""
+    """Speed of one policy in whole runs with a hundred records of one metric, and the time of its first call."""
+    horizon, metric = options.horizon or PROBLEMS[problem]["horizon"], PROBLEMS[problem].get("metric", "regret")
 
-    def play():
-        options = {
-            "horizon": horizon,
-            "seeds": seeds,
-            "record": [metric],
-            "progress": False,
-            "execution": jaxroute.Execution(backend),
-        }
-        return jaxroute.simulate(env, {name: policy}, **options)
+    def simulate():
+        execution = jaxroute.Execution(backend)
+        return jaxroute.simulate(
+            env, {name: policy}, horizon=horizon, seeds=seeds, record=[metric], progress=False, execution=execution
+        )
 
-    first = first_call(play)
-    warm = play()
-    entry = measured(lambda: play().attrs["decisions"], repeats, patience)
+    first = first_call(simulate)
+    warm = simulate()
+    entry = measured(lambda: simulate().attrs["decisions"], repeats, options.patience)
     regret = warm[metric].isel(time=-1, policy=0).isel(dict.fromkeys(metrics.setting_axes(warm), 0))
     return {
         **entry,
@@ -356,76 +342,61 @@ def bench_policy(
         "runs": seeds,
         "us_per_round": 1e6 * entry["seconds"] / horizon,
         **first,
-        "compile_s": first["first_call_s"],  # The name in results of before.
         "peak_bytes": peak_memory(),
         "mean_regret": float(regret.mean()),
         "stderr": float(regret.std(ddof=1) / np.sqrt(regret.size)),
     }
 
 
-def bench_grid(
-    env, name: str, grid, horizon: int, seeds: int, repeats: int, metric: str, patience: float = float("inf")
-) -> list[dict[str, Any]]:
+def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Speed of a grid of settings in one call, and of one of its settings alone.
 
-    By the time that the compiled calls take: what `simulate` does besides, about a third of a second, a loop over settings would pay
-    for each of them.
+    Measured by the time of the compiled calls: a loop over settings would pay for the rest of `simulate`, a third of a second, in each.
     """
     settings = len(env.objects) * len(grid.objects)
     rows = []
-    for tool, where, who, number in (
+    for tool, one_env, policy, number in (
         ("jaxroute", env, grid, settings),
         ("one setting at a time", env.objects[0], grid.objects[0], 1),
     ):
-        row = bench_policy(where, name, who, horizon, seeds, 1, metric)
+        row = bench_policy(problem, name, one_env, policy, options, options.seeds, 1)
+        arguments = {"horizon": row["horizon"], "seeds": options.seeds, "record": [PROBLEMS[problem]["metric"]]}
         seconds = []
-        while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < patience):
-            options = {"horizon": horizon, "seeds": seeds, "record": [metric], "progress": False}
-            seconds.append(jaxroute.simulate(where, {name: who}, **options).attrs["run_s"])
+        while len(seconds) < options.repeats and (len(seconds) < 2 or sum(seconds) < options.patience):
+            result = jaxroute.simulate(one_env, {name: policy}, progress=False, **arguments)
+            seconds.append(result.attrs["run_s"])
         middle = statistics.median(seconds)
-        speed = {"decisions_per_s": row["decisions"] / middle, "us_per_round": 1e6 * middle / horizon, "seconds": middle}
-        wall = {"wall_seconds": row["seconds"], "runs": seeds * number, "repeats": len(seconds), "seconds_all": seconds}
-        rows.append(
-            {
-                **row,
-                **speed,
-                **wall,
-                "spread": quiet.spread(seconds),
-                "tool": tool,
-                "policy": f"{name}, {number} settings" if number > 1 else name,
-            }
-        )
+        row |= {"tool": tool, "policy": f"{name}, {number} settings" if number > 1 else name, "runs": options.seeds * number}
+        row |= {"decisions_per_s": row["decisions"] / middle, "us_per_round": 1e6 * middle / row["horizon"]}
+        row |= {"wall_seconds": row["seconds"], "seconds": middle, "seconds_all": seconds}
+        rows.append({**row, "repeats": len(seconds), "spread": spread(seconds)})
     return rows
 
 
-def bench_comparator(
-    name: str, comparator, horizon: int, seeds: int, repeats: int, patience: float = float("inf")
-) -> dict[str, Any]:
-    """Speed of one comparator; of compiled ones the first call's time, which compiles, too."""
-    usable, reason = comparators.available(name)
-    if not usable:
-        return {"tool": comparator.tool, "policy": comparator.policy, "unavailable": reason}
-    rounds, runs = SLOW.get(comparator.tool, (horizon, seeds))
-    if comparator.tool == "loop" and comparator.problem != "stochastic":
-        rounds, runs = 1000, LOOP_RUNS.get(comparator.problem.split(",")[0], 2)
-    _, seconds, cpu_seconds = timed(comparator.warm_up)
-    first = {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds} if comparator.tool.startswith("numba") else {}
+def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Speed of one comparator; for a compiled one also the time of its first call."""
+    reason, seconds, cpu_seconds = timed(one.warm_up)
+    if reason:
+        return {"tool": one.tool, "policy": name, "unavailable": reason}
+    rounds, runs = SLOW.get(one.tool, (options.horizon or PROBLEMS[one.problem]["horizon"], options.seeds))
+    if one.tool == "loop" and one.problem != "stochastic":
+        rounds, runs = 1000, LOOP_RUNS.get(one.problem, 2)
+    first = {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds} if one.tool == "numba_lanes" else {}
     last: dict[str, Any] = {}
 
     def work() -> int:
-        last.update(comparator.run(rounds, runs, 1))
+        last.update(one.run(rounds, runs, 1))
         return last["decisions"]
 
-    entry = measured(work, repeats if comparator.tool not in SLOW else 1, patience)
-    extra = {**first, "mean_regret": last["mean_regret"], "stderr": last["standard_error"], "threads": comparator.threads}
-    return {**entry, **extra, "tool": comparator.tool, "policy": comparator.policy, "horizon": rounds, "runs": runs}
+    entry = measured(work, 1 if one.tool in SLOW else options.repeats, options.patience)
+    regret = {"mean_regret": last["mean_regret"], "stderr": last["standard_error"]}
+    return {**entry, **first, **regret, "tool": one.tool, "policy": name, "horizon": rounds, "runs": runs}
 
 
 def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, float]]) -> None:
     """Prints one problem's table."""
-    print(f"\n{problem}")
     print(
-        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'apart':>6}  mean regret (or metric)"
+        f"\n{problem}\n  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'spread':>6}  mean regret (or metric)"
     )
     for row in rows:
         if "unavailable" in row:
@@ -445,10 +416,10 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
 
 
 def compare(first: Path, second: Path) -> str:
-    """Speeds of two stored results row by row, and how many times as fast the second is, as a table.
+    """Table of two stored results, row by row, with the ratio of their speeds.
 
     Raises:
-      ValueError: a file is not a result of this script, or they have nothing in common.
+      ValueError: a file is not a result of this script, or they have no row in common.
     """
     reports = [_stored(file) for file in (first, second)]
     tables = []
@@ -466,24 +437,17 @@ def compare(first: Path, second: Path) -> str:
     if len({r["device"] for r in reports}) > 1:
         lines.append("The devices differ.")
     width = max(len(" ".join(key[:3])) for key in shared) + 2
-    lines += ["", f"{'':<{width}} {'rounds x runs':>18} {'A, per s':>14} {'B, per s':>14} {'B / A':>7} {'compile A, B':>15}"]
+    lines += ["", f"{'':<{width}} {'rounds x runs':>18} {'A, per s':>14} {'B, per s':>14} {'B / A':>7}"]
     for key in shared:
-        a, b = (table[key] for table in tables)
-        compiling = f"{a['compile_s']:.1f}, {b['compile_s']:.1f} s" if "compile_s" in a and "compile_s" in b else ""
-        speeds = [row["decisions_per_s"] for row in (a, b)]
-        lines.append(
-            f"{' '.join(key[:3]):<{width}} {f'{key[3]:,} x {key[4]:,}':>18} {speeds[0]:14,.0f} {speeds[1]:14,.0f} "
-            f"{speeds[1] / speeds[0]:7.2f} {compiling:>15}"
-        )
+        a, b = (table[key]["decisions_per_s"] for table in tables)
+        lines.append(f"{' '.join(key[:3]):<{width}} {f'{key[3]:,} x {key[4]:,}':>18} {a:14,.0f} {b:14,.0f} {b / a:7.2f}")
     for name, own, other in (("A", *tables), ("B", *tables[::-1])):
-        alone = [" ".join(key[:3]) for key in own if key not in other]
-        if alone:
+        if alone := [" ".join(key[:3]) for key in own if key not in other]:
             lines.append(f"only in {name}: {', '.join(alone)}")
     return "\n".join(lines)
 
 
 def _stored(file: Path) -> dict[str, Any]:
-    """A stored result."""
     try:
         report = json.loads(file.read_text())
         if "problems" in report and "device" in report:
@@ -493,61 +457,107 @@ def _stored(file: Path) -> dict[str, Any]:
     raise ValueError(f"--compare must be given two JSON files of this benchmark, got {str(file)!r}")
 
 
+def quietness(spreads: Sequence[float | None], others: float | None, load: float, cores: int) -> dict[str, Any]:
+    """Whether a machine was quiet enough to quote a speed, in words and as numbers.
+
+    Args:
+      spreads: `spread` of each row.
+      others: share of all cores that other processes used meanwhile, None if unknown.
+      load: load average of the minute before the start.
+      cores: number of cores.
+    """
+    known = [s for s in spreads if s is not None]
+    middle = statistics.median(known) if known else None
+    noisy = (middle or 0.0) > MOST_SPREAD or (load > MOST_LOAD * cores if others is None else others > MOST_OTHERS)
+    parts = [] if middle is None else [f"median spread of {len(known)} rows {middle:.0%}"]
+    parts += [] if others is None else [f"other processes used {others:.0%} of {cores} cores"]
+    parts.append(f"load average {load:.2f} at the start")
+    verdict = "noisy" if noisy else "unknown" if middle is None else "quiet"
+    advice = "; measure again before quoting a speed" if noisy else ""
+    line = f"machine: {verdict} ({', '.join(parts)}){advice}"
+    return {"verdict": verdict, "line": line, "spread": middle, "other_cpu": others, "load_at_start": load}
+
+
+def _busy() -> tuple[float | None, float]:
+    """Seconds that all cores have been busy (None except on Linux), and of these by this process and its children."""
+    times, busy = os.times(), None
+    with contextlib.suppress(OSError, ValueError):
+        user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+        busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    return busy, times.user + times.system + times.children_user + times.children_system
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=[*PROBLEMS, SOLVERS],
-        default=[],
-        metavar="PROBLEM",
-        help=f"all policies of these problems, or {SOLVERS}",
+        "--only", nargs="+", choices=list(PROBLEMS), default=[], metavar="PROBLEM", help="all policies of these problems"
     )
-    parser.add_argument("--policies", nargs="*", default=[], help="these policies only, of the problems chosen or of all")
+    parser.add_argument("--policies", nargs="*", default=[], help="these policies only, of the chosen or of all problems")
     parser.add_argument(
         "--full",
         action="store_true",
-        help="every policy of every problem, a quarter of an hour on two quiet cores (default: the README's rows, about five minutes)",
+        help="every policy of every problem, a quarter of an hour on two cores (default: the rows of the page on performance, five minutes)",
     )
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
-    parser.add_argument("--runs", nargs="+", type=float, help="numbers of runs, one after the other, in place of --seeds")
     parser.add_argument(
-        "--backend",
-        nargs="+",
-        choices=BACKENDS,
-        default=["auto"],
-        help="who plays the rounds, one after the other (default: whoever does where nothing is said)",
+        "--runs", nargs="+", type=float, help="several numbers of runs, one after the other, instead of --seeds"
     )
+    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=["auto"], help="back ends, one after the other")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
-    parser.add_argument("--horizon", type=int, help="rounds (default 10,000)")
+    parser.add_argument("--horizon", type=int, help="rounds (default: by problem)")
     parser.add_argument("--no-comparators", action="store_true", help="jaxroute alone")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
     options = parser.parse_args(arguments)
     if options.compare:
         print(compare(*options.compare))
-        return 0
-    with nothing_kept():
-        _bench(options)
+    else:
+        with empty_caches():
+            _bench(options)
     return 0
 
 
 def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """A row, and how long it took in all: seconds, and seconds of all threads."""
+    """A row with the seconds and CPU seconds of its measurement."""
     row, seconds, cpu_seconds = timed(lambda: bench(*arguments))
     return {**row, "took_s": seconds, "took_cpu_s": cpu_seconds}
 
 
+def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tuple[list, dict[str, dict[str, float]]]:
+    """Rows of one problem, and jaxroute's speed as a multiple of each tool's, by policy."""
+    parts, rows, ratios = PROBLEMS[problem], [], {}
+    env = parts["env"]()
+    for name in names:
+        policy = parts["policies"][name]
+        if "comparators" not in parts:
+            rows += bench_grid(problem, name, env, policy, options)
+            ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
+            continue
+        own = [
+            _whole(bench_policy, problem, name, env, policy, options, int(runs), options.repeats, backend)
+            for runs in options.runs or [options.seeds]
+            for backend in options.backend
+        ]
+        rows += own
+        for one in () if options.no_comparators else COMPARATORS.values():
+            if (one.problem, one.policy) == (problem, parts["comparators"].get(name)):
+                rows.append(row := _whole(bench_comparator, one, name, options))
+                if "decisions_per_s" in row:
+                    ratios.setdefault(name, {})[one.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]
+    return rows, ratios
+
+
 def _bench(options: argparse.Namespace) -> None:
-    """Measures, prints and writes what was asked for."""
-    watch = quiet.Watch()
+    """Measures, prints and stores."""
+    busy, own, clock = *_busy(), time.perf_counter()
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
     short = not (options.full or options.only or options.policies)
-    patience = PATIENCE if short else float("inf")
+    options.patience = PATIENCE if short else float("inf")
     report: dict[str, Any] = {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": provenance.device_name(jax.local_devices()),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.machine()}, {cores} cores",
         "versions": provenance.versions(),
         "commit": provenance.commit(),
         "problems": {},
@@ -555,44 +565,24 @@ def _bench(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     stamp = report["created"].replace(":", "").replace("-", "")[:15]
     file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
-    if SOLVERS in options.only:
-        about = {name: value for name, value in report.items() if name != "problems"}
-        solver_bench.main(options.repeats, options.out / f"{SOLVERS}.json", about)
-        if options.only == [SOLVERS]:
-            return
     for problem, names in plan(options.only, options.policies, options.full).items():
-        parts, rows, ratios, start = PROBLEMS[problem], [], {}, time.perf_counter()
-        env, horizon = parts["env"](), options.horizon or parts["horizon"]
-        for name in names:
-            policy = parts["policies"][name]
-            if "comparators" not in parts:
-                rows += bench_grid(env, name, policy, horizon, options.seeds, options.repeats, parts["metric"], patience)
-                ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
-                continue
-            metric = parts.get("metric", "regret")
-            own = [
-                _whole(bench_policy, env, name, policy, horizon, int(runs), options.repeats, metric, backend, patience)
-                for runs in options.runs or [options.seeds]
-                for backend in options.backend
-            ]
-            rows += own
-            other = parts["comparators"].get(name)
-            if other is None or options.no_comparators:
-                continue
-            found = comparators.comparators(bandit=comparators.BanditSetting(means=MEANS))
-            for key, comparator in found.items():
-                if comparator.policy == other and comparator.problem == problem:
-                    row = _whole(bench_comparator, key, comparator, horizon, options.seeds, options.repeats, patience)
-                    rows.append({**row, "policy": name})
-                    if "decisions_per_s" in row:
-                        ratios.setdefault(name, {})[comparator.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]
+        start = time.perf_counter()
+        rows, ratios = _rows(problem, names, options)
         report["problems"][problem] = {"rows": rows, "ratios": ratios, "took_s": time.perf_counter() - start}
         show(problem, rows, ratios)
-        report["noise"] = watch.verdict([r.get("spread") for p in report["problems"].values() for r in p["rows"]])
-        file.write_text(json.dumps(report, indent=1) + "\n")  # After each problem: a run that is cut short is not lost.
+        (busy_now, own_now), others = _busy(), None
+        if busy is not None and busy_now is not None:
+            others = max(busy_now - busy - (own_now - own), 0.0) / (cores * (time.perf_counter() - clock))
+        spreads = [row.get("spread") for parts in report["problems"].values() for row in parts["rows"]]
+        report["noise"] = quietness(spreads, others, load, cores)
+        file.write_text(
+            json.dumps(report, indent=1) + "\n"
+        )  # After each problem, so that an interrupted benchmark is not lost.
     print(f"\n{report['device']}; {file}")
     if short:
-        print(f"The README's rows, but for {', '.join(LONG)}; --full plays every policy of every problem")
+        print(
+            f"The rows of the page on performance, except {', '.join(LONG)}; --full measures every policy of every problem"
+        )
     if "noise" in report:
         print(report["noise"]["line"])
 

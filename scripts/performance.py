@@ -1,30 +1,38 @@
-"""Writes the table of the page on performance from the stored benchmark results.
+"""Writes the table of notebooks/site/performance.md from the stored results of `bench.py`.
 
-    python scripts/performance.py            # rewrites the table of notebooks/site/performance.md
+    python scripts/performance.py            # rewrites the table of the page
     python scripts/performance.py --all      # prints the tables of all policies
 
-Of each device, problem, policy, horizon and number of runs the latest figure is taken; ratios are those to comparators of the same job. A
-result that says that its machine was noisy gives no speeds. Processor time of first calls is taken from it all the same: others hardly
-change it. The page has the policies that were compared, and the first of each problem.
+Each row is the latest one of its device, problem, policy, horizon and number of runs, with ratios to comparators of the same job. A result
+from a noisy machine contributes no speeds, only the CPU time of first calls, which noise hardly changes. The page shows the policies that
+have a comparator, and the first policy of each problem.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from bench import COMPARATORS, PROBLEMS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "scripts" / "bench_results"
 PAGE = ROOT / "notebooks" / "site" / "performance.md"
 START, END = "<!-- performance -->", "<!-- /performance -->"
+# Tool, problem and policy of today's comparisons; older results have more. The first is of a grid.
+COMPARED = {("one setting at a time", "service, grid", "MessPlus")} | {
+    (tool, problem, policy)
+    for tool, problem, name in COMPARATORS
+    for policy, other in PROBLEMS[problem]["comparators"].items()
+    if other == name
+}
 
 
 def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
-    """Rows of jaxroute by device, problem, policy, horizon and runs, each with its `ratios`, and whether it is its problem's `first`.
+    """Rows of jaxroute by device, problem, policy, horizon and runs.
 
-    `first_call_cpu_s` is the latest of all results, None if none has it.
+    Each has its `ratios`, and `first`, whether it is the first of its problem; `first_call_cpu_s` is the latest of all results or None.
     """
     found: dict[tuple, dict[str, Any]] = {}
     calls: dict[tuple, float] = {}
@@ -34,16 +42,19 @@ def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
                 if row["tool"] != "jaxroute":
                     continue
                 key = (report["device"], problem, row["policy"], row["horizon"], row["runs"])
-                name = row["policy"].partition(",")[0] if row["policy"].endswith(" settings") else row["policy"]  # of a grid
+                name = (
+                    row["policy"].partition(",")[0] if row["policy"].endswith(" settings") else row["policy"]
+                )  # Of a grid.
+                ratios = {t: x for t, x in parts["ratios"].get(name, {}).items() if (t, problem, name) in COMPARED}
                 if "first_call_cpu_s" in row:
                     calls[key] = row["first_call_cpu_s"]
                 if report.get("noise", {}).get("verdict") != "noisy":
-                    found[key] = {**row, "first": place == 0, "ratios": parts["ratios"].get(name, {})}
+                    found[key] = {**row, "first": place == 0, "ratios": ratios}
     return {key: {**row, "first_call_cpu_s": calls.get(key)} for key, row in found.items()}
 
 
 def section(folder: Path = RESULTS, every: bool = False) -> str:
-    """The section's tables in Markdown, one per device; with `every` of all policies."""
+    """Tables in Markdown, one per device; with `every` of all policies."""
     stored = (json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
     rows = latest(report for report in stored if "problems" in report)
     if not rows:
@@ -56,10 +67,10 @@ def section(folder: Path = RESULTS, every: bool = False) -> str:
                 continue
             _, problem, policy, horizon, runs = key
             ratios = ", ".join(f"{_short(ratio)} x {tool}" for tool, ratio in row["ratios"].items())
-            sizes, first = f"{horizon:,} x {runs:,}", row["first_call_cpu_s"]
-            call = "" if first is None else f"{first:.1f} CPU s"
-            cells = (problem, policy, sizes, _speed(row["decisions_per_s"]), call, f"{row['compile_s']:.1f} s")
-            lines.append(f"| {' | '.join(cells)} | {ratios} |")
+            call = "" if row["first_call_cpu_s"] is None else f"{row['first_call_cpu_s']:.1f} CPU s"
+            compiling = f"{row['first_call_s'] if 'first_call_s' in row else row['compile_s']:.1f} s"
+            cells = (problem, policy, f"{horizon:,} x {runs:,}", _speed(row["decisions_per_s"]), call, compiling, ratios)
+            lines.append(f"| {' | '.join(cells)} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -76,7 +87,7 @@ def written(page: str, text: str) -> str:
     """The page with this section.
 
     Raises:
-      ValueError: it has no place for it.
+      ValueError: the page has no place for it.
     """
     if page.count(START) != 1 or page.count(END) != 1:
         raise ValueError(f"{PAGE.name} must have one {START} and one {END}")
@@ -84,18 +95,10 @@ def written(page: str, text: str) -> str:
     return f"{before}{START}\n\n{text}\n{END}{rest.split(END)[1]}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Rewrites the section, or prints all there is; returns 0."""
-    parser = argparse.ArgumentParser(
-        prog="performance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="print the tables of all policies, change nothing")
-    if parser.parse_args(arguments).all:
+    if parser.parse_args().all:
         print(section(every=True))
     else:
         PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), section()), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

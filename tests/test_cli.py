@@ -407,6 +407,18 @@ def test_a_file_without_experiment_is_refused(tmp_path, capsys):
     assert "must define `experiment" in capsys.readouterr().err
 
 
+def test_an_experiment_of_a_file_with_several_is_chosen_by_name(tmp_path, capsys):
+    file, out = tmp_path / "several.py", tmp_path / "out"
+    several = 'EXPERIMENTS = [experiment, __import__("dataclasses").replace(experiment, name="mine/other")]\n'
+    file.write_text(USER_EXPERIMENT + several)
+    assert run("run", file) == 2
+    assert f"choose one by {file}:NAME, NAME being width, other" in capsys.readouterr().err
+    assert run("run", f"{file}:height") == 2
+    assert "must be one of 'width', 'other', got 'height'" in capsys.readouterr().err
+    assert run("run", f"{file}:other", "--seeds", 4, "--horizon", 50, "--out", out) == 0
+    assert json.loads((out / "summary.json").read_text())["experiment"] == "mine/other"
+
+
 def test_the_command_is_installed():
     command = Path(sys.executable).with_name("jaxroute")
     if not command.exists():

@@ -295,24 +295,33 @@ def _list(options) -> int:
 
 
 def _experiment(name: str) -> Any:
-    """An experiment by name, or from a user's file."""
+    """An experiment by name, or from a Python file; FILE.py:NAME chooses one of several."""
     from jaxroute.catalogue import catalogue
     from jaxroute.core import checks
     from jaxroute.experiments import EXPERIMENTS, Experiment
 
-    if name.endswith(".py"):
-        if not Path(name).is_file():
+    file, separator, chosen = name.partition(".py:")
+    if separator or name.endswith(".py"):
+        file = file + ".py" if separator else name
+        if not Path(file).is_file():
             raise ValueError(f"experiment must be a name or an existing file, got {name!r}")
-        found = _executed(name).get("experiment")
-        if not isinstance(found, Experiment):
-            raise ValueError(
-                f"{name} must define `experiment = jaxroute.experiments.Experiment(...)`, got {checks.show(found)}"
-            )
+        defined = _executed(file)
+        found = defined.get("EXPERIMENTS", [defined.get("experiment")])
+        for one in found:
+            if not isinstance(one, Experiment):
+                raise ValueError(
+                    f"{file} must define `experiment = jaxroute.experiments.Experiment(...)`, or a list `EXPERIMENTS` of them, "
+                    f"got {checks.show(one)}"
+                )
+        by_name = {one.name.rpartition("/")[2]: one for one in found}
+        if not chosen and len(by_name) > 1:
+            raise ValueError(f"{file} has several experiments: choose one by {file}:NAME, NAME being {', '.join(by_name)}")
+        one = by_name[checks.one_of(f"experiment of {file}", chosen, by_name)] if chosen else found[0]
         try:
-            _check_experiment(found)
+            _check_experiment(one)
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        return found
+            raise ValueError(f"{file}: {error}") from None
+        return one
     try:
         return EXPERIMENTS[checks.one_of("experiment", name, catalogue()["experiments"])]
     except ValueError as error:

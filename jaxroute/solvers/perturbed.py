@@ -28,7 +28,7 @@ def perturbed(
         best = perturbed(lambda w: select("sum", w, cost, budget, 4, temperature=0).z, 64, 0.1)
         slope = jax.grad(lambda w: best(w, key) @ true_reward)(weight)
 
-    What it takes, for a sum over 4 of 9 models (`scripts/relaxations.py`): at a deviation of .1 with 32 samples 3 % of the derivatives
+    What it takes, for a sum over 4 of 9 models: at a deviation of .1 with 32 samples 3 % of the derivatives
     are zero, 1.3 % of the objective is lost, the derivative's noise is .85 of its length (1.7 with 8 samples; 1.5 and 3 for 25 models) and
     its time some 15 times that of `select`, which at a temperature of .3 is zero in 4 % and loses .8 %. So `select` first; this is for solvers
     that have no smooth form, such as sets.

@@ -394,8 +394,7 @@ def smoothed_lp(
     norm.
 
     Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent. Of
-    instances with uniform costs, a budget that binds and weights scaled to at most one, 4 of 9 models to be selected or 6 of 100
-    (`scripts/relaxations.py`):
+    instances with uniform costs, a budget that binds and weights scaled to at most one, 4 of 9 models to be selected or 6 of 100:
 
         temperature                   .01      .03      .1       .3       1
         4 of 9: derivative zero in    31 %     25 %     15 %     4 %      .8 %

@@ -44,7 +44,7 @@ def select(
     In the size the derivative is the one from below where the two one-sided ones differ (see `project`).
 
     At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. How often, and what the
-    smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds (`scripts/relaxations.py`):
+    smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds:
 
         temperature           .01        .03        .1         .3         1
         "sum"  zero, lost     21, .00 %  14, .02 %   6, .17 %   0, 1.5 %   0, 10 %

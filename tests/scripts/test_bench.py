@@ -10,7 +10,7 @@ import pytest
 from jaxroute import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-bench, performance, quiet = (importlib.import_module(name) for name in ("bench", "performance", "quiet"))
+bench, performance = (importlib.import_module(name) for name in ("bench", "performance"))
 
 
 def report(speed, created="2026-01-01", device="1 x cpu", tool="jaxroute", noise=None, first=None, **ratios):
@@ -80,26 +80,26 @@ def test_a_comparison_says_which_result_is_noisy(tmp_path, capsys):
     assert "B: machine: noisy" in capsys.readouterr().out
 
 
-def test_repeats_others_and_load_decide_whether_a_machine_is_quiet():
-    assert quiet.spread([1.0]) is None
-    assert quiet.spread([1.0, 1.1, 0.9]) == pytest.approx(0.2)
-    steady = [quiet.spread(s) for s in ([1.0, 1.02, 1.05], [2.0, 2.0, 2.9], [0.1, 0.1, 0.101], [1.0])]
-    calm = quiet.verdict(steady, others=0.01, load=3.0, cores=2)  # The load may be what ran before.
+def test_spread_other_processes_and_load_decide_whether_a_machine_is_quiet():
+    assert bench.spread([1.0]) is None
+    assert bench.spread([1.0, 1.1, 0.9]) == pytest.approx(0.2)
+    steady = [bench.spread(s) for s in ([1.0, 1.02, 1.05], [2.0, 2.0, 2.9], [0.1, 0.1, 0.101], [1.0])]
+    calm = bench.quietness(steady, others=0.01, load=3.0, cores=2)  # The load may be that of an earlier command.
     assert calm["verdict"] == "quiet" and calm["spread"] == pytest.approx(0.05 / 1.02)
     assert calm["line"] == (
-        "machine: quiet (repeats lie 5% apart (the middle of 3 rows), others took 1% of 2 cores, load average 3.00 at the start)"
+        "machine: quiet (median spread of 3 rows 5%, other processes used 1% of 2 cores, load average 3.00 at the start)"
     )
     for spreads, others, load in ((steady, 0.2, 0.0), ([0.3, 0.2, 0.01], 0.0, 0.0), (steady, None, 1.0)):
-        found = quiet.verdict(spreads, others, load, cores=2)
+        found = bench.quietness(spreads, others, load, cores=2)
         assert found["verdict"] == "noisy" and found["line"].endswith("measure again before quoting a speed")
-    assert quiet.verdict(steady, None, 0.3, cores=2)["verdict"] == "quiet"
-    assert quiet.verdict([None], 0.0, 0.0, cores=2)["verdict"] == "unknown"
+    assert bench.quietness(steady, None, 0.3, cores=2)["verdict"] == "quiet"
+    assert bench.quietness([None], 0.0, 0.0, cores=2)["verdict"] == "unknown"
 
 
 def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
     short, full = bench.plan(), bench.plan(full=True)
     assert list(full) == list(bench.PROBLEMS) and set(full) - set(short) == set(bench.LONG)
-    assert [sum(map(len, rows.values())) for rows in (short, full)] == [15, 96]
+    assert [sum(map(len, rows.values())) for rows in (short, full)] == [14, 96]
     assert bench.plan(only=["staged"])["staged"] == list(bench.PROBLEMS["staged"]["policies"])
     assert bench.plan(policies=["QUCB"]) == {"queueing": ["QUCB"]}
 
@@ -114,12 +114,12 @@ def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
     assert {(problem, policy) for problem, names in short.items() for policy in names} <= jaxroutes
     total = 0.0
     for (problem, policy, tool), row in known.items():
-        if policy in short.get(problem, ()) and "seconds" in row:
+        ours = tool == "jaxroute" or (tool, problem, policy) in performance.COMPARED
+        if policy in short.get(problem, ()) and "seconds" in row and ours:
             seconds = row.get("wall_seconds", row["seconds"])
             repeats = 1 if tool in bench.SLOW else max(2, min(5, 1 + int(bench.PATIENCE / seconds)))
             total += row.get("compile_s", 0.0) + (repeats + ("compile_s" in row)) * seconds
-    compiling = 10 * sum(c.tool.startswith("numba") for c in bench.comparators.COMPARATORS.values())
-    assert 100 < total < 300 - compiling
+    assert 60 < total < 300 - 10  # Numba compiles for 10 s.
 
 
 def test_repeats_end_when_patience_does():
@@ -141,7 +141,7 @@ def test_a_bench_keeps_the_first_call_and_says_whether_the_machine_was_quiet(tmp
     made = json.loads(file.read_text())
     (row,) = made["problems"]["stochastic"]["rows"]
     assert 0 < row["first_call_s"] < row["took_s"] and row["first_call_cpu_s"] > 0
-    assert row["compile_s"] > 0 and row["spread"] is not None
+    assert row["spread"] is not None
     shown = capsys.readouterr().out
     assert "first call" in shown and shown.rstrip().endswith(made["noise"]["line"])
     assert made["noise"]["verdict"] in ("quiet", "noisy") and f"{row['first_call_s']:.1f} s" in shown

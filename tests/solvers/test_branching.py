@@ -3,7 +3,6 @@
 import functools
 import itertools
 
-import exactness
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from c_functions import by_c
 from helpers import x64
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from search_cases import chances, markets, problems
 
 from jaxroute.core.batching.lanes import lanes
 from jaxroute.kernels import host
@@ -90,15 +90,21 @@ def mix_solver(dtype):
     return jax.jit(lambda u, c, a, b, m, valid: sparse_fill(u, c, a, b, m, valid=valid))
 
 
-def check_mixes(seed, count, sizes, dtype, error):
-    solve, feasible, branched = mix_solver(dtype), 0, 0
-    for row, (u, c, a, b, most) in enumerate(mixes(seed, count, sizes)):
+def check_mixes(cases, dtype, error, may_be_unfinished=0):
+    cases = list(cases)
+    solve, feasible, branched, unfinished = mix_solver(dtype), 0, 0, 0
+    width = max(len(case[0]) for case in cases)
+    for row, (u, c, a, b, most) in enumerate(cases):
         u, c, a = (x.astype(dtype) for x in (u, c, a))
         expected, most_of_all = mixed_integer_value(*(x.astype(float) for x in (u, c, a)), float(dtype(b)), most)
-        *arrays, valid = padded(max(sizes), u, c, a)
+        *arrays, valid = padded(width, u, c, a)
         found = jax.tree.map(np.asarray, solve(*(x.astype(dtype) for x in arrays), dtype(b), most, valid))
-        assert found.converged and found.residual == 0, row
         assert (found.value > -np.inf) == (expected > -np.inf), row
+        if not found.converged:  # Its residual bounds what is missing.
+            unfinished += 1
+            assert expected - error <= found.value + found.residual, row
+            continue
+        assert found.residual == 0, row
         if expected == -np.inf:
             continue
         feasible, branched = feasible + 1, branched + (found.nodes > 1)
@@ -111,20 +117,22 @@ def check_mixes(seed, count, sizes, dtype, error):
             and (x <= a + 1e-6).all()
             and (x >= 0).all()
         ), row
-    assert feasible > 0.4 * count
-    assert branched > 0.1 * count
+    assert unfinished <= may_be_unfinished
+    assert feasible > 0.4 * len(cases)
+    assert branched > 0.1 * len(cases)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_mixes_against_mixed_integer_programs(dtype):
     with x64(dtype == np.float64):
-        check_mixes(0, 64, (8, 25, 40), dtype, 1e-9 if dtype == np.float64 else 2e-5)
+        check_mixes(mixes(0, 64, (8, 25, 40)), dtype, 1e-9 if dtype == np.float64 else 2e-5)
 
 
 @pytest.mark.slow
-def test_500_mixes_of_up_to_40_models():
-    with x64():
-        check_mixes(1, 500, (8, 15, 25, 40), np.float64, 1e-9)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_500_mixes_of_ten_kinds(dtype):
+    with x64(dtype == np.float64):
+        check_mixes(problems(markets, 1, 500), dtype, *((1e-9, 0) if dtype == np.float64 else (2e-5, 5)))
 
 
 def selections(seed, count, sizes):
@@ -147,32 +155,34 @@ def selection_solver(dtype):
     return jax.jit(lambda w, c, b, m, allowed: branching_any_win(w, c, b, m, allowed=allowed))
 
 
-def check_selections(seed, count, sizes, dtype, error):
-    solve, branched = selection_solver(dtype), 0
-    for row, (w, c, b, places) in enumerate(selections(seed, count, sizes)):
+def check_selections(cases, dtype, error):
+    cases = list(cases)
+    solve, branched, width = selection_solver(dtype), 0, max(len(case[0]) for case in cases)
+    for row, (w, c, b, places) in enumerate(cases):
         w, c, b = w.astype(dtype), c.astype(dtype), dtype(b)
         plain = w.astype(float), c.astype(float), float(b), np.array([places]), np.ones((1, len(w)), bool)
         expected = optimum._any_win_by_chords(*plain)
-        *arrays, allowed = padded(max(sizes), w, c)
+        *arrays, allowed = padded(width, w, c)
         found = jax.tree.map(np.asarray, solve(*(x.astype(dtype) for x in arrays), b, dtype(places), allowed))
         z = found.z[: len(w)].astype(float)
         branched += found.nodes > 1
         assert found.converged and not found.z[len(w) :].any(), row
         assert (z >= 0).all() and (z <= 1).all() and z.sum() <= places * (1 + 1e-5) and c @ z <= b * (1 + 1e-5) + 1e-7, row
         assert any_win(plain[0], z) == pytest.approx(any_win(plain[0], expected), abs=error), row
-    assert branched > 0.4 * count
+    assert branched > 0.4 * len(cases)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_win_against_mixed_integer_programs(dtype):
     with x64(dtype == np.float64):
-        check_selections(0, 45, (8, 20, 40), dtype, 1e-9 if dtype == np.float64 else 2e-6)
+        check_selections(selections(0, 45, (8, 20, 40)), dtype, 1e-9 if dtype == np.float64 else 2e-6)
 
 
 @pytest.mark.slow
-def test_500_selections_of_up_to_40_models():
-    with x64():
-        check_selections(1, 500, (8, 15, 25, 40), np.float64, 1e-9)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_500_selections_of_ten_kinds(dtype):
+    with x64(dtype == np.float64):
+        check_selections(problems(chances, 1, 500), dtype, 1e-9 if dtype == np.float64 else 2e-6)
 
 
 @pytest.mark.parametrize(("groups", "size"), [(None, 4), ((0, 0, 0, 0, 1, 1, 1, 1, 1), (2, 2))])
@@ -211,7 +221,7 @@ def test_mixes_of_equal_models():
 def test_rows_that_are_nearly_parallel():
     """25 models, two places, each half of the traffic, but a little less of some: a basis is nearly singular, and its solution off by more
     than a tolerance. The two models of the best mix were taken for impossible."""
-    *arrays, budget, most = list(exactness.problems(exactness.markets, 1, 155))[-1]
+    *arrays, budget, most = list(problems(markets, 1, 155))[-1]
     value, cost, capacity = (np.asarray(x, np.float32) for x in arrays)
     best, _ = mixed_integer_value(*(x.astype(float) for x in (value, cost, capacity)), float(np.float32(budget)), int(most))
     found = sparse_fill(*map(jnp.asarray, (value, cost, capacity)), jnp.float32(budget), int(most))

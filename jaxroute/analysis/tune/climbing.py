@@ -46,7 +46,7 @@ def climb(
     A step plays `2 L` runs a seed for `L` leaves, or `2 pairs`. The search is in the box of the leaves, each on its scale.
 
     With 768 runs on C2MAB-V and three leaves it ends where `search` does, from the middle and from a poor start; on StageRoute, where luck is
-    larger than the slope, 4 % of the regret behind it (`scripts/gradient_study.py`). It knows one optimum, and neither bounds nor whole numbers
+    larger than the slope, 4 % of the regret behind it. It knows one optimum, and neither bounds nor whole numbers
     nor choices: those are for `search`.
 
     Args:

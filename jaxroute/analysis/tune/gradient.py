@@ -77,7 +77,7 @@ class _Watched(Wrapper):
         return after, feedback, {**flows, "objective": self.objective(self.env, state, action, t)}
 
 
-# Leaves up to which forward differentiation is as fast as reverse: measured by `scripts/gradient_study.py cost`.
+# Leaves up to which forward differentiation is as fast as reverse.
 _MOST_FORWARD = 16
 _OBJECTIVE = Metric("objective", "mean objective", "", "average")
 
@@ -134,7 +134,7 @@ def improve(
 
     What its derivative leaves out: rounding; decisions that jump, such as which models are deployed; and what a decision teaches, since data
     are taken as given. Its sign may be wrong: ascents on it end at a net reward of .53 to .73 on C2MAB-V, those on the differences that
-    `climb` takes at .92 to .93 (`scripts/gradient_study.py`). It is right where the relaxed objective is what counts and the data hardly
+    `climb` takes at .92 to .93. It is right where the relaxed objective is what counts and the data hardly
     depend on the leaves; for a metric as it is measured there are `climb` and `search`.
 
     Differentiation is forward up to 16 leaves: a step carries one tangent per leaf, so that its time grows with their number, while its memory
