@@ -5,14 +5,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxroute import comparison, data
-    from jaxroute.analysis import metrics, plot, tune
+    from jaxroute import comparison, data, experiments, metrics, plot, problems, solvers, testing, tune
     from jaxroute.comparison import compare
     from jaxroute.core import draws, numerics
     from jaxroute.core.protocols import Environment, Policy
     from jaxroute.core.types import Metric, Spec
     from jaxroute.core.wrapper import Wrapper
-    from jaxroute.engine.errors import CannotPlayError
+    from jaxroute.engine.errors import SimulationError
     from jaxroute.engine.execution import Execution
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.programs import trace_count
@@ -23,44 +22,38 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Where each name is; imported when it is asked for, because jax, xarray and SciPy take seconds.
-_MODULES = {
-    "comparison": "jaxroute.comparison",
-    "data": "jaxroute.data",
-    "draws": "jaxroute.core.draws",
-    "metrics": "jaxroute.analysis.metrics",
-    "numerics": "jaxroute.core.numerics",
-    "plot": "jaxroute.analysis.plot",
-    "tune": "jaxroute.analysis.tune",
-}
-_NAMES = {
-    "CannotPlayError": "jaxroute.engine.errors",
-    "Environment": "jaxroute.core.protocols",
-    "Execution": "jaxroute.engine.execution",
-    "Grid": "jaxroute.engine.grid",
-    "Metric": "jaxroute.core.types",
-    "Policy": "jaxroute.core.protocols",
-    "Progress": "jaxroute.engine.progress",
-    "Spec": "jaxroute.core.types",
-    "StoreMismatchError": "jaxroute.store.packs",
-    "Wrapper": "jaxroute.core.wrapper",
-    "compare": "jaxroute.comparison",
-    "grid": "jaxroute.engine.grid",
-    "instances": "jaxroute.engine.grid",
-    "load": "jaxroute.store.results",
-    "run_bytes": "jaxroute.engine.simulate",
-    "simulate": "jaxroute.engine.simulate",
-    "trace_count": "jaxroute.engine.programs",
+# Modules of the public names, imported at first use: jax, xarray and SciPy take seconds to import.
+_MODULES = ("comparison", "data", "experiments", "metrics", "plot", "problems", "solvers", "testing", "tune")
+_HOMES = {
+    "Environment": "core.protocols",
+    "Execution": "engine.execution",
+    "Grid": "engine.grid",
+    "Metric": "core.types",
+    "Policy": "core.protocols",
+    "Progress": "engine.progress",
+    "SimulationError": "engine.errors",
+    "Spec": "core.types",
+    "StoreMismatchError": "store.packs",
+    "Wrapper": "core.wrapper",
+    "compare": "comparison",
+    "draws": "core",
+    "grid": "engine.grid",
+    "instances": "engine.grid",
+    "load": "store.results",
+    "numerics": "core",
+    "run_bytes": "engine.simulate",
+    "simulate": "engine.simulate",
+    "trace_count": "engine.programs",
 }
 
 __all__ = [
-    "CannotPlayError",
     "Environment",
     "Execution",
     "Grid",
     "Metric",
     "Policy",
     "Progress",
+    "SimulationError",
     "Spec",
     "StoreMismatchError",
     "Wrapper",
@@ -68,31 +61,36 @@ __all__ = [
     "comparison",
     "data",
     "draws",
+    "experiments",
     "grid",
     "instances",
     "load",
     "metrics",
     "numerics",
     "plot",
+    "problems",
     "run_bytes",
     "simulate",
+    "solvers",
+    "testing",
     "trace_count",
     "tune",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is asked for."""
+    """Imports a public name at its first use."""
     if name in _MODULES:
-        found: Any = importlib.import_module(_MODULES[name])
-    elif name in _NAMES:
-        found = getattr(importlib.import_module(_NAMES[name]), name)
+        value: Any = importlib.import_module(f"jaxroute.{name}")
+    elif name in _HOMES:
+        home = importlib.import_module(f"jaxroute.{_HOMES[name]}")
+        value = getattr(home, name, None) or importlib.import_module(f"{home.__name__}.{name}")
     else:
-        # With name and object Python says what else may be meant.
+        # With name and object Python suggests similar names.
         raise AttributeError(f"module 'jaxroute' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return [*__all__, "__version__"]

@@ -32,7 +32,7 @@ import jax
 import numpy as np
 
 import jaxroute
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import provenance
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import BACKENDS

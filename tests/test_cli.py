@@ -376,7 +376,7 @@ def test_seeds_may_be_written_with_an_exponent():
 
 
 FIGURE = """
-from jaxroute.analysis import plot
+from jaxroute import plot
 experiment = Experiment(**{**vars(experiment), "figures": {"curves": lambda results: plot.curves(results["result"], "regret").figure}})
 """
 

@@ -613,7 +613,7 @@ _ROWS = 120  # Of a table in the terminal.
 
 def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
-    from jaxroute.analysis import metrics
+    from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
 

@@ -22,7 +22,7 @@ def main(options: Any) -> int:
         print(*merge_folders(options.merge, options.folder), sep="\n")
     stores = [options.folder] if is_url(options.folder) else stores_in(options.folder)
     if options.export:
-        from jaxroute.analysis.export import export
+        from jaxroute.store.export import export
 
         if len(stores) > 1:
             names = ", ".join(map(str, stores))

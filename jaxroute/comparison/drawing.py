@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxroute.analysis import plot, style
+from jaxroute import plot
+from jaxroute.plot import style
 
 if TYPE_CHECKING:
     from jaxroute.comparison.comparing import Comparison

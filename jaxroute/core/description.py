@@ -28,7 +28,7 @@ _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 def describe(value: Any) -> Any:
     """Returns what determines a run as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if _is_said(f, value)}
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in cast(Any, value)._fields}}
@@ -53,10 +53,6 @@ def describe(value: Any) -> Any:
     if fields:  # The text of such an object may leave them out, or be its place in memory.
         return {"type": type(value).__qualname__, **{name: describe(one) for name, one in fields.items()}}
     return repr(value)
-
-
-def _is_said(field: "dataclasses.Field[Any]", value: Any) -> bool:
-    return not field.metadata.get("unsaid_by_default") or getattr(value, field.name) != field.default
 
 
 def _describe_function(function: Any) -> Any:

@@ -12,9 +12,6 @@ Leaf = Any
 # A tree of arrays whose structure depends on what is put together.
 PyTree = Any
 
-# Metadata of a field that came later: a description of settings says it only where it is not the default, so that it fits those of before.
-UNSAID_BY_DEFAULT = {"unsaid_by_default": True}
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -27,8 +24,8 @@ class Metric:
       "gauge" as the state's value at the record time.
     dims: names of the dimensions of a vector (for example `("model",)`).
     default: recorded unless `record` says otherwise.
-    most: largest mean of a policy that keeps what it is asked to keep (1 for spend over budget), None without such a limit.
-    beyond: what a policy above `most` is, in words ("over budget"); tables and pictures say it.
+    limit: largest mean that a policy may have (1 for spend / budget), None without a limit.
+    violation: label of a policy above `limit` in tables and pictures ("over budget").
     """
 
     name: str
@@ -37,8 +34,8 @@ class Metric:
     kind: Literal["total", "average", "gauge"]
     dims: tuple[str, ...] = ()
     default: bool = True
-    most: float | None = field(default=None, metadata=UNSAID_BY_DEFAULT)
-    beyond: str = field(default="", metadata=UNSAID_BY_DEFAULT)
+    limit: float | None = None
+    violation: str = ""
 
     def __post_init__(self):
         if self.kind not in (kinds := get_args(Literal["total", "average", "gauge"])):
@@ -49,7 +46,7 @@ class Metric:
     @property
     def attributes(self) -> dict[str, Any]:
         """Attributes in a result; `long_name` and `units` are the names of the CF conventions."""
-        limit = {} if self.most is None else {"most": self.most, "beyond": self.beyond}
+        limit = {} if self.limit is None else {"limit": self.limit, "violation": self.violation}
         return {"long_name": self.label, "units": self.unit, "kind": self.kind, **limit}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 from jaxroute.core.protocols import is_environment
@@ -319,7 +319,7 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
     """Draws every figure of an experiment into a folder, as far as the results can be drawn; returns the files."""
     if not experiment.figures:
         return []
-    from jaxroute.analysis import plot
+    from jaxroute import plot
 
     files = []
     for name, make in experiment.figures.items():
@@ -422,12 +422,12 @@ def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
     """The end of a claim that holds: which of the policies that it names keep neither budget nor target, in the cases and settings that it read."""
     found = []
     for case, one in data.items():
-        for line in metrics.beyond(one):
+        for line in metrics.violations(one):
             at = {"case": case, "policy": line.policy, **line.where}
             read = not places or any(all(place.get(axis, value) == value for axis, value in at.items()) for place in places)
             if read and re.search(rf"(?<!\w){re.escape(line.policy)}(?!\w)", text):
                 found.append(line)
-    return "".join(f"; but {line}" for _, line in metrics.worst_beyond(found))
+    return "".join(f"; but {line}" for _, line in metrics.worst_violations(found))
 
 
 def _policies(data: Results) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.measure import along, end, power, show, show_slope
 from jaxroute.experiments.quantities import Quantity

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured

@@ -6,7 +6,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxroute.analysis import metrics, plot
+from jaxroute import metrics, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxroute.analysis import metrics, plot, tune
-from jaxroute.analysis.tune.space import Space
+from jaxroute import metrics, plot, tune
+from jaxroute.tune.space import Space
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_policy
 from jaxroute.engine.grid import Grid

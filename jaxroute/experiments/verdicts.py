@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 
 CONFIDENCE = 0.99
 # A number of seeds that is stated decides in nine of ten cases, if estimate and deviation are the true ones.

@@ -46,15 +46,15 @@ def pages() -> tuple[Page, ...]:
         for i, name in enumerate(("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade"))
     }
     alias = {
-        "jaxroute.analysis.metrics": "jaxroute.metrics",
-        "jaxroute.analysis.plot": "jaxroute.plot",
-        "jaxroute.analysis.tune": "jaxroute.tune",
+        "jaxroute.metrics": "jaxroute.metrics",
+        "jaxroute.plot": "jaxroute.plot",
+        "jaxroute.tune": "jaxroute.tune",
     }
     return (
         Page("jaxroute", "jaxroute", ("jaxroute",)),
-        Page("metrics", "metrics", (), ("jaxroute.analysis.metrics",), alias),
-        Page("plot", "plot", (), ("jaxroute.analysis.plot", "jaxroute.analysis.style"), alias),
-        Page("tune", "tune", ("jaxroute.analysis.tune",), (), alias),
+        Page("metrics", "metrics", (), ("jaxroute.metrics",), alias),
+        Page("plot", "plot", (), ("jaxroute.plot", "jaxroute.plot.style"), alias),
+        Page("tune", "tune", ("jaxroute.tune",), (), alias),
         *(_problem(name) for name in sorted(problems, key=lambda name: order.get(name, len(order)))),
         Page("problems/registry", "problems", (), ("jaxroute.problems",)),
         Page("testing", "testing", ("jaxroute.testing",), ("jaxroute.testing.figures",)),

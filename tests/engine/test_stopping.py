@@ -6,7 +6,7 @@ from store_cases import ENV, KEEPS, assert_same, run_three
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import stopping
 from jaxroute.problems import stochastic

@@ -348,7 +348,7 @@ def test_a_claim_that_holds_says_who_is_over_budget():
         more = {"settings": {"problem": "staged"}, "run_s": 1.0, "compile_s": 0.0, "decisions": 1, "case_coordinates": {}}
         more |= {"device": "1 x cpu", "versions": {}, "commit": None}
         valid = (dims[:-1], np.ones((2, 3), bool), {"kind": "flag"})
-        spent = (dims, values, about | {"most": 1.0, "beyond": "over budget"})
+        spent = (dims, values, about | {"limit": 1.0, "violation": "over budget"})
         return xr.Dataset({"cost_ratio": spent, "valid": valid}, coords, more)
 
     claims = tuple(
@@ -376,7 +376,7 @@ def test_a_claim_that_holds_says_who_is_over_budget():
 
 
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
-    from jaxroute.analysis import plot
+    from jaxroute import plot
     from jaxroute.experiments import Case, Experiment
     from jaxroute.problems import stochastic
 

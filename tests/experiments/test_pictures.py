@@ -8,7 +8,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from jaxroute.analysis import plot  # noqa: E402
+from jaxroute import plot  # noqa: E402
 from jaxroute.experiments.pictures import panel, panels_of, side_by_side  # noqa: E402
 
 

@@ -10,7 +10,7 @@ from store_cases import run_three as run
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.engine import layout, simulate
 from jaxroute.store import runs
@@ -164,7 +164,7 @@ def test_questions_about_single_runs_are_refused():
 
 @pytest.mark.parametrize("band", ["stderr", pytest.param("deviation", marks=pytest.mark.slow), "quantile"])
 def test_figures_are_those_of_the_runs(band):
-    plot = pytest.importorskip("jaxroute.analysis.plot")
+    plot = pytest.importorskip("jaxroute.plot")
     plt = pytest.importorskip("matplotlib.pyplot")
     drawn = []
     for data in (run(keep="runs"), run()):
@@ -183,7 +183,7 @@ def test_figures_are_those_of_the_runs(band):
 
 
 def test_other_figures_are_drawn_from_statistics():
-    plot = pytest.importorskip("jaxroute.analysis.plot")
+    plot = pytest.importorskip("jaxroute.plot")
     plt = pytest.importorskip("matplotlib.pyplot")
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     labels = []

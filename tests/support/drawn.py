@@ -5,7 +5,7 @@ import numpy as np
 from dry import cheap_training
 from matplotlib.colors import to_hex
 
-from jaxroute.analysis import style
+from jaxroute.plot import style
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.testing.figures import faults
 

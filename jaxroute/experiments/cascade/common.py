@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.experiments.base import Case, Claim, Experiment
 from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.pictures import Picture, panel, side_by_side

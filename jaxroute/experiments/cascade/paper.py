@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
 from jaxroute.experiments.cascade.common import COSMOS, case_of, claims

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.core import checks
 from jaxroute.engine.grid import Grid, grid
 from jaxroute.estimators.glm import fit_glm

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics, plot
+from jaxroute import metrics, plot
 from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Results

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics, plot
+from jaxroute import metrics, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.engine.grid import Grid

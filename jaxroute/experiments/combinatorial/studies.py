@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.data import C2MABV_TABLE_3
 from jaxroute.data.loading import read_played
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.engine.grid import grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import bounded, rising

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.data import RoutingTable, standin
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Experiment, Results

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold
 from jaxroute.experiments.measure import Measured, mean_of, show

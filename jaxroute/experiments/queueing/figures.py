@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from jaxroute.analysis import metrics, plot
+from jaxroute import metrics, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold
 from jaxroute.experiments.measure import ends, late_slope, listed, mean_of, show, show_slope, with_coordinates

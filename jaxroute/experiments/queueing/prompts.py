@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics, plot, style
+from jaxroute import metrics, plot
+from jaxroute.plot import style
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, standin
 from jaxroute.data.loading import read_played

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show

@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics, plot, style
+from jaxroute import metrics, plot
+from jaxroute.plot import style
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import (

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.engine.grid import Grid

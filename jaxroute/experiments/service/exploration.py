@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.claims import Finding, all_hold

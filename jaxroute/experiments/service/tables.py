@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.data import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_MODELS,

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.core.brief import brief_jit
 from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results

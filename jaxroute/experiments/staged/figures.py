@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import metrics, plot
+from jaxroute import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.engine.grid import grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Number, agrees, all_hold

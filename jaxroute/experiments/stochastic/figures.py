@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import bounded, rising
 from jaxroute.experiments.quantities import gap, known, mean, slope, uniform

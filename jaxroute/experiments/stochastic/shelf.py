@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from jaxroute.analysis import plot
+from jaxroute import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, all_hold, bounded, rising
 from jaxroute.experiments.measure import end, mean_of, runs_of, show

@@ -26,7 +26,7 @@ METRICS = (
     Metric("selected_cost", "mean cost of the models selected", "cost per round", "average", default=False),
     Metric("violation", "mean cost above the budget of a round", "cost per round", "average"),
     Metric("selected_violation", "mean cost of the selected models above the budget of a round", "cost per round", "average", default=False),
-    Metric("violation_eq1", "mean cost above the budget", "cost per round", "gauge", most=0.0, beyond="over budget"),
+    Metric("violation_eq1", "mean cost above the budget", "cost per round", "gauge", limit=0.0, violation="over budget"),
     Metric("mean_violation_eq1", "mean over rounds of the mean cost above the budget", "cost per round", "average", default=False),
     Metric("ratio", "reward / violation", "reward per cost", "gauge"),
     Metric("ratio_eq1", "reward / mean violation by Eq. (1)", "reward per cost", "gauge", default=False),

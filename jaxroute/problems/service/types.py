@@ -25,7 +25,7 @@ METRICS = (
     Metric("satisfaction", "share of satisfied requests", "", "average"),
     Metric("satisfaction_mean", "mean chance that the served model satisfies", "", "average", default=False),
     Metric("mean_satisfaction", "mean over requests of the share satisfied so far", "", "average", default=False),
-    Metric("violation", "shortfall of satisfaction", "", "gauge", most=0.0, beyond="short of the target"),
+    Metric("violation", "shortfall of satisfaction", "", "gauge", limit=0.0, violation="short of the target"),
     Metric("virtual_queue", "virtual queue", "requests", "gauge"),
     Metric("mean_queue", "mean over requests of the virtual queue", "requests", "average", default=False),
     Metric("complied", "share of runs that have met the target", "", "gauge"),

@@ -68,8 +68,8 @@ class StageRoute:
                 "share of queries without feasible routing",
                 "",
                 "average",
-                most=0.5,
-                beyond="mostly infeasible",
+                limit=0.5,
+                violation="mostly infeasible",
             ),
             Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
             Metric(
@@ -78,8 +78,8 @@ class StageRoute:
                 "",
                 "average",
                 default=False,
-                most=0.0,
-                beyond="not always the best deployment",
+                limit=0.0,
+                violation="not always the best deployment",
             ),
         )
 

@@ -24,7 +24,7 @@ METRICS = (
     Metric("cost", "mean cost", "cost per query", "average"),
     Metric("mean_cost", "mean expected cost of the chosen model", "cost per query", "average", default=False),
     Metric("expected_cost", "mean expected cost of the routing", "cost per query", "average", default=False),
-    Metric("cost_ratio", "spend / budget", "", "average", most=1.0, beyond="over budget"),
+    Metric("cost_ratio", "spend / budget", "", "average", limit=1.0, violation="over budget"),
     Metric("served", "queries served before the budget was spent", "queries", "total", default=False),
     Metric("served_reward", "reward earned before the budget was spent", "reward", "total", default=False),
     Metric("capacity_excess", "routing probability above the capacities", "", "total", default=False),

@@ -5,7 +5,7 @@ import pytest
 from cascade_cases import assert_near, play, study
 
 import jaxroute as jr
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.problems import cascade as ca
 
 

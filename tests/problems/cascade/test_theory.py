@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cascade_cases import as_numpy, moment_of, play, runs, study, unknown
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import draws
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.types import CascadeSpec

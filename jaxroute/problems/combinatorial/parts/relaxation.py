@@ -38,8 +38,8 @@ RELAXATION_METRICS = (
         "",
         "average",
         default=False,
-        most=0.0,
-        beyond="not always the best selection",
+        limit=0.0,
+        violation="not always the best selection",
     ),
 )
 

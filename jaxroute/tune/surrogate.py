@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, optimize
 
-from jaxroute.analysis.tune.ranking import Estimate, Goal
+from jaxroute.tune.ranking import Estimate, Goal
 
 # Evaluations by which a model is worth a try, those for each dimension besides, and how many times as many there must be for new lengths.
 _FEWEST, _EACH, _MORE = 8, 4, 1.25

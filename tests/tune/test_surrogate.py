@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from jaxroute.analysis.tune import ranking, surrogate
+from jaxroute.tune import ranking, surrogate
 
 
 def made(generations=6, size=8, seeds=4, luck=1.0, noise=0.5, key=0):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis.tune.playing import Played
-from jaxroute.analysis.tune.ranking import Goal, moments
-from jaxroute.analysis.tune.space import Choice, Integer, Log, Space
+from jaxroute.tune.playing import Played
+from jaxroute.tune.ranking import Goal, moments
+from jaxroute.tune.space import Choice, Integer, Log, Space
 from jaxroute.core.attributes import encoded
 from jaxroute.core.checks import show
 from jaxroute.core.code import changes

@@ -8,7 +8,7 @@ from helpers import assert_mean_close, assert_means_agree
 from toys import small_market
 
 from jaxroute import tune
-from jaxroute.analysis.tune import gradient, slopes
+from jaxroute.tune import gradient, slopes
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.problems import staged

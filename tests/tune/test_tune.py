@@ -7,7 +7,7 @@ import pytest
 from helpers import in_double, x64
 
 from jaxroute import simulate
-from jaxroute.analysis import tune
+from jaxroute import tune
 from jaxroute.problems import combinatorial as cb
 
 LEAVES = {"reward_width": 0.5, "cost_width": 0.2, "solver.temperature": 0.2, "budget_share": 0.9}

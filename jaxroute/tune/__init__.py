@@ -6,14 +6,14 @@ is where it looks, `strategies` what it plays next, `ranking` what is better, `s
 leaves, by differences on common luck, and `climbing` follows that; `gradient` differentiates runs whose decisions are relaxed.
 """
 
-from jaxroute.analysis.tune.climbing import climb
-from jaxroute.analysis.tune.gradient import Objective, Tuned, improve, objective_of, replace
-from jaxroute.analysis.tune.history import load
-from jaxroute.analysis.tune.picture import picture
-from jaxroute.analysis.tune.search import Found, Judged, search
-from jaxroute.analysis.tune.slopes import Slope, slope
-from jaxroute.analysis.tune.space import Choice, Integer, Linear, Log
-from jaxroute.analysis.tune.strategies import CMAES, Lattice, Random
+from jaxroute.tune.climbing import climb
+from jaxroute.tune.gradient import Objective, Tuned, improve, objective_of, replace
+from jaxroute.tune.history import load
+from jaxroute.tune.picture import picture
+from jaxroute.tune.search import Found, Judged, search
+from jaxroute.tune.slopes import Slope, slope
+from jaxroute.tune.space import Choice, Integer, Linear, Log
+from jaxroute.tune.strategies import CMAES, Lattice, Random
 
 __all__ = [
     "CMAES",

@@ -11,8 +11,8 @@ from flax import struct
 
 import jaxroute as jr
 from jaxroute import tune
-from jaxroute.analysis.tune import playing, ranking, strategies
-from jaxroute.analysis.tune.space import Space
+from jaxroute.tune import playing, ranking, strategies
+from jaxroute.tune.space import Space
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
 

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from jaxroute.analysis import tables
+from jaxroute.metrics import tables
 from jaxroute.core import checks, statistics
 from jaxroute.core.attributes import encoded
 
@@ -168,7 +168,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
     return own_axes([_statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
 
 
-class Beyond(NamedTuple):
+class Violation(NamedTuple):
     """A policy that does not keep what it is asked to keep.
 
     policy: its name. where: setting, as coordinates by axis. metric: what is above the limit. value, error: its mean at the horizon
@@ -180,15 +180,15 @@ class Beyond(NamedTuple):
     metric: str
     value: float
     error: float
-    most: float
+    limit: float
     words: str
 
     def __str__(self) -> str:
         where = "".join(f", {axis} {show_value(value)}" for axis, value in self.where.items())
-        return f"{self.policy}{where}: {self.words}, {self.metric} {rounded(self.value, self.error)}, at most {self.most:g}"
+        return f"{self.policy}{where}: {self.words}, {self.metric} {rounded(self.value, self.error)}, at most {self.limit:g}"
 
 
-def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
+def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
     """The policies that do not keep what they are asked to keep: whose mean of a metric is above its limit by three standard errors.
 
     Which metrics have a limit is said by the environment and the policies (`Metric.most`): spend over budget, a share of rounds without
@@ -201,7 +201,7 @@ def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
     found = []
     for name in metric_names(data):
         about = like(data, name).attrs
-        if "most" not in about:
+        if "limit" not in about:
             continue
         values = final(data, name, time)[name]
         values = values if "policy" in values.dims else values.expand_dims("policy")
@@ -213,15 +213,15 @@ def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
                 cell = one.isel(dict(zip(axes, place)) | {a: 0 for a in one.dims if a not in (*axes, "statistic")})
                 value, error = (float(cell.sel(statistic=s)) for s in ("mean", "stderr"))
                 margin = 3.0 * error if math.isfinite(error) else 0.0
-                if value - margin > about["most"] + 1e-6 * max(abs(about["most"]), abs(value)):
+                if value - margin > about["limit"] + 1e-6 * max(abs(about["limit"]), abs(value)):
                     where = {a: one[a].values[i] for a, i in zip(axes, place)}
-                    found.append(Beyond(str(policy), where, name, value, error, about["most"], about["beyond"]))
+                    found.append(Violation(str(policy), where, name, value, error, about["limit"], about["violation"]))
     return found
 
 
-def worst_beyond(found: Iterable[Beyond]) -> list[tuple[Beyond, str]]:
+def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
     """Of each policy and metric the one that is farthest above the limit, and a line that says so."""
-    groups: dict[tuple[str, str], list[Beyond]] = {}
+    groups: dict[tuple[str, str], list[Violation]] = {}
     for one in found:
         groups.setdefault((one.policy, one.metric), []).append(one)
     worst = [(max(group, key=lambda one: one.value), len(group)) for group in groups.values()]
@@ -471,7 +471,7 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
     with np.errstate(divide="ignore", invalid="ignore"):
         z = middle / error
     about = f"{{}} minus that of {baseline}"
-    warned = [text for _, text in worst_beyond(beyond(data))] if isinstance(data, xr.Dataset) else []
+    warned = [text for _, text in worst_violations(violations(data))] if isinstance(data, xr.Dataset) else []
     return xr.Dataset(
         {
             "mean": _describe(middle, array, about),
@@ -689,7 +689,7 @@ def table(
             numbers.append([number for name in names for number in map(float, cell[name])])
             rows.append([keys[-1][0], *map(show_value, settings), *cells.values()])
     notes = [_footnote(data, names, time)]
-    warned = [text for _, text in worst_beyond(beyond(data, time))]
+    warned = [text for _, text in worst_violations(violations(data, time))]
     if format == "frame":
         return _frame(keys, axes, names, numbers, [*notes, *warned])
     if len(rows) > max_rows:

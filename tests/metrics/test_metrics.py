@@ -7,7 +7,7 @@ import pandas
 import pytest
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import statistics
 
 TIMES = (10, 20, 30, 40)
@@ -305,7 +305,7 @@ def test_table_without_settings():
 def awkward():
     """The small result with names that LaTeX and Markdown would read otherwise, a rounded zero and a policy over its budget."""
     data = small().assign_coords(policy=["A_b & 50%", "B|c"])
-    data["info.x_y"] = data["reward"].assign_attrs(units="$ per query", most=0.5, beyond="over budget")
+    data["info.x_y"] = data["reward"].assign_attrs(units="$ per query", limit=0.5, violation="over budget")
     data["reward"] = data["reward"] * xr.DataArray([1.0, 1e-8], dims="policy")
     data["reward"].attrs = small()["reward"].attrs
     return data
@@ -392,24 +392,24 @@ def with_spend(values, axes=None):
     """Spend of two policies over the budget, three seeds."""
     values = np.asarray(values, np.float64)[..., None] * np.ones(len(TIMES))
     data = result(np.ones(values.shape), axes=axes, spend=values)
-    data["spend"].attrs |= {"most": 1.0, "beyond": "over budget"}
+    data["spend"].attrs |= {"limit": 1.0, "violation": "over budget"}
     return data
 
 
 def test_policies_above_a_limit_are_named():
     data = with_spend([[2.9, 3.0, 3.1], [0.9, 1.0, 1.2]])  # B: 1.03, not three standard errors above 1.
-    (found,) = metrics.beyond(data)
-    assert (found.policy, found.metric, found.most, found.words, found.where) == ("A", "spend", 1.0, "over budget", {})
+    (found,) = metrics.violations(data)
+    assert (found.policy, found.metric, found.limit, found.words, found.where) == ("A", "spend", 1.0, "over budget", {})
     assert found.value == pytest.approx(3.0)
     assert str(found) == "A: over budget, spend 3.000 (0.058), at most 1"
     assert metrics.table(data).splitlines()[-1] == str(found)
-    assert metrics.beyond(with_spend([[0.9, 1.0, 1.0], [1.0, 1.0, 1.0]])) == []
+    assert metrics.violations(with_spend([[0.9, 1.0, 1.0], [1.0, 1.0, 1.0]])) == []
 
 
 def test_settings_above_a_limit_are_counted():
     values = [[[2.9, 3.0, 3.1], [1.9, 2.0, 2.1]], [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]]
     data = with_spend(values, axes={"gamma": [0.1, 0.2]})
-    assert [(b.policy, b.where) for b in metrics.beyond(data)] == [("A", {"gamma": 0.1}), ("A", {"gamma": 0.2})]
+    assert [(b.policy, b.where) for b in metrics.violations(data)] == [("A", {"gamma": 0.1}), ("A", {"gamma": 0.2})]
     line = "A, gamma 0.1: over budget, spend 3.000 (0.058), at most 1 (the worst of 2)"
     assert metrics.table(data).splitlines()[-1] == line
     assert metrics.table(data, "regret").splitlines()[-1] == line  # Whatever is asked for.

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import checks
 
 SIZE = (4.4, 3.0)  # Of one panel, in inches.

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis.tune import history as histories
-from jaxroute.analysis.tune.history import Batch, History
-from jaxroute.analysis.tune.playing import Makers, Played, Players
-from jaxroute.analysis.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
-from jaxroute.analysis.tune.space import Scale, Space
-from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
-from jaxroute.analysis.tune.surrogate import Knowledge
+from jaxroute.tune import history as histories
+from jaxroute.tune.history import Batch, History
+from jaxroute.tune.playing import Makers, Played, Players
+from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
+from jaxroute.tune.space import Scale, Space
+from jaxroute.tune.strategies import CMAES, Points, Strategy
+from jaxroute.tune.surrogate import Knowledge
 from jaxroute.core import checks
 from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flax import struct
 
-from jaxroute.analysis.tune.gradient import leaf, replace
+from jaxroute.tune.gradient import leaf, replace
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment, is_policy, metrics_of
 from jaxroute.core.types import Metric

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import metrics, style
-from jaxroute.analysis.style import log_spaced
+from jaxroute import metrics
+from jaxroute.plot import style
+from jaxroute.plot.style import log_spaced
 from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 
@@ -164,7 +165,7 @@ def curves(
     }[band]
     counts = [line.of(number) for line in lines]
     seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
-    ax.set_xlabel(f"{_clock(array)}\n{meaning} {seeds}{_beyond(data, drawn)}")
+    ax.set_xlabel(f"{_clock(array)}\n{meaning} {seeds}{_violations(data, drawn)}")
     ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
     style.legend(ax, title, own)
     return ax
@@ -209,7 +210,7 @@ def difference(
     used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
     label = str(array.attrs.get("long_name", metric)), str(array.attrs.get("units", ""))
-    return _draw_differences(found, minus, used, label, log, ax, title, _beyond(data, [minus, *drawn]))
+    return _draw_differences(found, minus, used, label, log, ax, title, _violations(data, [minus, *drawn]))
 
 
 def _curves_of_differences(
@@ -307,10 +308,10 @@ def leaders(
     return [name for name in value if name in first]
 
 
-def _beyond(data: xr.Dataset, drawn: Sequence[str]) -> str:
+def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
     """Lines of a caption that say which policies are above a limit at the end, such as their budget."""
     by_words: dict[str, list[str]] = {}
-    for one in metrics.beyond(data):
+    for one in metrics.violations(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
             by_words[one.words].append(one.policy)
     whole = "\N{NO-BREAK SPACE}"  # A name stays on its line.

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.analysis import metrics
+from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.core.types import Metric
 

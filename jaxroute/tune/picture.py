@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import plot, style
+from jaxroute import plot
+from jaxroute.plot import style
 from jaxroute.core.attributes import decoded
 from jaxroute.core.checks import show
 

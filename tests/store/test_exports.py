@@ -14,7 +14,8 @@ from toys import Clock, Cycle
 
 import jaxroute as jr
 from jaxroute import cli
-from jaxroute.analysis import export, metrics
+from jaxroute import metrics
+from jaxroute.store import export
 from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.types import Metric
 from jaxroute.problems import stochastic

@@ -11,7 +11,8 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from jaxroute.analysis import metrics, plot, style  # noqa: E402
+from jaxroute import metrics, plot  # noqa: E402
+from jaxroute.plot import style  # noqa: E402
 from jaxroute.testing.figures import faults  # noqa: E402
 
 POLICIES = ("StageRoute", "Greedy", "Oracle")
@@ -684,14 +685,14 @@ def test_data_must_be_a_result():
 
 
 def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
-    check = "import sys, jaxroute.analysis.plot; sys.exit('matplotlib' in sys.modules)"
+    check = "import sys, jaxroute.plot; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "jaxroute\[plot\]"'):
         plot.curves(fake())
 
 
-SPEND = {"long_name": "spend / budget", "units": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+SPEND = {"long_name": "spend / budget", "units": "", "kind": "average", "limit": 1.0, "violation": "over budget"}
 
 
 def test_policies_above_a_limit_are_named_below(tmp_path):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxroute.analysis.tune.playing import Makers, Players
-from jaxroute.analysis.tune.ranking import Goal, MetricFunction, moments
-from jaxroute.analysis.tune.space import Linear, Log, Space
+from jaxroute.tune.playing import Makers, Players
+from jaxroute.tune.ranking import Goal, MetricFunction, moments
+from jaxroute.tune.space import Linear, Log, Space
 from jaxroute.core import checks
 from jaxroute.engine.execution import Execution
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import optax
 
-from jaxroute.analysis.tune.gradient import Tuned
-from jaxroute.analysis.tune.ranking import MetricFunction, moments
-from jaxroute.analysis.tune.slopes import Sides, checked_step, ways_of
-from jaxroute.analysis.tune.space import Linear
+from jaxroute.tune.gradient import Tuned
+from jaxroute.tune.ranking import MetricFunction, moments
+from jaxroute.tune.slopes import Sides, checked_step, ways_of
+from jaxroute.tune.space import Linear
 from jaxroute.core import checks
 from jaxroute.engine.execution import Execution
 

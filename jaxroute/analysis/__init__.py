@@ -1,1 +1,0 @@
-"""What is done with a result: numbers, pictures, and tuning."""
