@@ -118,7 +118,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "env": lambda: service.benchmark_service("winogrande", signal=0.15),
         "policies": {
             "MessPlus": service.MessPlus(),
-            "MessPlus, true chances": lambda env: service.MessPlus(predictor=service.TrueChances(env.requests)),
+            "MessPlus, true probabilities": lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests)),
             "MessPlus, Mlp 16": service.MessPlus(predictor=service.Learned(service.Mlp(width=16))),
             **{
                 name: made

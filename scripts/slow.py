@@ -17,7 +17,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 PARTS = {
-    "engine": ["tests/core", "tests/engine", "tests/store", "tests/metrics", "tests/plot", "tests/tune", "tests/estimators", "tests/solvers"],
+    "engine": [
+        "tests/core",
+        "tests/engine",
+        "tests/store",
+        "tests/metrics",
+        "tests/plot",
+        "tests/tune",
+        "tests/estimators",
+        "tests/solvers",
+    ],
     "conformance": ["tests/testing", "tests/documentation"],
     "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/problems/contextual", "tests/data"],
     "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],

@@ -191,11 +191,11 @@ def test_queries_that_are_dropped_are_counted_and_the_first_gap_is_named(tmp_pat
 
 
 def test_files_of_data_sets_are_known_by_their_columns(tmp_path):
-    embedllm = "prompt_id,model_id,category_id,label,prompt,model_name,category\n7,0,0,1,p,x-13b,law\n3,0,0,0,q,x-13b,art\n"
-    path = make(tmp_path, "train.csv", embedllm + "3,1,0,1,q,phi,art\n7,1,0,0,p,phi,law\n")
+    embedllm = "prompt_id,model_id,category_id,label,prompt,model_name,category\n7,0,0,1,p,x-13b,distribution\n3,0,0,0,q,x-13b,art\n"
+    path = make(tmp_path, "train.csv", embedllm + "3,1,0,1,q,phi,art\n7,1,0,0,p,phi,distribution\n")
     table = load_table(path)
     assert (table.models, table.costs[0].tolist(), table.currency) == (("x-13b", "phi"), [13.0, 7.0], "1e9 parameters")
-    assert (table.scores.tolist(), table.group_names) == ([[0, 1], [1, 0]], ("art", "law"))  # By prompt_id.
+    assert (table.scores.tolist(), table.group_names) == ([[0, 1], [1, 0]], ("art", "distribution"))  # By prompt_id.
     assert load_table(path, costs={"phi": 1.0, "x-13b": 2.0}).cost_unit == "USD per query"
     mess = make(tmp_path, "mess.csv", "label_s,energy_consumption_s,label_l,energy_consumption_l\n1,5,1,50\n0,6,1,60\n")
     assert load_table(mess).cost_unit == "J per request"

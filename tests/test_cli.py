@@ -198,7 +198,7 @@ WRONG = {
 
 
 TABLE = "Query ID;LLM;Correct;Cost (EUR);Task\n" + "".join(
-    f"{q};{m};{'yes' if (q + i) % 3 else 'no'};0,0{i + 1};{'law' if q % 2 else 'code'}\n"
+    f"{q};{m};{'yes' if (q + i) % 3 else 'no'};0,0{i + 1};{'distribution' if q % 2 else 'code'}\n"
     for q in range(30)
     for i, m in enumerate(("small", "large"))
 )
@@ -303,7 +303,7 @@ def test_a_comparison_that_makes_no_sense_is_refused_at_once(name, tmp_path, cap
 
 
 PROMPTS = "prompt,llm,correct,cost\n" + "".join(
-    f"what is the {('root', 'sum', 'law', 'name')[q % 4]} of {q},{m},{int((q + i) % 3 > 0)},{1 + 4 * i}\n"
+    f"what is the {('root', 'sum', 'distribution', 'name')[q % 4]} of {q},{m},{int((q + i) % 3 > 0)},{1 + 4 * i}\n"
     for q in range(60)
     for i, m in enumerate(("small", "large"))
 )

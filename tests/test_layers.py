@@ -47,7 +47,20 @@ MAY_IMPORT = {
     ),
     "__main__": ("cli",),
     # The package itself: its public names, the last two of them loaded when they are asked for.
-    "": ("core", "store", "engine", "metrics", "plot", "tune", "testing", "problems", "solvers", "experiments", "data", "comparison"),
+    "": (
+        "core",
+        "store",
+        "engine",
+        "metrics",
+        "plot",
+        "tune",
+        "testing",
+        "problems",
+        "solvers",
+        "experiments",
+        "data",
+        "comparison",
+    ),
 }
 # Modules of the engine that kernels may know.
 KERNELS_KNOW = ("memory", "precision", "rollout", "rounds")

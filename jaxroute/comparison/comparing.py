@@ -425,7 +425,7 @@ def assumptions(found: Comparison) -> list[str]:
     ]
     if any(p.approach.startswith("ACQB") for p in found.points):
         lines.append(
-            "ACQB plays queries of the log as users who accept an answer or try again, with chances made of scores and costs as in its paper; "
+            "ACQB plays queries of the log as users who accept an answer or try again, with probabilities made of scores and costs as in its paper; "
             "its pool has at most 1,000 of the queries, drawn with replacement. Its costs count every answer that was not accepted. "
             "Users who reject wrong answers are judges: it is no answer for those whose users do not try again."
         )

@@ -126,7 +126,7 @@ class Way:
           features: `[d]` numbers of the query, where they were the log's own.
           category: of the query, where the log has categories; one that it has not is like none.
           asked: what the answers to this query cost that are already there, by model, in the order in which the models were asked.
-          draw: in [0, 1), in place of a draw, for a way that leaves something to chance.
+          draw: in [0, 1), in place of a draw, for a way that leaves something to probability.
 
         Returns:
           The model; None if the last answer is to be served.

@@ -23,7 +23,7 @@ from jaxroute.core.instructions import digest_of_code, plain_constant, short_dig
 _GIVEN = frozenset(
     {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__"}
 )
-_CHECKS = frozenset({"check", "check_for"})
+_CHECKS = frozenset({"check", "check_spec"})
 _CHECKING = "jaxroute.core.checks"
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 

@@ -43,7 +43,7 @@ Action = TypeVar("Action")
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     """What happens: arrivals, outcomes, costs, and the truth against which policies are measured.
 
-    Optional methods: those of `Gauged`, `Checked` and `Roomy`, and `rewards()`, the rewards that it gives (`jaxroute.core.rewards.Rewards`).
+    Optional methods: those of `HasGauges`, `HasCheck` and `HasCapacity`, and `rewards()`, the rewards that it gives (`jaxroute.core.rewards.Rewards`).
     """
 
     @property
@@ -67,7 +67,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Who decides.
 
-    Optional methods: those of `Planner`, `Gauged`, `Checked`, `Suited` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
+    Optional methods: those of `Planner`, `HasGauges`, `HasCheck`, `HasRequirements` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
     gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages;
     `assumes`, the rewards that it is for (`jaxroute.core.rewards.Assumed`).
     """
@@ -95,7 +95,7 @@ class Planner(Policy[State, TakenObs, Action, TakenFeedback], Protocol[State, Ta
         ...
 
 
-class Gauged(Protocol):
+class HasGauges(Protocol):
     """Somebody whose state has numbers worth reading at record times."""
 
     def gauges(self, state: Any) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ class Gauged(Protocol):
         ...
 
 
-class Checked(Protocol):
+class HasCheck(Protocol):
     """Somebody who knows which of its values are in range."""
 
     def check(self) -> None:
@@ -111,21 +111,21 @@ class Checked(Protocol):
         ...
 
 
-class Roomy(Protocol):
+class HasCapacity(Protocol):
     """An environment whose state has room for so much, of a queue for example."""
 
-    def roomier(self) -> Any:
+    def with_double_capacity(self) -> Any:
         """The same environment with twice the room; None if it has as much as a run can need.
 
-        A run that has lost nothing for want of room (`Spec.room_flow`) is a run of the same luck in both.
+        A run that has lost nothing for want of room (`Spec.overflow_flow`) is a run of the same luck in both.
         """
         ...
 
 
-class Suited(Protocol):
+class HasRequirements(Protocol):
     """A policy that does not suit every environment."""
 
-    def check_for(self, spec: Any) -> None:
+    def check_spec(self, spec: Any) -> None:
         """Raises `ValueError` if the policy does not suit an environment with this `Spec`."""
         ...
 
@@ -154,9 +154,9 @@ Probe: TypeAlias = Callable[..., Any]
 ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
-ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier", "rewards")
+ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "with_double_capacity", "rewards")
 POLICY_OPTIONS = (
-    *("plan", "gauges", "metrics", "assumes", "check", "check_for"),
+    *("plan", "gauges", "metrics", "assumes", "check", "check_spec"),
     *("stage_length", "has_long_rounds", "prefers_scan"),
 )
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
@@ -234,12 +234,12 @@ def first_state(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array, spec: Sp
 
 def gauges_of(player: AnyEnvironment | AnyPolicy, state: Any) -> Mapping[str, Any]:
     """Gauges of an environment or a policy; none if it has no `gauges`."""
-    return cast(Gauged, player).gauges(state) if hasattr(player, "gauges") else {}
+    return cast(HasGauges, player).gauges(state) if hasattr(player, "gauges") else {}
 
 
-def roomier_of(env: AnyEnvironment) -> AnyEnvironment | None:
+def with_double_capacity(env: AnyEnvironment) -> AnyEnvironment | None:
     """The environment with twice the room for what its state holds; None if there is no more to have."""
-    return cast(Roomy, env).roomier() if hasattr(env, "roomier") else None
+    return cast(HasCapacity, env).with_double_capacity() if hasattr(env, "with_double_capacity") else None
 
 
 def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
@@ -258,13 +258,13 @@ def check_values(player: Any) -> None:
 
 
 def check_suits(policy: AnyPolicy, spec: Spec) -> None:
-    """Runs the `check_for` of a policy that has one.
+    """Runs the `check_spec` of a policy that has one.
 
     Raises:
       ValueError: the policy does not suit an environment with this `Spec`.
     """
-    if hasattr(policy, "check_for"):
-        cast(Suited, policy).check_for(spec)
+    if hasattr(policy, "check_spec"):
+        cast(HasRequirements, policy).check_spec(spec)
 
 
 def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:

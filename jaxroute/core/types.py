@@ -65,8 +65,8 @@ class Spec:
     free_rounds: rounds at the start that are played but not counted.
     metrics: the environment's flows and gauges.
     zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
-    room_flow: the one of `zero_flows` that counts what found no room in the state of an environment with the method `roomier`; a run that
-      has lost something is played again by the roomier environment.
+    overflow_flow: the one of `zero_flows` that counts what found no room in the state of an environment with the method `with_double_capacity`; a run that
+      has lost something is played again by the with_double_capacity environment.
     horizon: counted rounds of the run; the engine fills it in, for policies whose constants depend on it.
     """
 
@@ -76,7 +76,7 @@ class Spec:
     free_rounds: int = 0
     metrics: tuple[Metric, ...] = field(default=(), repr=False)
     zero_flows: tuple[str, ...] = ()
-    room_flow: str | None = None
+    overflow_flow: str | None = None
     horizon: int | None = None
 
 
@@ -84,7 +84,7 @@ State = TypeVar("State")
 
 
 @struct.dataclass
-class Unplanned(Generic[State]):
+class UnplannedState(Generic[State]):
     """The state of a policy with stages before its first `plan`: what `init` of a policy returns whose `act` needs a plan.
 
     It has nothing of the state itself, so that `act` and `update` fail where they are traced, if somebody who plays the policy in a
@@ -103,6 +103,6 @@ class Unplanned(Generic[State]):
         raise AttributeError("this state has no plan yet: call plan(key, state, obs, t) before the first act")
 
 
-def planned_state(state: State | Unplanned[State]) -> State:
-    """The state to plan from, or to carry where a plan is sure to come before the first act: what `Unplanned` holds, if it is one."""
-    return cast(State, state.state if isinstance(state, Unplanned) else state)
+def planned_state(state: State | UnplannedState[State]) -> State:
+    """The state to plan from, or to carry where a plan is sure to come before the first act: what `UnplannedState` holds, if it is one."""
+    return cast(State, state.state if isinstance(state, UnplannedState) else state)

@@ -30,10 +30,10 @@ class Wrapper:
         if name.startswith("__") or name == "env":  # Asked for before there is an `env`, by a copy for example.
             raise AttributeError(name)
         found = getattr(self.env, name)
-        return self._roomier if name == "roomier" else found
+        return self._with_double_capacity if name == "with_double_capacity" else found
 
-    def _roomier(self) -> Any:
-        more = self.env.roomier()
+    def _with_double_capacity(self) -> Any:
+        more = self.env.with_double_capacity()
         return None if more is None else self.replace(env=more)  # pyright: ignore[reportAttributeAccessIssue]
 
     @property

@@ -33,7 +33,7 @@ def standin(
 
         feature_i = normalise(a G_c + b H_s + sqrt(1 - a^2 - b^2) h_i),   G, H orthonormal,
         logit_ij  = logit(accuracy_j) + delta_cj + s_f h_i . beta_j - b_i,
-        score_ij  = sigmoid(logit_ij) if soft, else 1 with this chance,
+        score_ij  = sigmoid(logit_ij) if soft, else 1 with this probability,
         cost_ij   = price_j x tokens_i x LogNormal(0, 0.3),   tokens_i ~ LogNormal(5.5, 0.7),
 
     with `delta_cj` normal of spread 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics and styles drawn with
@@ -73,21 +73,21 @@ def standin(
     world, *pools = np.random.default_rng(checks.count("seed", seed, minimum=0)).spawn(3)
 
     directions = np.linalg.qr(world.normal(size=(dim, topics + styles)))[0].T
-    topic_chance, style_chance = world.dirichlet(np.full(topics, 5.0)), world.dirichlet(np.full(styles, 5.0))
+    topic_probability, style_probability = world.dirichlet(np.full(topics, 5.0)), world.dirichlet(np.full(styles, 5.0))
     skill = skill_spread * world.normal(size=(topics, len(names)))
     beta = world.normal(size=(dim, len(names)))
 
     def draw(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        topic, style = rng.choice(topics, number, p=topic_chance), rng.choice(styles, number, p=style_chance)
+        topic, style = rng.choice(topics, number, p=topic_probability), rng.choice(styles, number, p=style_probability)
         direction = _unit(rng.normal(size=(number, dim)))
         features = topic_weight * directions[topic] + style_weight * directions[topics + style]
         features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * direction)
         difficulty = difficulty_spread * rng.normal(size=(number, 1))
         logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * direction @ beta - difficulty
-        chance = (1 + np.tanh(logit / 2)) / 2
-        uniform = rng.uniform(size=chance.shape)
-        tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=chance.shape)
-        return features, chance if scores == "soft" else uniform < chance, price * tokens, topic
+        probability = (1 + np.tanh(logit / 2)) / 2
+        uniform = rng.uniform(size=probability.shape)
+        tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=probability.shape)
+        return features, probability if scores == "soft" else uniform < probability, price * tokens, topic
 
     drawn = [draw(rng, number) for rng, number in zip(pools, (queries, offline), strict=True)]
     unit = np.quantile(drawn[0][2], _QUANTILE) or 1.0

@@ -18,10 +18,10 @@ from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import PyTree
 from jaxroute.engine import reference
+from jaxroute.engine.capacity import larger_settings
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.precision import widened
-from jaxroute.engine.room import roomier
 from jaxroute.engine.rounds import Record, any_nan, run_streams
 
 
@@ -138,14 +138,14 @@ def first_bad_rounds(data: xr.Dataset, asked: Inputs, device: Any) -> list[dict[
         spec = part.example[0].spec
         start, values = None, list[str]()
         # The run may have been played with more room.
-        for played in itertools.chain([part.env], roomier(part.env, part.example[0])):
+        for played in itertools.chain([part.env], larger_settings(part.env, part.example[0])):
             grids, horizon = (played, part.settings), asked.horizon
             bad = _replay(grids, own, seed, record, rounds or horizon, horizon, asked.key, device)
             firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())
                 values = [name for name, first in firsts.items() if first == start]
-            if not firsts or values != [spec.room_flow]:
+            if not firsts or values != [spec.overflow_flow]:
                 break
         found.append(
             {

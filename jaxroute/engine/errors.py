@@ -12,7 +12,7 @@ from jaxroute.core.protocols import AnyEnvironment, AnyPolicy
 _VERBS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
 
-class CannotPlayError(ValueError):
+class SimulationError(ValueError):
     """A policy cannot play an environment: one of their methods fails on what the other gives it."""
 
 
@@ -26,13 +26,13 @@ def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[No
       policy: the policy.
 
     Raises:
-      CannotPlayError: in place of the errors that code raises when it is given something else than it expects.
+      SimulationError: in place of the errors that code raises when it is given something else than it expects.
     """
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        raise CannotPlayError(
+        raise SimulationError(
             f"policy {name!r} ({_home(policy)}) cannot play {_home(env)}{_where(error.__traceback__)}: {type(error).__name__}: {reason}"
         ) from error
 

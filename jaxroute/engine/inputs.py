@@ -581,7 +581,7 @@ def _parts(name: str, env: Grid, policy: Grid) -> list[Part]:
 
 
 # What of a `Spec` a result has once, whatever the program.
-_COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "room_flow")
+_COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "overflow_flow")
 
 
 def _records(

@@ -21,7 +21,7 @@ from jaxroute.store.cells import GRANULE, Request, Tile
 from jaxroute.store.claims import Claims
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import Store
-from jaxroute.store.runs import Kept, Runs
+from jaxroute.store.runs import Checkpoint, Runs
 
 # Seconds after which a process that shares the work and says nothing counts as dead.
 EXPIRES_S = 30.0
@@ -72,7 +72,7 @@ class Unit:
     policies: list[str] = field(default_factory=list)
     curves: dict[str, list[Any]] = field(default_factory=dict)
 
-    def take(self, task: Task, curves: Mapping[str, Any], kept: Kept | None) -> None:
+    def take(self, task: Task, curves: Mapping[str, Any], kept: Checkpoint | None) -> None:
         """Gives what a task has made to the result, once that is complete."""
         if isinstance(self.result, Runs):
             self.result.take(task.policy, self.tile, self.seeds, curves, kept)
@@ -263,7 +263,7 @@ class Step(NamedTuple):
     unit: Unit
     task: Task
 
-    def begun(self) -> Kept | None:
+    def begun(self) -> Checkpoint | None:
         """The first rounds of the task, if they have been played and can be read."""
         if not self.task.begun or not isinstance(self.unit.result, Runs):
             return None

@@ -18,7 +18,7 @@ from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import traced_once
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
-from jaxroute.store.runs import Kept
+from jaxroute.store.runs import Checkpoint
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
@@ -233,7 +233,7 @@ def curves_of(
     record: Record,
     times: np.ndarray,
     runs: tuple[int, ...],
-    before: Kept | None = None,
+    before: Checkpoint | None = None,
     xp: Any = np,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Curves in float64 from the increments of the record intervals, which runs are valid, and the sums at the end.

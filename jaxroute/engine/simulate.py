@@ -31,7 +31,7 @@ from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import Store
 from jaxroute.store.places import place_of
-from jaxroute.store.runs import Kept, Runs
+from jaxroute.store.runs import Checkpoint, Runs
 
 # Bytes of the curves of a block, where they are not kept.
 _CURVES = 1 << 30
@@ -439,7 +439,7 @@ def _play(
     def block_of(task: Task) -> Block:
         return blocks[asked.part(task.policy, task.tile).label]
 
-    def play(task: Task, begun: Kept | None) -> Played:
+    def play(task: Task, begun: Checkpoint | None) -> Played:
         return play_task(asked, layout, block_of(task), task, effort, begun)
 
     def interrupt(stopped: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from jaxroute.engine import recording, room
+from jaxroute.engine import capacity, recording
 from jaxroute.engine.errors import located
 from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.layout import Layout
@@ -19,12 +19,12 @@ from jaxroute.engine.plan import Step, Task
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
 from jaxroute.engine.rounds import STATE
-from jaxroute.store.runs import Kept
+from jaxroute.store.runs import Checkpoint
 
 # Curves of a block by name, of NumPy, or of jax where they stay on the device.
 Curves: TypeAlias = dict[str, Any]
 # The curves of a task, and what it is continued from.
-Played: TypeAlias = tuple[Curves, Kept | None]
+Played: TypeAlias = tuple[Curves, Checkpoint | None]
 # Seconds between two looks at a task that is being simulated.
 _WAIT_S = 0.5
 
@@ -58,10 +58,10 @@ class Effort:
 
 def played_ahead(
     steps: Iterable[Step | None],
-    play: Callable[[Task, Kept | None], Played],
+    play: Callable[[Task, Checkpoint | None], Played],
     waiting: Callable[[Step], None] = lambda step: None,
     interrupt: Callable[[bool], None] = lambda stopped: None,
-) -> Generator[tuple[Step, Curves, Kept | None], None, None]:
+) -> Generator[tuple[Step, Curves, Checkpoint | None], None, None]:
     """Yields steps with their curves and what they are continued from; each is played while the one before is written.
 
     Args:
@@ -72,7 +72,7 @@ def played_ahead(
     """
     precision = in_64_bits()  # A setting of this thread, not of the other.
 
-    def aside(task: Task, begun: Kept | None) -> Played:
+    def aside(task: Task, begun: Checkpoint | None) -> Played:
         with jax.enable_x64(precision):
             return play(task, begun)
 
@@ -99,7 +99,7 @@ def play_task(
     block: Block,
     task: Task,
     effort: Effort,
-    begun: Kept | None = None,
+    begun: Checkpoint | None = None,
 ) -> Played:
     """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
     name, tile, chosen = task.policy, task.tile, task.seeds
@@ -120,24 +120,24 @@ def play_task(
     increments = played(block.after(first) if begun else block)
     kept = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
     part = asked.part(name, tile)
-    rooms = room.roomier(part.env, part.example[0])
-    while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
-        if begun is not None:  # What was kept has no more room, either.
+    larger_envs = capacity.larger_settings(part.env, part.example[0])
+    while (overflow := capacity.overflowed(increments, asked.spec.overflow_flow, len(runs))).any():
+        if begun is not None:  # The checkpoint has the same capacity.
             return play_task(asked, layout, block, task, effort)
-        if (env := next(rooms, None)) is None:
+        if (env := next(larger_envs, None)) is None:
             break
         larger = block.with_environment(env)
-        if larger.shapes() != block.shapes():  # A probe may show the room itself.
+        if larger.shapes() != block.shapes():  # A probe may show the capacity itself.
             break
         again, kept = played(larger), {}
-        increments = room.replaced(increments, short, again)
-        effort.played_again += int(short.sum())
+        increments = capacity.replaced(increments, overflow, again)
+        effort.played_again += int(overflow.sum())
     if not task.summed:  # Runs have the same bits, whatever is kept of others.
         increments = jax.device_get(increments)
     if all(isinstance(values, jax.Array) for values in increments.values()):
         return recording.curves_on_device(increments, asked.records[name], asked.times, runs), None
     curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)
-    return curves, Kept(asked.horizon, kept, totals) if kept else None
+    return curves, Checkpoint(asked.horizon, kept, totals) if kept else None
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:

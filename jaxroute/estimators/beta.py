@@ -1,4 +1,4 @@
-"""Upper quantiles of beta laws at a fixed cost."""
+"""Upper quantiles of beta distributions at a fixed cost."""
 
 import jax
 import jax.numpy as jnp

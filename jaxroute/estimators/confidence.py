@@ -44,14 +44,14 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
 
 
 def union_log_term(num_means: int | jax.Array, t: ArrayLike, delta: Leaf) -> jax.Array:
-    """`log(2 pi^2 K t^3 / (3 delta))`: with it Hoeffding radii of `K` means hold in all rounds, with chance `1 - delta / 2`.
+    """`log(2 pi^2 K t^3 / (3 delta))`: with it Hoeffding radii of `K` means hold in all rounds, with probability `1 - delta / 2`.
 
     Source: C2MAB-V, Lemma 1.
 
     Args:
       num_means: `K`.
       t: `[]` round, from 1.
-      delta: `[]`, twice the chance that some radius fails.
+      delta: `[]`, twice the probability that some radius fails.
     """
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
 

@@ -69,7 +69,7 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
     """Cosines `[n, n]` between utility vectors `[n, N]` less their means over the models; 0 where a vector is constant.
 
-    Unchanged by an increasing affine map of any row, so that utilities and departure chances give the same. Computed in
+    Unchanged by an increasing affine map of any row, so that utilities and departure probabilities give the same. Computed in
     float64, rounded to 9 decimals and returned in float32: what differs by rounding errors only becomes equal, as ties and
     thresholds require.
 
@@ -270,7 +270,7 @@ def fit_projection(
 
     Args:
       features: `[n, d]` of the offline prompts.
-      utility: `[n, N]`, utilities or departure chances, which give the same.
+      utility: `[n, N]`, utilities or departure probabilities, which give the same.
       per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
       epochs: gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.

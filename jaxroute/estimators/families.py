@@ -1,6 +1,6 @@
-"""Families of reward laws with one parameter, the mean: how far apart two of them are, and which means are plausible.
+"""Families of reward distributions with one parameter, the mean: how far apart two of them are, and which means are plausible.
 
-What index policies and tests need of a family is its Kullback-Leibler divergence `kl(x, y)` between the laws of means `x` and `y`, and the
+What index policies and tests need of a family is its Kullback-Leibler divergence `kl(x, y)` between the distributions of means `x` and `y`, and the
 largest `y` above `x` with `kl(x, y) <= level`. Both are a fixed number of elementwise operations.
 
 Source: Garivier and Cappe (2011), sections 2 and 5; Cappe, Garivier, Maillard, Munos and Stoltz (2013), section 4.
@@ -16,7 +16,7 @@ from jaxroute.core import checks
 from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 
-# Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli laws two are in plain logarithms, which
+# Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli distributions two are in plain logarithms, which
 # take half the time of `log1p`, and a last one is exact.
 _STEPS, _ROUGH_STEPS = 5, 2
 # -log(1 - q) of the largest q below 1 in float32.
@@ -26,10 +26,10 @@ _OTHER_FAMILY = "give the family of the rewards, for example family=families.Gau
 
 
 class Family(Protocol):
-    """A family of laws; see `Bernoulli`."""
+    """A family of distributions; see `Bernoulli`."""
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
-        """`kl(mean, other)` of the laws with these means, elementwise."""
+        """`kl(mean, other)` of the distributions with these means, elementwise."""
         ...
 
     def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
@@ -37,7 +37,7 @@ class Family(Protocol):
         ...
 
     def variance(self, mean: jax.Array) -> jax.Array:
-        """Of the law with this mean, elementwise."""
+        """Of the distribution with this mean, elementwise."""
         ...
 
 
@@ -99,7 +99,7 @@ class Gaussian:
     """Normal rewards with a known standard deviation, and all that are not wider (sub-Gaussian): `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
     Attributes:
-      scale: `[]` standard deviation of one reward; 1/2 holds for every law on [0, 1].
+      scale: `[]` standard deviation of one reward; 1/2 holds for every distribution on [0, 1].
     """
 
     scale: Leaf = 1.0
@@ -174,5 +174,5 @@ class Exponential:
 
 
 def check_family(name: str, family: Family) -> None:
-    """That an object is a family of laws, with values in range."""
+    """That an object is a family of distributions, with values in range."""
     checks.part(name, family, "divergence", "families.Bernoulli()")

@@ -55,7 +55,7 @@ class GLM(Protocol):
         """Raises `ValueError` on values out of range."""
         ...
 
-    def check_for(self, dim: int, rounds: int) -> None:
+    def check_spec(self, dim: int, rounds: int) -> None:
         """Raises `ValueError` if it does not suit features `[d]` or a run of so many rounds."""
         ...
 
@@ -109,7 +109,7 @@ class OnlineGLM:
     def check(self) -> None:
         pass
 
-    def check_for(self, dim: int, rounds: int) -> None:
+    def check_spec(self, dim: int, rounds: int) -> None:
         pass
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
@@ -173,7 +173,7 @@ class ExactGLM:
         checks.count("capacity", self.capacity)
         checks.count("iterations", self.iterations)
 
-    def check_for(self, dim: int, rounds: int) -> None:
+    def check_spec(self, dim: int, rounds: int) -> None:
         del dim
         if rounds > self.capacity:
             raise ValueError(f"capacity must be at least the horizon of the run, {rounds}, got {self.capacity}")
@@ -235,7 +235,7 @@ class FrozenGLM:
     def check(self) -> None:
         checks.numbers("theta", self.theta)
 
-    def check_for(self, dim: int, rounds: int) -> None:
+    def check_spec(self, dim: int, rounds: int) -> None:
         del rounds
         if np.shape(self.theta) != (dim,):
             raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")

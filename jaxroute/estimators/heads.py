@@ -57,7 +57,7 @@ class Logistic:
     """Logistic regression: `logits = x W + b`, with parameters `{"w": [d, M], "b": [M]}`.
 
     Attributes:
-      init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every chance at one half.
+      init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every probability at one half.
     """
 
     init_spread: Leaf = 0.0
@@ -127,7 +127,7 @@ class Mlp:
     Source: MESS+, section 4.1 and appendix B, the head on a frozen encoder, whose output is the vector `x`.
 
     Attributes:
-      dropout: `[]` chance that an input or hidden unit is dropped in training.
+      dropout: `[]` probability that an input or hidden unit is dropped in training.
       width: hidden units, default as many as features up to 768 (static).
     """
 
@@ -155,7 +155,7 @@ class Mlp:
         return self._apply(params, x, 1.0, 1.0)
 
     def keep(self, key: jax.Array, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
-        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the chance of being kept.
+        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the probability of being kept.
 
         Args:
           key: typed, `[]`.

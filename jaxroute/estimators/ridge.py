@@ -52,7 +52,7 @@ def _form(x: jax.Array, triangle: jax.Array) -> jax.Array:
 class Ridge:
     """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'`, one for each of `G` parameters.
 
-    It is a normal law, too: that of `N(theta, V^-1)`.
+    It is a normal distribution, too: that of `N(theta, V^-1)`.
 
     Attributes:
       theta: `[d, G]`.

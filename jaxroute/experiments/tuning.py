@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxroute import metrics, plot, tune
-from jaxroute.tune.space import Space
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_policy
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Experiment
+from jaxroute.tune.space import Space
 
 _FORM = (
     "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."

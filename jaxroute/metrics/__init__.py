@@ -18,9 +18,9 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from jaxroute.metrics import tables
 from jaxroute.core import checks, statistics
 from jaxroute.core.attributes import encoded
+from jaxroute.metrics import tables
 
 if TYPE_CHECKING:
     import pandas

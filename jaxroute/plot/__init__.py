@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import metrics
-from jaxroute.plot import style
-from jaxroute.plot.style import log_spaced
 from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
+from jaxroute.plot import style
+from jaxroute.plot.style import log_spaced
 
 __all__ = [
     "curves",

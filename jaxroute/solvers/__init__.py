@@ -5,7 +5,7 @@ function.
 - `annealed`, `perturbed`: a temperature that falls, and a solver averaged over noise, against derivatives that are zero.
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
-- `exact_any_win`: relaxed chance of any win under a budget, over all vertices, or by branch and bound if they are many.
+- `exact_any_win`: relaxed probability of any win under a budget, over all vertices, or by branch and bound if they are many.
 - `branching_any_win`: the same by branch and bound; returns a `SearchedSelection`.
 - `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `SparseMix`.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: the same for many models, approximately.

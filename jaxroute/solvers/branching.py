@@ -540,7 +540,7 @@ class SearchedSelection(NamedTuple):
 
     Attributes:
       z: `[K]` in [0, 1].
-      value: `[]` `-log` of the chance that all fail.
+      value: `[]` `-log` of the probability that all fail.
       multiplier: `[]` shadow price of the budget in the linear program that found it.
       residual: `[]` by how much another selection's `value` may be larger: 0 when the search is complete.
       converged: `[]` bool, whether the search is complete.
@@ -571,7 +571,7 @@ def branching_any_win(
 ) -> SearchedSelection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by branch and bound.
 
-    `-log` of the chance that all fail is a sum of convex functions of each `z_k`. Between two ends a convex function is below its chord,
+    `-log` of the probability that all fail is a sum of convex functions of each `z_k`. Between two ends a convex function is below its chord,
     so that the relaxation of a piece, in which each `z_k` is between two ends, is a linear program. A piece is split where the
     solution of its relaxation is farthest from the chord's function. Of two models of a group, one no better and no cheaper than the other,
     the other one is selected at least as far.
@@ -579,7 +579,7 @@ def branching_any_win(
     Source: C2MAB-V, eq. (3); the search is that of Falk and Soland (1969).
 
     Args:
-      w: `[K]` chances in [0, 1].
+      w: `[K]` probabilities in [0, 1].
       cost: `[K]` non-negative.
       budget: `[]`.
       size: `[]`; with groups `[M]`, that of each.
@@ -591,14 +591,14 @@ def branching_any_win(
     count, dtype = w.shape[0], w.dtype
     feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
     allowed = jnp.ones((count,), bool) if allowed is None else jnp.asarray(allowed, bool)
-    chance, cost = numerics.materialised((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
+    probability, cost = numerics.materialised((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
     # The search is over `z / most`, where `most` is what the budget leaves to one model alone.
     budget = jnp.minimum(budget, jnp.sum(cost))
     unit = jnp.maximum(budget, np.finfo(dtype).tiny)
     room = _SPARE * jnp.maximum(budget, 0.0)
     most = jnp.where(cost > room, room / jnp.where(cost > 0.0, cost, 1.0), 1.0)
-    w, most, spends = numerics.materialised((chance * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
+    w, most, spends = numerics.materialised((probability * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
     rows = jnp.concatenate([spends[None], jnp.where(kinds, most, 0.0)])
     limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(size), count)])
     together = kinds.T.astype(int) @ kinds > 0
@@ -638,12 +638,12 @@ def branching_any_win(
         middle = jnp.where(inner, x, (bottom + top) / 2)
         # The same selection of the other models.
         ends = jnp.where(chosen, middle, jnp.minimum(middle * (here(most) / jnp.where(most > 0.0, most, 1.0)), 1.0))
-        better, cheaper = here(chance), here(cost)
+        better, cheaper = here(probability), here(cost)
         kin = jnp.any(chosen[:, None] & together, axis=0)
-        same, place = (chance == better) & (cost == cheaper), lax.iota(jnp.int32, count)
+        same, place = (probability == better) & (cost == cheaper), lax.iota(jnp.int32, count)
         mine = jnp.sum(jnp.where(chosen, place, 0))
-        behind = kin & (chance <= better) & (cost >= cheaper) & (~same | (place > mine))
-        ahead = kin & allowed & (chance >= better) & (cost <= cheaper) & (~same | (place < mine))
+        behind = kin & (probability <= better) & (cost >= cheaper) & (~same | (place > mine))
+        ahead = kin & allowed & (probability >= better) & (cost <= cheaper) & (~same | (place < mine))
         below = (
             jnp.where(chosen | behind, jnp.minimum(low, ends), low),
             jnp.where(chosen | behind, jnp.minimum(high, ends), high),

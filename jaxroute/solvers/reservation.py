@@ -29,18 +29,18 @@ def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Ar
 
 
 def two_point_index(
-    low: jax.Array | float, high: jax.Array | float, chance: jax.Array | float, cost: jax.Array | float
+    low: jax.Array | float, high: jax.Array | float, probability: jax.Array | float, cost: jax.Array | float
 ) -> jax.Array:
     """Index of a box whose score takes one of two values; elementwise.
 
     Args:
       low: the smaller score.
       high: the larger score.
-      chance: of the larger score, positive.
+      probability: of the larger score, positive.
       cost: mean cost.
     """
-    above = high - cost / chance
-    return jnp.where(above >= low, above, chance * high + (1.0 - chance) * low - cost)
+    above = high - cost / probability
+    return jnp.where(above >= low, above, probability * high + (1.0 - probability) * low - cost)
 
 
 def index_by_bisection(
@@ -82,7 +82,7 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 
     Args:
       values: `[n]` scores.
-      weights: `[n]` their chances, or anything proportional to them.
+      weights: `[n]` their probabilities, or anything proportional to them.
       cost: mean cost, not negative.
 
     Raises:
@@ -95,11 +95,11 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
             f"values and weights must be vectors with weights above 0, got shapes {values.shape}, {weights.shape}"
         )
     cost = float(checks.non_negative("cost", cost, ()))
-    chance = weights / weights.sum()
+    probability = weights / weights.sum()
     order = np.argsort(-values)
-    value, chance = values[order], chance[order]
-    # With the root between the n-th and the next value: sum of the first n chances times (value - root) = cost.
-    mass, mean = np.cumsum(chance), np.cumsum(chance * value)
+    value, probability = values[order], probability[order]
+    # With the root between the n-th and the next value: sum of the first n probabilities times (value - root) = cost.
+    mass, mean = np.cumsum(probability), np.cumsum(probability * value)
     root = (mean - cost) / np.maximum(mass, np.finfo(float).tiny)
     following = np.append(value[1:], -np.inf)
     return float(root[np.argmax((root >= following) & (mass > 0))])

@@ -33,8 +33,8 @@ def select(
     Maximises `f(z) - temperature / 2 * |z|^2` over `{0 <= z <= 1, sum z = size (or <=), cost . z <= budget}`, where `f` is
 
         "sum"   weight . z                     wins add up
-        "all"   sum z_k log(weight_k)          logarithm of the chance that all selected models win
-        "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the chance that none of them wins
+        "all"   sum z_k log(weight_k)          logarithm of the probability that all selected models win
+        "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that none of them wins
 
     One projection (`project`), whose derivative, forward and reverse, is that of the optimality conditions.
 
@@ -54,7 +54,7 @@ def select(
     With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. So: .1 to .3 for "sum" and "all", weights of the order
     of one; 1 for "any"; or `annealed`. `perturbed` has derivatives as often for more of the objective, more work and noise.
 
-    Differs from the paper: its relaxed chance of any win is `1 - prod (1 - weight_k z_k)`, which is not concave, and which `exact_any_win`
+    Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave, and which `exact_any_win`
     maximises; it is what the losses of "any" are against. At whole numbers the two are the same.
 
     Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists are taken for arrays; the numbers are float32, or float64 if `weight` is.
@@ -64,7 +64,7 @@ def select(
 
     Args:
       reward: "sum", "any" or "all" (static).
-      weight: `[K]` value of each model; for "any" a chance in [0, 1], for "all" in (0, 1].
+      weight: `[K]` value of each model; for "any" a probability in [0, 1], for "all" in (0, 1].
       cost: `[K]` non-negative.
       budget: `[]` largest cost, in the unit of `cost`.
       size: `[]` how many models.
@@ -85,7 +85,7 @@ def select(
     weight, cost, budget, size, temperature = boundary.inputs(allowed, **given)
     upper = boundary.bounds("allowed", allowed, weight)
     weight = jnp.where(upper > 0.0, weight, 0.5)
-    _check_chances(reward, weight)
+    _check_probabilities(reward, weight)
     at_most = reward == "any" if at_most is None else at_most
     if exact:
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
@@ -98,7 +98,7 @@ def select(
     return found
 
 
-def _check_chances(reward: str, weight: jax.Array) -> None:
+def _check_probabilities(reward: str, weight: jax.Array) -> None:
     if reward == "sum" or not boundary.known(weight):
         return
     values = np.asarray(weight)

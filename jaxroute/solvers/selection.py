@@ -1,4 +1,4 @@
-"""Relaxed selection of a set of models under a budget: the linear program, and maximisation of the chance of any win."""
+"""Relaxed selection of a set of models under a budget: the linear program, and maximisation of the probability of any win."""
 
 import functools
 import itertools
@@ -136,7 +136,7 @@ class _AnyWinSets(NamedTuple):
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` the models of each pair (static).
       left: `[sets]` budget that is left.
-      lose: `[M, sets]` chance that all of the set fail, `_BARRED` without room for one more of the group.
+      lose: `[M, sets]` probability that all of the set fail, `_BARRED` without room for one more of the group.
     """
 
     members: np.ndarray
@@ -197,7 +197,7 @@ def _rows(values: jax.Array, places: np.ndarray | jax.Array) -> jax.Array:
 
 
 def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Chance that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""
+    """Probability that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
     return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
@@ -320,7 +320,7 @@ def exact_any_win(
 ) -> Selection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
-    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set
+    The logarithm of the probability that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set
     of models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one
     and use it up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places. Of equal vertices the
     first is taken: smaller sets come first, then those of lower indices.
@@ -331,7 +331,7 @@ def exact_any_win(
     Source: C2MAB-V, eq. (3); the enumeration is ours.
 
     Args:
-      w: `[K]` chances in [0, 1].
+      w: `[K]` probabilities in [0, 1].
       cost: `[K]` non-negative.
       budget: `[]`.
       size: `[]` whole number; with groups `[M]`, that of each. If it is not whole, or not within `sizes`, the answer has not converged.
@@ -431,17 +431,17 @@ def best_subset(
 
 
 def any_win_gradient(w: jax.Array, z: jax.Array) -> jax.Array:
-    """Gradient `[K]` of `-log prod(1 - w_k z_k)`: that of the chance of any win without its common factor."""
+    """Gradient `[K]` of `-log prod(1 - w_k z_k)`: that of the probability of any win without its common factor."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
 def any_win_weight(w: jax.Array | np.ndarray, xp: Any = jnp) -> Any:
-    """`-log(1 - w)`, weights whose sum orders sets as the chance of any win does; finite also for `w = 1`."""
+    """`-log(1 - w)`, weights whose sum orders sets as the probability of any win does; finite also for `w = 1`."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
 def any_win(w: jax.Array | np.ndarray, z: jax.Array | np.ndarray) -> Any:
-    """`1 - prod(1 - w_k z_k)`, the relaxed chance that any model wins, of arrays `[..., K]` of JAX or NumPy; `[...]`."""
+    """`1 - prod(1 - w_k z_k)`, the relaxed probability that any model wins, of arrays `[..., K]` of JAX or NumPy; `[...]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
@@ -461,7 +461,7 @@ def continuous_greedy_any_win(
     greedy".
 
     Args:
-      w: `[K]` chances in [0, 1].
+      w: `[K]` probabilities in [0, 1].
       cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: linear programs (static).
     """
@@ -493,7 +493,7 @@ def log_any_win(
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
 
     Args:
-      w: `[K]` chances in [0, 1].
+      w: `[K]` probabilities in [0, 1].
       cost, budget, size, allowed, groups: as in `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -514,12 +514,12 @@ def polish_any_win(
 ) -> Selection:
     """Unit Frank-Wolfe steps from a selection: each reaches a vertex that is no worse, for the objective is convex.
 
-    The logarithm of the chance that all fail is concave in `z`, so that moving to the best vertex of its linearisation
+    The logarithm of the probability that all fail is concave in `z`, so that moving to the best vertex of its linearisation
     helps.
 
     Args:
       start: the first selection.
-      w: `[K]` chances in [0, 1].
+      w: `[K]` probabilities in [0, 1].
       cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: how many (static).
     """

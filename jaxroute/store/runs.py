@@ -24,7 +24,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class Checkpoint:
     """State from which runs are continued; arrays `[settings..., seeds, ...]` by name.
 
     Attributes:
@@ -133,7 +133,7 @@ class Runs:
             self.data[name][row][where] = np.expand_dims(np.asarray(array), lacking)
         self.done[row][where] = True
 
-    def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, kept: Kept | None = None) -> None:
+    def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, kept: Checkpoint | None = None) -> None:
         """Takes the curves of a tile of settings and some seeds, and writes their cells.
 
         Args:
@@ -151,7 +151,7 @@ class Runs:
             some = {f"state/{n}": v for n, v in kept.states.items()} | {f"total/{n}": v for n, v in kept.totals.items()}
             write(self.store, self.request, self.request.families(STATES, policy, kept.rounds), policy, tile, seeds, some)
 
-    def begun(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Kept | None:
+    def begun(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
         """Returns the first rounds of some runs, None if they cannot be read."""
         request = self.request
         found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]
@@ -160,7 +160,7 @@ class Runs:
         states, totals = (
             {n.removeprefix(kind): v for n, v in found[0].items() if n.startswith(kind)} for kind in ("state/", "total/")
         )
-        return Kept(rounds, states, totals, found[1])
+        return Checkpoint(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays `[tiled axes..., seeds, ...]` from cells; nothing if some are missing or damaged."""

@@ -58,9 +58,9 @@ def check_structure(policy: Any, env: Any) -> None:
     env_player = _Player("env", env, "step", _key())
     _check_environment(env_player)
     player = _Player("policy", policy, "act", env_player.value)
-    if hasattr(policy, "check_for"):
+    if hasattr(policy, "check_spec"):
         _agrees(
-            f"{player.name}.check_for refuses {env_player.name}", lambda: policy.check_for(spec_for(env_player.value, 1))
+            f"{player.name}.check_spec refuses {env_player.name}", lambda: policy.check_spec(spec_for(env_player.value, 1))
         )
     _check_policy(player, env_player)
     _check_round(player, env_player)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import optax
 
+from jaxroute.core import checks
+from jaxroute.engine.execution import Execution
 from jaxroute.tune.gradient import Tuned
 from jaxroute.tune.ranking import MetricFunction, moments
 from jaxroute.tune.slopes import Sides, checked_step, ways_of
 from jaxroute.tune.space import Linear
-from jaxroute.core import checks
-from jaxroute.engine.execution import Execution
 
 # The rate of Adam at the start, in units of the box a step; it falls to zero along half a cosine.
 _RATE = 0.1

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.tune.playing import Played
-from jaxroute.tune.ranking import Goal, moments
-from jaxroute.tune.space import Choice, Integer, Log, Space
 from jaxroute.core.attributes import encoded
 from jaxroute.core.checks import show
 from jaxroute.core.code import changes
@@ -25,6 +22,9 @@ from jaxroute.core.description import first_difference
 from jaxroute.core.provenance import now
 from jaxroute.store.packs import StoreMismatchError, digest_of, plain
 from jaxroute.store.places import Folder, is_url
+from jaxroute.tune.playing import Played
+from jaxroute.tune.ranking import Goal, moments
+from jaxroute.tune.space import Choice, Integer, Log, Space
 
 PHASES: tuple[str, ...] = ("search", "choice", "judgement")
 _ABOUT, _HISTORY, _BATCH = "search.json", "history.json", "batch-"

@@ -6,9 +6,9 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import plot
-from jaxroute.plot import style
 from jaxroute.core.attributes import decoded
 from jaxroute.core.checks import show
+from jaxroute.plot import style
 
 # Colour and marker by phase: candidates of the search, finalists, and the one that was chosen.
 _LOOKS: dict[str, dict[str, Any]] = {

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from flax import struct
 
-from jaxroute.tune.gradient import leaf, replace
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment, is_policy, metrics_of
 from jaxroute.core.types import Metric
@@ -16,6 +15,7 @@ from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine import inputs
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
+from jaxroute.tune.gradient import leaf, replace
 
 _AXIS = "candidate"
 

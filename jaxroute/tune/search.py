@@ -23,6 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from jaxroute.core import checks
+from jaxroute.core.code import code_of, python
+from jaxroute.core.description import describe
+from jaxroute.core.provenance import fingerprint
+from jaxroute.engine.execution import Execution, read_execution
+from jaxroute.engine.simulate import tqdm
 from jaxroute.tune import history as histories
 from jaxroute.tune.history import Batch, History
 from jaxroute.tune.playing import Makers, Played, Players
@@ -30,12 +36,6 @@ from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, mom
 from jaxroute.tune.space import Scale, Space
 from jaxroute.tune.strategies import CMAES, Points, Strategy
 from jaxroute.tune.surrogate import Knowledge
-from jaxroute.core import checks
-from jaxroute.core.code import code_of, python
-from jaxroute.core.description import describe
-from jaxroute.core.provenance import fingerprint
-from jaxroute.engine.execution import Execution, read_execution
-from jaxroute.engine.simulate import tqdm
 
 # Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
 _FINALISTS, _FEWEST_SEEDS = 8, 4

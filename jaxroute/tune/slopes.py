@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxroute.core import checks
+from jaxroute.engine.execution import Execution
 from jaxroute.tune.playing import Makers, Players
 from jaxroute.tune.ranking import Goal, MetricFunction, moments
 from jaxroute.tune.space import Linear, Log, Space
-from jaxroute.core import checks
-from jaxroute.engine.execution import Execution
 
 
 class Slope(NamedTuple):

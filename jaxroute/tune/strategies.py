@@ -49,7 +49,7 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class CMAES:
-    """Covariance matrix adaptation: candidates are drawn from a normal law, which follows the better half of each generation.
+    """Covariance matrix adaptation: candidates are drawn from a normal distribution, which follows the better half of each generation.
 
     Leaves that are whole numbers have a least probability to change (CMA-ES with margin). Needs `pip install "jaxroute[tune]"`.
 
@@ -108,7 +108,7 @@ class _Adapted:
         self.optimizer.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
     def centre(self) -> np.ndarray | None:
-        """The mean of the law, at the nearest whole numbers: less lucky than the best candidate, and mostly better."""
+        """The mean of the distribution, at the nearest whole numbers: less lucky than the best candidate, and mostly better."""
         mean = np.clip(self.optimizer.mean, 0.0, 1.0)
         whole = np.rint(mean / np.where(self.steps > 0, self.steps, 1.0)) * self.steps
         return np.where(self.steps > 0, whole, mean)

@@ -118,7 +118,7 @@ def evaluations(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Evaluations
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Variances between seeds of runs `[n, seed]`: of each candidate `[n]`, and of what is common to all, which chance may make negative.
+    """Variances between seeds of runs `[n, seed]`: of each candidate `[n]`, and of what is common to all, which probability may make negative.
 
     That of a single candidate is its own.
     """
@@ -131,7 +131,7 @@ def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 class Model:
-    """The law of the mean at any point, given evaluations.
+    """The distribution of the mean at any point, given evaluations.
 
     Args:
       seen: the evaluations.

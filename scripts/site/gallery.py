@@ -54,7 +54,7 @@ SEEDS = {
     "cascade/bonus": 1024,
     "cascade/rare-requests": 2048,
     "cascade/learned-scores": 32,
-    "cascade/laws": 512,
+    "cascade/distributions": 512,
     "cascade/replay": 512,
 }
 # What is not played, and why.

@@ -106,7 +106,7 @@ def _z(found, truth):
 
 
 def test_errors_of_models_and_mixtures_cover():
-    """Against the law that the tables are drawn from: models, and the mixture that the whole table gives."""
+    """Against the distribution that the tables are drawn from: models, and the mixture that the whole table gives."""
     right, costs = np.array([[0.9, 0.3, 0.2, 0.6], [0.9, 0.9, 0.9, 0.7]]).T, np.array([0.1, 2.0])
     singles, mixtures = [], []
     for seed in range(120):
@@ -127,7 +127,7 @@ def test_errors_of_models_and_mixtures_cover():
     "which", ["Nearest neighbours", "Logistic regression", "FrugalGPT cascade", "FrugalGPT cascade, perfect judge"]
 )
 def test_errors_of_fitted_rules_cover(which):
-    """Judged quality and cost against what the rule of the whole table has on many fresh queries of the same law."""
+    """Judged quality and cost against what the rule of the whole table has on many fresh queries of the same distribution."""
     fresh = sample_of(world(10**6, 10_000))
     fit = {
         "Nearest neighbours": lambda table: fit_router(table, 0.7, by="neighbours"),

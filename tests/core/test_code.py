@@ -52,7 +52,7 @@ class Mine(Parent):
 
 
 @struct.dataclass
-class Law:
+class Distribution:
     """One number decides."""
     level: float = 0.5
 

@@ -1,4 +1,4 @@
-"""Draws: the bits of their namesakes in `jax.random`, the published Threefry vectors, and the laws of what has no namesake."""
+"""Draws: the bits of their namesakes in `jax.random`, the published Threefry vectors, and the distributions of what has no namesake."""
 
 import jax
 import jax.numpy as jnp
@@ -299,7 +299,7 @@ def test_randint_stays_in_range(maxval):
 
 @pytest.mark.parametrize("maxval", [1, 2, 3, 7, 10, 1000, 65_537])
 def test_randint_has_the_bias_that_it_claims(maxval, monkeypatch):
-    """Every value of the 23-bit uniform, once: the exact law of the integers."""
+    """Every value of the 23-bit uniform, once: the exact distribution of the integers."""
     grid = np.arange(2**23, dtype=np.float32) / np.float32(2**23)
     monkeypatch.setattr(draws, "uniform", lambda key, shape: jnp.asarray(grid))
     counts = np.bincount(np.asarray(draws.randint(draws.key(0), maxval, grid.shape)), minlength=maxval)
@@ -316,7 +316,7 @@ def test_categorical_has_the_right_frequencies():
     assert_frequencies(jax.jit(jax.vmap(lambda key: draws.categorical(key, logits)))(keys), p)
 
 
-def test_gamma_has_the_gamma_law():
+def test_gamma_has_the_gamma_distribution():
     shapes = [1.0, 1.5, 4.0, 40.0]
     full = jnp.broadcast_to(jnp.asarray(shapes, jnp.float32)[:, None], (4, 20_000))
     drawn = np.asarray(jax.jit(draws.gamma)(draws.key(6), full))
@@ -368,7 +368,7 @@ def test_gamma_accepts_at_least_95_percent_of_its_candidates():
     assert rejected[0] > 0.04  # Rejections do show.
 
 
-def test_beta_has_the_beta_law():
+def test_beta_has_the_beta_distribution():
     pairs = np.array([(1.0, 1.0), (1.0, 5.0), (30.0, 12.0)])
     full = (jnp.broadcast_to(jnp.asarray(x, jnp.float32)[:, None], (3, 20_000)) for x in pairs.T)
     drawn = np.asarray(jax.jit(draws.beta)(draws.key(8), *full))

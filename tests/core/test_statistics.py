@@ -160,9 +160,9 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_quantiles_are_within_the_stated_accuracy(law):
-    values = LAWS[law](np.random.default_rng(3))
+@pytest.mark.parametrize("distribution", LAWS)
+def test_quantiles_are_within_the_stated_accuracy(distribution):
+    values = LAWS[distribution](np.random.default_rng(3))
     histogram = Histogram.of(values)
     bins = histogram.bins()
     levels = [0.0, 0.001, 0.05, 0.25, 0.5, 0.75, 0.9, 0.999, 1.0]

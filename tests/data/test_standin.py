@@ -5,14 +5,14 @@ import pytest
 from helpers import assert_mean_close
 
 from jaxroute.data import SPROUT_PRICES, STAGEROUTE_TABLE_2, STANDIN_MODELS, RoutingTable, standin
-from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances
+from jaxroute.problems.queueing.sources.utility import departure_probability, describe_probabilities
 
 
 def described(seed, size=1, **arguments):
     table, _ = standin(**({"models": "sprout", "offline": 1} | arguments), seed=seed)
-    chance, degenerate = departure_chance(table.scores, table.costs)
+    probability, degenerate = departure_probability(table.scores, table.costs)
     assert not degenerate.any()
-    return describe_chances(chance, size=size)
+    return describe_probabilities(probability, size=size)
 
 
 @pytest.mark.parametrize(("models", "count"), [("routerbench", 11), ("sprout", 14), ("embedllm", 112)])

@@ -72,11 +72,11 @@ def _play(snippet, names):
 def _log(path):
     """A small log of three models, of which the dearer one is the better one."""
     rng = np.random.default_rng(0)
-    models, chances, prices = ("small", "middle", "large"), (0.55, 0.7, 0.85), (0.0001, 0.0004, 0.002)
+    models, probabilities, prices = ("small", "middle", "large"), (0.55, 0.7, 0.85), (0.0001, 0.0004, 0.002)
     lines = ["query,model,score,cost"]
     for query in range(120):
-        for model, chance, price in zip(models, chances, prices, strict=True):
-            lines.append(f"{query},{model},{int(rng.random() < chance)},{price * rng.uniform(0.5, 1.5):.6f}")
+        for model, probability, price in zip(models, probabilities, prices, strict=True):
+            lines.append(f"{query},{model},{int(rng.random() < probability)},{price * rng.uniform(0.5, 1.5):.6f}")
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -19,8 +19,10 @@ def players(name):
     if name == "bandit":
         return stochastic.bernoulli([0.2, 0.5, 0.9]), stochastic.GaussianThompson()
     rng = np.random.default_rng(0)
-    law = staged.LawOutcomes(reward_mean=rng.random(5), cost_mean=rng.random(5) + 0.1, reward_noise=0.1, cost_noise=0.1)
-    env = staged.market(law, capacity=0.5, budget=0.8, max_deployed=3, stage_length=7, horizon=60)
+    distribution = staged.DistributionOutcomes(
+        reward_mean=rng.random(5), cost_mean=rng.random(5) + 0.1, reward_noise=0.1, cost_noise=0.1
+    )
+    env = staged.market(distribution, capacity=0.5, budget=0.8, max_deployed=3, stage_length=7, horizon=60)
     return env, staged.StageRoute()
 
 

@@ -319,7 +319,7 @@ class Counting(Cycle):
     def metrics(self):
         return (Metric("known", "rounds of the run", "rounds", "gauge"),)
 
-    def check_for(self, spec):
+    def check_spec(self, spec):
         if spec.horizon > self.longest:
             raise ValueError(f"longest must be at least the horizon of the run, {spec.horizon}, got {self.longest}")
 

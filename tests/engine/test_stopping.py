@@ -101,16 +101,16 @@ def test_wrong_goals_are_refused(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["normal", "skewed"])
-def test_stopping_does_not_bias_the_mean(law):
+@pytest.mark.parametrize("distribution", ["normal", "skewed"])
+def test_stopping_does_not_bias_the_mean(distribution):
     """Two thousand repetitions of a run whose goal lies just where a look is made: the worst place.
 
     Of symmetric rewards the mean is unbiased. Of skewed ones it is too small by at most 0.2 r standard errors, where r is the
     correlation of the mean and the variance of a sample: skewness / sqrt(excess kurtosis + 2), for exponential rewards 0.71.
     """
     rng, number = np.random.default_rng(0), 2000
-    draw = rng.standard_normal if law == "normal" else rng.standard_exponential
-    truth, goal = (0.0, 1.0 / np.sqrt(512)) if law == "normal" else (1.0, 1.0 / np.sqrt(512))
+    draw = rng.standard_normal if distribution == "normal" else rng.standard_exponential
+    truth, goal = (0.0, 1.0 / np.sqrt(512)) if distribution == "normal" else (1.0, 1.0 / np.sqrt(512))
     gaps, stopped = [], []
     for _ in range(number):
         sample = draw(4096)
@@ -123,9 +123,9 @@ def test_stopping_does_not_bias_the_mean(law):
         stopped.append(len(seen))
     assert 0.3 < np.mean(np.asarray(stopped) == 512) < 0.7
     bias, error = np.mean(gaps), np.std(gaps, ddof=1) / np.sqrt(number)
-    low = 0.0 if law == "normal" else -0.2 * 2.0 / np.sqrt(8.0)
+    low = 0.0 if distribution == "normal" else -0.2 * 2.0 / np.sqrt(8.0)
     assert low - 4.0 * error < bias < 4.0 * error, (bias, error)
-    if law == "skewed":
+    if distribution == "skewed":
         assert bias < -4.0 * error  # As the docstring warns.
 
 

@@ -1,4 +1,4 @@
-"""Quantiles of beta laws against SciPy's."""
+"""Quantiles of beta distributions against SciPy's."""
 
 import jax
 import jax.numpy as jnp

@@ -112,7 +112,7 @@ def test_constant_utilities_have_no_direction():
 
 
 def test_pairs_do_not_depend_on_scale_and_level_of_a_prompts_utilities():
-    # Departure chances are such a map of the raw utilities.
+    # Departure probabilities are such a map of the raw utilities.
     rng = np.random.default_rng(2)
     for utility in (rng.random((40, 5)), rng.integers(0, 2, (40, 5)) - 0.1 * rng.integers(0, 3, (40, 5))):
         mapped = rng.uniform(0.1, 3, (40, 1)) * utility + rng.normal(size=(40, 1))
@@ -155,7 +155,7 @@ def test_balanced_rows():
     assert not np.array_equal(rows, balanced_rows(utility, 6, seed=2))
     assert balanced_rows([[1, 1], [0.5, 0.5]], 1).size == 1  # Of equally good models the first is best.
     seen = np.bincount(np.concatenate([balanced_rows(utility, 6, seed) for seed in range(300)]), minlength=33)
-    # Each of 20 is drawn with chance .3: 90 of 300, with standard deviation 8.
+    # Each of 20 is drawn with probability .3: 90 of 300, with standard deviation 8.
     assert np.all(np.abs(seen[:20] - 90) < 5 * 8)
     assert np.all(seen[20:24] == 300)
 

@@ -1,4 +1,4 @@
-"""Families of laws: divergences and upper bounds against bisection in float64."""
+"""Families of distributions: divergences and upper bounds against bisection in float64."""
 
 import jax
 import jax.numpy as jnp

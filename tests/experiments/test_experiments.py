@@ -102,8 +102,8 @@ def test_table_experiment_on_a_file(tmp_path):
 @pytest.mark.slow
 def test_service_on_a_file_without_costs(tmp_path):
     rng = np.random.default_rng(0)
-    chance = np.array([0.5, 0.7, 0.9])
-    correct = (rng.random((300, 3)) < chance).astype(np.uint8)
+    probability = np.array([0.5, 0.7, 0.9])
+    correct = (rng.random((300, 3)) < probability).astype(np.uint8)
     np.savez(tmp_path / "table.npz", correct=correct, models=np.array(["s", "m", "l"]), feat=rng.random((300, 4)))
     costs = {"l": 9.0, "s": 1.0, "m": 2.0}
     changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": costs, "alpha": 0.8}}
@@ -289,7 +289,7 @@ def test_names_and_metrics_are_those_of_the_documentation():
         "queueing/table",
     }
     expected |= {f"cascade/{n}" for n in ("two-boxes", "square-root", "theory", "regret", "sizes", "bonus", "rare-requests")}
-    expected |= {f"cascade/{n}" for n in ("learned-scores", "laws", "cost-quality", "replay", "queries")}
+    expected |= {f"cascade/{n}" for n in ("learned-scores", "distributions", "cost-quality", "replay", "queries")}
     assert expected <= set(EXPERIMENTS)
     metrics = {"regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share"}
     assert metrics <= set(dry_results("staged/figure-2")["result"].data_vars)

@@ -13,7 +13,7 @@ def test_the_papers_training_is_the_default(models, monkeypatch):
     """ACQB-CL's heads are trained by the preset of the data and differ in the seed alone; the variant has other sizes."""
     asked = []
 
-    def fit(features, chance, **settings):
+    def fit(features, probability, **settings):
         asked.append(settings)
         return lambda pool: pool + settings["seed"]
 

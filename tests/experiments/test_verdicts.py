@@ -120,22 +120,22 @@ def share(draw, n, far):
 EXPONENTIAL_KINDS = (bound, welch, band, median, tail, two_tails, share)
 
 
-def shares(kind, law, n, far, experiments):
+def shares(kind, distribution, n, far, experiments):
     """Shares of experiments that hold and that are refuted."""
     rng = np.random.default_rng([n, abs(hash(far)) % 1000, experiments])
     draws = {
         "normal": lambda *shape: rng.normal(size=shape),
         "exponential": lambda *shape: rng.exponential(size=shape) - 1.0,
     }
-    found = [verdict(kind(draws[law], n, far)) for _ in range(experiments)]
+    found = [verdict(kind(draws[distribution], n, far)) for _ in range(experiments)]
     return found.count(Verdict.HOLDS) / experiments, found.count(Verdict.REFUTED) / experiments
 
 
-def check(kind, law, experiments, limit, sizes=RUNS):
+def check(kind, distribution, experiments, limit, sizes=RUNS):
     """Wrong verdicts are rare, on the boundary too, where every decision is wrong; far from it nearly all is decided, and rightly."""
     for n in sizes:
         for far in (0.0, 5.0, -5.0):
-            holds, refuted = shares(kind, law, n, far, experiments)
+            holds, refuted = shares(kind, distribution, n, far, experiments)
             wrong = holds + refuted if far == 0.0 else refuted if far > 0.0 else holds
             noise = 3.0 * math.sqrt(limit * (1.0 - limit) / experiments)
             assert wrong <= limit + noise, (kind.__name__, n, far, wrong)

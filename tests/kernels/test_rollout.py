@@ -20,7 +20,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
-from jaxroute.engine.errors import CannotPlayError
+from jaxroute.engine.errors import SimulationError
 from jaxroute.kernels import compiling, cuda, host, ir, source
 from jaxroute.problems import queueing, service, stochastic
 
@@ -348,7 +348,7 @@ class Planned(Growing):
 @pytest.mark.filterwarnings("ignore:.*which is slower than a kernel")
 def test_a_state_that_changes_its_shape_is_refused(policy, execution):
     """A kernel would write over its neighbours."""
-    with pytest.raises(CannotPlayError, match="must have equal"):
+    with pytest.raises(SimulationError, match="must have equal"):
         jr.simulate(stochastic.bernoulli([0.9, 0.5]), policy, horizon=20, seeds=8, execution=execution, progress=False)
 
 

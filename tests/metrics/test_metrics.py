@@ -569,10 +569,10 @@ def random_walk(rng, x, seeds):
     return np.cumsum(np.diff(np.append(0, x**0.5))[:, None] * rng.exponential(size=(len(x), seeds)), axis=0)
 
 
-@pytest.mark.parametrize("law", [shared_noise, independent_noise, random_walk])
-def test_the_interval_of_a_slope_has_its_coverage(law):
+@pytest.mark.parametrize("distribution", [shared_noise, independent_noise, random_walk])
+def test_the_interval_of_a_slope_has_its_coverage(distribution):
     rng, x, number = np.random.default_rng(3), np.geomspace(100, 10_000, 6), 1500
-    found = [metrics.slope(x, law(rng, x, 40)) for _ in range(number)]
+    found = [metrics.slope(x, distribution(rng, x, 40)) for _ in range(number)]
     covered = np.mean([f.low <= 0.5 <= f.high for f in found])
     assert 0.93 < covered < 0.965  # Nominally 0.95, with a standard error of 0.006.
     spread = np.std([f.slope for f in found])
@@ -624,8 +624,8 @@ def test_curve_slope_has_its_coverage_and_leaves_out_what_has_none():
 
 def test_curve_slope_keeps_settings_and_uses_the_times_from_start():
     times = np.array([10, 100, 1000, 10_000])
-    law = np.array([[0.5, 0.7]])[..., None, None]
-    values = np.where(times < 100, 123.0, times**law) * np.linspace(0.5, 1.5, 5)[:, None]
+    distribution = np.array([[0.5, 0.7]])[..., None, None]
+    values = np.where(times < 100, 123.0, times**distribution) * np.linspace(0.5, 1.5, 5)[:, None]
     found = metrics.curve_slope(result(values, ["A"], {"gamma": [1, 2]}, times), "regret", 100)
     np.testing.assert_allclose(found["slope"], [[0.5, 0.7]])
     np.testing.assert_allclose(found["stderr"], 0, atol=1e-12)

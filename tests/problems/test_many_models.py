@@ -20,7 +20,7 @@ TABLE = RoutingTable(
     models=tuple(f"m{k}" for k in range(M)),
 )
 
-LAW = combinatorial.law_cloud
+LAW = combinatorial.distribution_cloud
 CASES = {
     "bernoulli": lambda: stochastic.bernoulli(MEANS),
     "gaussian": lambda: stochastic.gaussian(MEANS),
@@ -41,10 +41,10 @@ CASES = {
     ),
     "discovery_market": lambda: staged.discovery_market(horizon=100, stages=5, num_models=M),
     "lower_bound_market": lambda: staged.lower_bound_market(horizon=4096, max_deployed=M)(jax.random.key(0)),
-    "law_cloud, any": lambda: LAW(MEANS, COSTS, reward="awc", budget=2.0, size=8),
-    "law_cloud, sum": lambda: LAW(MEANS, COSTS, reward="suc", budget=4.0, size=8),
-    "law_cloud, all": lambda: LAW(MEANS, COSTS, reward="aic", budget=4.0, size=8),
-    "law_cloud, any size": lambda: LAW(MEANS, COSTS, reward="awc", budget=4.0, size=8, any_size=True),
+    "distribution_cloud, any": lambda: LAW(MEANS, COSTS, reward="awc", budget=2.0, size=8),
+    "distribution_cloud, sum": lambda: LAW(MEANS, COSTS, reward="suc", budget=4.0, size=8),
+    "distribution_cloud, all": lambda: LAW(MEANS, COSTS, reward="aic", budget=4.0, size=8),
+    "distribution_cloud, any size": lambda: LAW(MEANS, COSTS, reward="awc", budget=4.0, size=8, any_size=True),
     "uniform_cloud": lambda: combinatorial.uniform_cloud(num_models=M),
     "table_cloud": lambda: combinatorial.table_cloud(TABLE, budget=4.0, size=8),
     "random queues": lambda: queueing.RandomQueues(num_models=M)(jax.random.key(0)),
@@ -88,11 +88,11 @@ def test_no_constructor_enumerates(name):
 
 def test_a_sample_of_answers_is_near_all_of_them():
     """At the limit of 12 models the optimum of the sample is that of all 4,096 sets, to a percent; comonotone answers need no list."""
-    chance, cost = np.linspace(0.3, 0.9, 12)[None], np.linspace(1, 10, 12)[None]
-    listed = service.typed_service(chance, cost, alpha=0.95)
+    probability, cost = np.linspace(0.3, 0.9, 12)[None], np.linspace(1, 10, 12)[None]
+    listed = service.typed_service(probability, cost, alpha=0.95)
     more = service.typed_service(
-        np.c_[chance, [[0.95]]], np.c_[cost, [[1e6]]], alpha=0.95
+        np.c_[probability, [[0.95]]], np.c_[cost, [[1e6]]], alpha=0.95
     )  # One that is never worth its cost.
     assert float(more.clairvoyant.cost) == pytest.approx(float(listed.clairvoyant.cost), rel=0.01)
     assert float(more.best.cost) >= float(listed.clairvoyant.cost)
-    np.testing.assert_allclose(listed.accuracy, chance[0], rtol=1e-6)
+    np.testing.assert_allclose(listed.accuracy, probability[0], rtol=1e-6)

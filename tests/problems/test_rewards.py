@@ -105,13 +105,13 @@ def test_settings_are_looked_at_one_by_one():
     assert line.startswith("policy 'a' assumes means of at most 1,")
     (line,) = warned(lambda key: stochastic.poisson([1.0, 2.0]), {"a": stochastic.BetaThompson()})
     assert line.startswith("policy 'a' assumes rewards in [0, 1], the environment gives Poisson rewards in [0, inf]")
-    own = stochastic.BanditEnv(np.ones(2), np.float32(0), law=lambda key, mean, scale: 7.0 * mean)
+    own = stochastic.BanditEnv(np.ones(2), np.float32(0), distribution=lambda key, mean, scale: 7.0 * mean)
     assert not warned(own, stochastic.BetaThompson())
 
 
 @pytest.mark.fast
 def test_what_is_missed():
-    """Three standard deviations of .1 around .3 and .7 are [0, 1]; a wider interval, more noise, a larger mean and another law are told apart."""
+    """Three standard deviations of .1 around .3 and .7 are [0, 1]; a wider interval, more noise, a larger mean and another distribution are told apart."""
     given = Rewards.normal(0.3, 0.7, 0.1)
     assert (given.low, given.high, given.width) == pytest.approx((0.0, 1.0, 0.6))
     assert not UNIT.missed(given)

@@ -97,11 +97,11 @@ class Instance(NamedTuple):
     """Constants of one environment.
 
     rho: `[K, m]` index coefficients at cost weight 1. mean_cost, quantile, width: `[K]` at x = 0 (quantile and width are
-    0 where the law has none). theta: `[d]`, empty with a known evaluator. spread: gamma. weight: lambda of 2.5.
+    0 where the distribution has none). theta: `[d]`, empty with a known evaluator. spread: gamma. weight: lambda of 2.5.
     amplitude: of x_1 in the mean cost of HET. shift: `[K, d]` added to z. C_psi, C_phi2: bounds (the latter squared).
     """
 
-    law: str
+    distribution: str
     rho: np.ndarray
     mean_cost: np.ndarray
     quantile: np.ndarray
@@ -136,52 +136,54 @@ def evaluator_coefficients(d):
     return 2 * h / np.linalg.norm(h)
 
 
-def instance(law, K=3, m=3, d=0, link=None, iota0=0.8, reward_link="logistic", weight=1.0, gap=0.0, spread=0.5, shift=None):
-    """The instance `law` of table 2.4; d = 0 is the known evaluator. `gap` is Delta of SAFE_RISKY.
+def instance(
+    distribution, K=3, m=3, d=0, link=None, iota0=0.8, reward_link="logistic", weight=1.0, gap=0.0, spread=0.5, shift=None
+):
+    """The instance `distribution` of table 2.4; d = 0 is the known evaluator. `gap` is Delta of SAFE_RISKY.
 
     GROUP, SAFE_RISKY, TWOBOX and FROZEN_X fix their own K and m.
     """
     theta = evaluator_coefficients(d) if d else np.zeros(0)
-    link = link or ("tanh" if law == "TANH" else "identity")
+    link = link or ("tanh" if distribution == "TANH" else "identity")
     amplitude = 0.0
-    if law in ("LOC", "HET", "SPIKE", "TANH", "MISSPEC"):
+    if distribution in ("LOC", "HET", "SPIKE", "TANH", "MISSPEC"):
         c, q, w, rho = loc_constants(K, m)
-        if law == "HET":
+        if distribution == "HET":
             amplitude = 0.20 if K == 10 else 0.25
-        if law == "SPIKE":  # the width at x = 0
+        if distribution == "SPIKE":  # the width at x = 0
             w = _spike_width(index_link(link, iota0).value(rho[:, 0]), c, q)
-    elif law == "PASSFAIL":
+    elif distribution == "PASSFAIL":
         rho = loc_constants(K, m)[3]
         rho = np.column_stack([0.78 + 0.4 * (rho[:, 0] - 0.52), rho[:, 1:] / 2])
         c = (0.25 + 0.5 * np.arange(K) / (K - 1)) * (HIGH - rho[:, 0])
         q = w = np.zeros(K)
-    elif law == "GROUP":
+    elif distribution == "GROUP":
         K, m = 3, 6
         c, q, w, _ = loc_constants(K, m)
         a, g = np.arange(K)[:, None], np.arange(m)
         rho = 0.52 + 0.15 * np.cos(2.4 * a + 1.7 * g + 0.9 * a * g)
-    elif law == "SAFE_RISKY":
+    elif distribution == "SAFE_RISKY":
         K, m = 2, 1
         c, q, w = np.array([0.05, 0.05]), np.array([0.0, 0.5]), np.array([0.1, 0.4])
         rho = np.array([[0.5], [0.5 - gap]])
-    elif law == "TWOBOX":
+    elif distribution == "TWOBOX":
         if d:
             raise ValueError("TWOBOX has a known evaluator")
         K, m = 2, 1
         c, q, w = np.array([0.5, 0.01]), np.zeros(2), np.zeros(2)
         rho = np.array([[0.5], [0.9]])
-    elif law == "FROZEN_X":
+    elif distribution == "FROZEN_X":
         K, m = 3, 2
         c, q, w, rho = loc_constants(K, 1)
         rho = np.column_stack([rho[:, 0], np.full(K, 0.1)])
         theta, reward_link = np.array([0.1, 1.0]), "identity"
     else:
-        raise ValueError(law)
+        raise ValueError(distribution)
     size = len(theta)
     return Instance(
-        law, rho, c, q, w, link, iota0, reward_link, theta, spread, weight, amplitude,
+        distribution, rho, c, q, w, link, iota0, reward_link, theta, spread, weight, amplitude,
         np.zeros((K, size)) if shift is None else np.asarray(shift, float),
-        1.0 if law == "GROUP" else math.sqrt(m), size + 3.0,
+        1.0 if distribution == "GROUP" else math.sqrt(m), size + 3.0,
     )  # fmt: skip
 
 
@@ -203,16 +205,16 @@ def frozen_context(u, T):
 
 
 def draw_contexts(inst, rng, T):
-    """`[T + 1, m]` contexts of the instance's own law."""
-    if inst.law == "GROUP":
+    """`[T + 1, m]` contexts of the instance's own distribution."""
+    if inst.distribution == "GROUP":
         return group_context(rng.random(T + 1))
-    if inst.law == "FROZEN_X":
+    if inst.distribution == "FROZEN_X":
         return frozen_context(rng.random(), T)
     return context(rng.uniform(-1, 1, (T + 1, inst.rho.shape[1] - 1)))
 
 
-# --- The law of the scores at a context; reservation indices -------------------------------------------------------
-# A score law is a list of pieces (probability, lowest value, width), each broadcast to `[..., K]`; width 0 is an atom.
+# --- The distribution of the scores at a context; reservation indices -------------------------------------------------------
+# A score distribution is a list of pieces (probability, lowest value, width), each broadcast to `[..., K]`; width 0 is an atom.
 
 
 def _spike_width(sigma, c, q):
@@ -223,12 +225,12 @@ def _spike_width(sigma, c, q):
 def unit_index(inst, psi):
     """`[..., K]` sigma* at cost weight 1: Lambda(rho.psi), plus the bend of MISSPEC."""
     sigma = index_link(inst.link, inst.iota0).value(psi @ inst.rho.T)
-    if inst.law == "MISSPEC":
+    if inst.distribution == "MISSPEC":
         sigma = sigma + 0.05 * np.cos(3 * psi[..., 1:2] + np.arange(len(inst.rho)))
     return sigma
 
 
-def pass_chance(inst, psi):
+def pass_probability(inst, psi):
     """`[..., K]` p_a(x) of PASSFAIL."""
     K = len(inst.rho)
     return 0.25 + 0.5 * np.arange(K) / (K - 1) + 0.1 * psi[..., 1:2]
@@ -237,49 +239,49 @@ def pass_chance(inst, psi):
 def mean_costs(inst, psi):
     """`[..., K]` exact E[c | x], before the weight lambda."""
     shape = np.broadcast_shapes((*psi.shape[:-1], 1), inst.mean_cost.shape)
-    if inst.law == "HET":
+    if inst.distribution == "HET":
         return inst.mean_cost * (1 + inst.amplitude * psi[..., 1:2])
-    if inst.law == "PASSFAIL":
-        return pass_chance(inst, psi) * (HIGH - unit_index(inst, psi))
+    if inst.distribution == "PASSFAIL":
+        return pass_probability(inst, psi) * (HIGH - unit_index(inst, psi))
     return np.broadcast_to(inst.mean_cost, shape)
 
 
 def widths(inst, psi):
     """`[..., K]` width of the uniform piece."""
-    if inst.law == "HET":
+    if inst.distribution == "HET":
         return 2 * mean_costs(inst, psi) / (1 - inst.quantile) ** 2
-    if inst.law == "SPIKE":
+    if inst.distribution == "SPIKE":
         return _spike_width(unit_index(inst, psi), inst.mean_cost, inst.quantile)
     return np.broadcast_to(inst.width, np.broadcast_shapes((*psi.shape[:-1], 1), inst.width.shape))
 
 
-def score_law(inst, psi):
+def score_distribution(inst, psi):
     """The pieces of P(M_a | x) for every box."""
     sigma = unit_index(inst, psi)
     one, zero = np.ones_like(sigma), np.zeros_like(sigma)
-    if inst.law == "TWOBOX":
+    if inst.distribution == "TWOBOX":
         return [(one * [0.0, 0.9], zero, zero), (one * [1.0, 0.1], one, zero)]
-    if inst.law == "PASSFAIL":
-        p = pass_chance(inst, psi)
+    if inst.distribution == "PASSFAIL":
+        p = pass_probability(inst, psi)
         return [(1 - p, LOW * one, zero), (p, HIGH * one, zero)]
     w = widths(inst, psi)
     low = sigma - w * inst.quantile
-    if inst.law == "SPIKE":
+    if inst.distribution == "SPIKE":
         return [(JACKPOT_CHANCE * one, JACKPOT * one, zero), ((1 - JACKPOT_CHANCE) * one, low, w)]
     return [(one, low, w)]
 
 
-def law_mean(pieces):
+def distribution_mean(pieces):
     """E[M]."""
     return sum(p * (low + w / 2) for p, low, w in pieces)
 
 
-def law_cdf(pieces, z):
+def distribution_cdf(pieces, z):
     """P(M <= z)."""
     return sum(p * np.where(w > 0, np.clip((z - low) / np.where(w > 0, w, 1), 0, 1), z >= low) for p, low, w in pieces)
 
 
-def law_excess(pieces, sigma):
+def distribution_excess(pieces, sigma):
     """E[(M - sigma)^+], the left side of eq. (2)."""
     total = 0.0
     for p, low, w in pieces:
@@ -295,7 +297,7 @@ def index_bisection(pieces, cost, halvings=40, low=-1.0, high=1.0):
     low, high = np.full(shape, float(low)), np.full(shape, float(high))
     for _ in range(halvings):
         middle = (low + high) / 2
-        too_low = law_excess(pieces, middle) > cost
+        too_low = distribution_excess(pieces, middle) > cost
         low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
     return (low + high) / 2
 
@@ -312,7 +314,7 @@ def index_two_point(low, high, p, cost):
 
 
 def index_discrete(values, probabilities, cost):
-    """Index of a discrete law, exactly: try each stretch between sorted atoms."""
+    """Index of a discrete distribution, exactly: try each stretch between sorted atoms."""
     order = np.argsort(values)
     v, p = np.asarray(values, float)[order], np.asarray(probabilities, float)[order]
     for k in range(len(v)):  # sigma at or below v[k] and above v[k - 1]: atoms k.. are active
@@ -325,16 +327,16 @@ def index_discrete(values, probabilities, cost):
 def optimal_index(inst, psi):
     """`[..., K]` sigma* of eq. (2) when costs are multiplied by the weight lambda.
 
-    At lambda = 1 it is Lambda(rho.psi) by construction; else the closed form of the law (SPIKE: bisection).
+    At lambda = 1 it is Lambda(rho.psi) by construction; else the closed form of the distribution (SPIKE: bisection).
     """
     if inst.weight == 1.0:
         return unit_index(inst, psi)
-    pieces, cost = score_law(inst, psi), inst.weight * mean_costs(inst, psi)
-    if inst.law == "TWOBOX":
+    pieces, cost = score_distribution(inst, psi), inst.weight * mean_costs(inst, psi)
+    if inst.distribution == "TWOBOX":
         return np.where(np.arange(2) == 0, 1 - cost, index_two_point(0.0, 1.0, 0.1, cost))
-    if inst.law == "PASSFAIL":
-        return index_two_point(LOW, HIGH, pass_chance(inst, psi), cost)
-    if inst.law == "SPIKE":
+    if inst.distribution == "PASSFAIL":
+        return index_two_point(LOW, HIGH, pass_probability(inst, psi), cost)
+    if inst.distribution == "SPIKE":
         return index_bisection(pieces, cost, halvings=60, low=-9.0)
     _, low, w = pieces[0]
     return index_uniform(low, w, cost)
@@ -344,13 +346,13 @@ def index_coefficients(inst):
     """`[K, m]` true rho at the weight lambda, or NaN where the index is no longer Lambda(rho.psi)."""
     if inst.weight == 1.0:
         return inst.rho
-    constant_width = inst.law in ("LOC", "GROUP", "SAFE_RISKY", "FROZEN_X")
-    if inst.law == "TWOBOX":
+    constant_width = inst.distribution in ("LOC", "GROUP", "SAFE_RISKY", "FROZEN_X")
+    if inst.distribution == "TWOBOX":
         return optimal_index(inst, np.ones(1))[:, None]
     if not constant_width or inst.link != "identity":
         return np.full(inst.rho.shape, np.nan)
     move = index_uniform(-inst.width * inst.quantile, inst.width, inst.weight * inst.mean_cost)
-    shift = move[:, None] * (np.ones(inst.rho.shape[1]) if inst.law == "GROUP" else np.eye(inst.rho.shape[1])[0])
+    shift = move[:, None] * (np.ones(inst.rho.shape[1]) if inst.distribution == "GROUP" else np.eye(inst.rho.shape[1])[0])
     return inst.rho + shift
 
 
@@ -375,14 +377,14 @@ def outcomes(inst, psi, U, L, z=None, jackpot=None):
     """
     sigma, bar = optimal_index(inst, psi), mean_costs(inst, psi)
     length = (2 * U - 1) / 2 + L / 2
-    if inst.law == "TWOBOX":
+    if inst.distribution == "TWOBOX":
         M, length = (np.array([1.0, 0.1]) > U).astype(float), np.zeros_like(U)
         M[..., 0] = 1.0
-    elif inst.law == "PASSFAIL":
-        M, length = np.where(pass_chance(inst, psi) > U, HIGH, LOW), L / 2
+    elif inst.distribution == "PASSFAIL":
+        M, length = np.where(pass_probability(inst, psi) > U, HIGH, LOW), L / 2
     else:
         M = unit_index(inst, psi) + widths(inst, psi) * (U - inst.quantile)
-        if inst.law == "SPIKE":
+        if inst.distribution == "SPIKE":
             M = np.where(jackpot < JACKPOT_CHANCE, JACKPOT, M)
     cost = bar * (1 + inst.spread * length)
     return Outcome(sigma, M, cost, bar, features(inst, psi, M, z))
@@ -393,7 +395,7 @@ def features(inst, psi, M, z):
     theta = inst.theta
     if theta.size == 0:
         return np.zeros((*M.shape, 0))
-    if inst.law == "FROZEN_X":
+    if inst.distribution == "FROZEN_X":
         x = np.broadcast_to(psi[..., 1:2], M.shape)
         return np.stack([x, M - 0.1 * x], axis=-1)
     if inst.reward_link != "identity":
@@ -504,8 +506,8 @@ def expected_max_min(boxes):
     sigma = [index_discrete(*box) for box in boxes]
     total = 0.0
     for choice in itertools.product(*(range(len(box[0])) for box in boxes)):
-        chance = math.prod(box[1][k] for box, k in zip(boxes, choice))
-        total += chance * max(min(box[0][k], s) for box, k, s in zip(boxes, choice, sigma))
+        probability = math.prod(box[1][k] for box, k in zip(boxes, choice))
+        total += probability * max(min(box[0][k], s) for box, k, s in zip(boxes, choice, sigma))
     return total
 
 
@@ -513,10 +515,10 @@ def search_value(boxes, priority, threshold):
     """Exact utility of `search` with given priorities and thresholds on discrete boxes."""
     total = 0.0
     for choice in itertools.product(*(range(len(box[0])) for box in boxes)):
-        chance = math.prod(box[1][k] for box, k in zip(boxes, choice))
+        probability = math.prod(box[1][k] for box, k in zip(boxes, choice))
         score = np.array([box[0][k] for box, k in zip(boxes, choice)])
         opened, deployed, _ = search(priority, threshold, score)
-        total += chance * (score[deployed] - sum(box[2] for a, box in enumerate(boxes) if opened[a]))
+        total += probability * (score[deployed] - sum(box[2] for a, box in enumerate(boxes) if opened[a]))
     return total
 
 
@@ -525,7 +527,7 @@ def oracle_value(inst, psi):
 
     The integrand is a polynomial of degree K between the ends of the pieces, so Gauss-Legendre is exact.
     """
-    sigma, pieces = optimal_index(inst, psi), score_law(inst, psi)
+    sigma, pieces = optimal_index(inst, psi), score_distribution(inst, psi)
     ends = np.concatenate([sigma] + [end for _, low, w in pieces for end in (low, low + w)])
     top, bottom = sigma.max(), min(ends.min(), sigma.min())
     nodes, weights = np.polynomial.legendre.leggauss(len(sigma) // 2 + 2)
@@ -533,16 +535,16 @@ def oracle_value(inst, psi):
     for left, right in itertools.pairwise(np.unique(ends[ends <= top])):
         for node, weight in zip(nodes, weights):
             z = (left + right) / 2 + (right - left) / 2 * node
-            integral += (right - left) / 2 * weight * np.prod(np.where(z >= sigma, 1.0, law_cdf(pieces, z)))
+            integral += (right - left) / 2 * weight * np.prod(np.where(z >= sigma, 1.0, distribution_cdf(pieces, z)))
     return float(max(top, bottom) - integral)
 
 
 def context_grid(inst, nodes=5):
-    """(psi `[N, m]`, weights `[N]`): the context law as a product Gauss-Legendre rule (GROUP, FROZEN_X: exact)."""
+    """(psi `[N, m]`, weights `[N]`): the context distribution as a product Gauss-Legendre rule (GROUP, FROZEN_X: exact)."""
     m = inst.rho.shape[1]
-    if inst.law == "GROUP":
+    if inst.distribution == "GROUP":
         return np.eye(m), GROUP_PROBABILITY
-    if inst.law == "FROZEN_X":
+    if inst.distribution == "FROZEN_X":
         return np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([0.5, 0.5])
     x, w = np.polynomial.legendre.leggauss(nodes)
     grid = np.array(list(itertools.product(x, repeat=m - 1))).reshape(nodes ** (m - 1), m - 1)
@@ -552,7 +554,7 @@ def context_grid(inst, nodes=5):
 
 def single_values(inst, psi):
     """`[..., K]` E[M_a - lambda c_a | x]."""
-    return law_mean(score_law(inst, psi)) - inst.weight * mean_costs(inst, psi)
+    return distribution_mean(score_distribution(inst, psi)) - inst.weight * mean_costs(inst, psi)
 
 
 def best_single(inst):
@@ -564,7 +566,7 @@ def best_single(inst):
 def static_index(inst):
     """`[K]` intercept-only index Lambda(rho_a0) (GROUP, without intercept: the mean over groups)."""
     rho = index_coefficients(inst)
-    if inst.law == "GROUP":
+    if inst.distribution == "GROUP":
         return rho @ GROUP_PROBABILITY
     return index_link(inst.link, inst.iota0).value(rho[:, 0])
 

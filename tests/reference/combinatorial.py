@@ -4,7 +4,7 @@ Written from the specification `c2mabv.md` and the paper (Dai, Li, Liu, Yu and L
 Selection with Versatile Reward Models"), without looking at the simulator. Loops and enumerations instead of tricks;
 section signs mean the specification, equations, algorithms, figures and tables the paper. Models are `0..K-1`, rounds
 `1..T`. The three rewards are named "AWC" (any win), "SUC" (sum up) and "AIC" (all in). A set is a bool mask `[K]`,
-except in the rounding laws, where it is a frozenset.
+except in the rounding distributions, where it is a frozenset.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
-from scipy.stats import beta as beta_law
+from scipy.stats import beta as beta_distribution
 
 REWARDS = ("AWC", "SUC", "AIC")
 ALPHA = {"AWC": 1 - 1 / math.e, "SUC": 1.0, "AIC": 1.0}  # Ratio of the offline oracle; Section 5, spec 2.5.
@@ -648,17 +648,17 @@ def round_pairwise(z, uniforms, tolerance=TOLERANCE):
     return z == 1.0
 
 
-def pairwise_law(z, tolerance=TOLERANCE):
-    """The exact law of `round_pairwise`: {frozenset: probability}, by following both sides of every coin."""
+def pairwise_distribution(z, tolerance=TOLERANCE):
+    """The exact distribution of `round_pairwise`: {frozenset: probability}, by following both sides of every coin."""
     z = np.array(z, float)
     z[z < tolerance], z[z > 1 - tolerance] = 0.0, 1.0
     loose = np.flatnonzero((z > 0) & (z < 1))
-    law = {}
+    distribution = {}
 
     def follow(next_z, probability):
         if probability > 0:
-            for members, mass in pairwise_law(next_z, tolerance).items():
-                law[members] = law.get(members, 0.0) + probability * mass
+            for members, mass in pairwise_distribution(next_z, tolerance).items():
+                distribution[members] = distribution.get(members, 0.0) + probability * mass
 
     if len(loose) == 0:
         return {frozenset(np.flatnonzero(z == 1).tolist()): 1.0}
@@ -668,7 +668,7 @@ def pairwise_law(z, tolerance=TOLERANCE):
             z_next = z.copy()
             z_next[k] = value
             follow(z_next, float(probability))
-        return law
+        return distribution
     j = loose[1]
     p, q = min(1 - z[k], z[j]), min(z[k], 1 - z[j])
     up, down = z.copy(), z.copy()
@@ -676,7 +676,7 @@ def pairwise_law(z, tolerance=TOLERANCE):
     down[k], down[j] = z[k] - q, z[j] + q
     follow(up, float(q / (p + q)))
     follow(down, float(p / (p + q)))
-    return law
+    return distribution
 
 
 def decompose(z):
@@ -722,72 +722,72 @@ def round_swap(z, uniforms, leave, sets=None):
             current, p1 = (other, p2) if p1 <= 1e-12 else (current, p1)
             continue
         b1, q1, b2, q2 = (current, p1, other, p2) if len(current) >= len(other) else (other, p2, current, p1)
-        chance = q2 / (q1 + q2) if q1 + q2 > 0 else 0.0
+        probability = q2 / (q1 + q2) if q1 + q2 > 0 else 0.0
         extra = sorted(b1 - b2)[: len(b1) - len(b2)]
         b1, b2 = set(b1), b2 | set(extra)
         swaps = 0
         while b1 != b2:
             i, j = min(b1 - b2), min(b2 - b1)
-            if uniforms[m - 1][swaps] < chance:
+            if uniforms[m - 1][swaps] < probability:
                 b1 = b1 - {i} | {j}
             else:
                 b2 = b2 - {j} | {i}
             swaps += 1
         for g, i in enumerate(extra):
-            if leave[m - 1, g] < chance:
+            if leave[m - 1, g] < probability:
                 b1 = b1 - {i}
         current, p1 = b1, p1 + p2
     return mask_of(current, K)
 
 
-def swap_law(z, sets=None):
-    """The exact law of `round_swap`: {frozenset: probability}, by following every coin."""
+def swap_distribution(z, sets=None):
+    """The exact distribution of `round_swap`: {frozenset: probability}, by following every coin."""
     weights, masks = decompose(z) if sets is None else sets
-    law, p1 = {frozenset(np.flatnonzero(masks[0]).tolist()): 1.0}, float(weights[0])
+    distribution, p1 = {frozenset(np.flatnonzero(masks[0]).tolist()): 1.0}, float(weights[0])
     for m in range(1, len(weights)):
         p2, other = float(weights[m]), frozenset(np.flatnonzero(masks[m]).tolist())
         merged = {}
-        for current, mass in law.items():
+        for current, mass in distribution.items():
             b1, q1, b2, q2 = (current, p1, other, p2) if len(current) >= len(other) else (other, p2, current, p1)
-            chance = q2 / (q1 + q2) if q1 + q2 > 0 else 0.0
+            probability = q2 / (q1 + q2) if q1 + q2 > 0 else 0.0
             extra = sorted(b1 - b2)[: len(b1) - len(b2)]
-            for result, share in _swap_outcomes(b1, b2 | frozenset(extra), chance).items():
+            for result, share in _swap_outcomes(b1, b2 | frozenset(extra), probability).items():
                 for gone in itertools.product([False, True], repeat=len(extra)):
-                    share_of_coins = math.prod(chance if out else 1 - chance for out in gone)
+                    share_of_coins = math.prod(probability if out else 1 - probability for out in gone)
                     left = result - {i for i, out in zip(extra, gone, strict=True) if out}
                     merged[left] = merged.get(left, 0.0) + mass * share * share_of_coins
-        law, p1 = {members: mass for members, mass in merged.items() if mass > 0}, p1 + p2
-    return law
+        distribution, p1 = {members: mass for members, mass in merged.items() if mass > 0}, p1 + p2
+    return distribution
 
 
-def _swap_outcomes(b1, b2, chance):
-    """Law of the common set in which the while loop of Algorithm 2 ends."""
+def _swap_outcomes(b1, b2, probability):
+    """Distribution of the common set in which the while loop of Algorithm 2 ends."""
     if b1 == b2:
         return {b1: 1.0}
     i, j = min(b1 - b2), min(b2 - b1)
-    law = {}
-    for pair, probability in (((b1 - {i} | {j}, b2), chance), ((b1, b2 - {j} | {i}), 1 - chance)):
-        for members, mass in _swap_outcomes(*pair, chance).items():
-            law[members] = law.get(members, 0.0) + probability * mass
-    return law
+    distribution = {}
+    for pair, weight in (((b1 - {i} | {j}, b2), probability), ((b1, b2 - {j} | {i}), 1 - probability)):
+        for members, mass in _swap_outcomes(*pair, probability).items():
+            distribution[members] = distribution.get(members, 0.0) + weight * mass
+    return distribution
 
 
-def coin_law(dear, cheap, theta):
-    """The exact law of `round_coin`."""
-    law = {frozenset(np.flatnonzero(dear).tolist()): theta}
+def coin_distribution(dear, cheap, theta):
+    """The exact distribution of `round_coin`."""
+    distribution = {frozenset(np.flatnonzero(dear).tolist()): theta}
     key = frozenset(np.flatnonzero(cheap).tolist())
-    law[key] = law.get(key, 0.0) + 1 - theta
-    return {members: mass for members, mass in law.items() if mass > 0}
+    distribution[key] = distribution.get(key, 0.0) + 1 - theta
+    return {members: mass for members, mass in distribution.items() if mass > 0}
 
 
-def expected_reward(law, reward, mu):
-    """E r(S; mu) under a law {frozenset: probability}."""
-    return sum(mass * set_reward(reward, mask_of(members, len(mu)), mu) for members, mass in law.items())
+def expected_reward(distribution, reward, mu):
+    """E r(S; mu) under a distribution {frozenset: probability}."""
+    return sum(mass * set_reward(reward, mask_of(members, len(mu)), mu) for members, mass in distribution.items())
 
 
-def marginals(law, num_models):
-    """P(k in S) `[K]` under a law."""
-    return np.array([sum(mass for members, mass in law.items() if k in members) for k in range(num_models)])
+def marginals(distribution, num_models):
+    """P(k in S) `[K]` under a distribution."""
+    return np.array([sum(mass for members, mass in distribution.items() if k in members) for k in range(num_models)])
 
 
 # --- Environment -------------------------------------------------------------------------------------------------
@@ -803,8 +803,8 @@ class Params:
     size: N. budget: rho per round.
     outcome: "bernoulli", "graded" (needs `levels` `[K, 3]`, and mu = graded_means(levels)), "copula" (needs
       `correlation` q) or "replay" (needs `outcome_log` and `cost_log` `[n, K]`).
-    cost_law: "scaled", "fixed" or "tokens"; without meaning in a replay.
-    available_chance: probability that a model is available in a round; None means always.
+    cost_distribution: "scaled", "fixed" or "tokens"; without meaning in a replay.
+    available_probability: probability that a model is available in a round; None means always.
 
     Source: spec 2.2, 2.3, 11.
     """
@@ -816,13 +816,13 @@ class Params:
     budget: float
     price: list | None = None
     outcome: str = "bernoulli"
-    cost_law: str = "scaled"
+    cost_distribution: str = "scaled"
     levels: list | None = None
     correlation: float = 0.0
     outcome_log: list | None = None
     cost_log: list | None = None
     starts: list | None = None
-    available_chance: float | None = None
+    available_probability: float | None = None
 
 
 def sciq9(reward, **changes):
@@ -886,7 +886,7 @@ class Draws:
 def random_draws(generator, rounds, params, thompson="normal"):
     """All fields of `Draws` that any policy could need in this environment, from a NumPy generator (arrives: None)."""
     K, N, T = np.shape(params.mu)[-1], params.size, rounds
-    normal_outcome, normal_cost = params.outcome == "copula", params.cost_law == "tokens"
+    normal_outcome, normal_cost = params.outcome == "copula", params.cost_distribution == "tokens"
     return Draws(
         rounds=rounds,
         outcome=generator.standard_normal((T, 1 + K)) if normal_outcome else generator.random((T, K)),
@@ -934,7 +934,7 @@ def scaled_cost(cost, uniforms):
     return np.asarray(cost, float) * (0.5 + np.asarray(uniforms))
 
 
-def _output_law():
+def _output_distribution():
     """(mean of the logarithm, its standard deviation) of the output length before clipping."""
     sigma = math.sqrt(math.log(1 + OUTPUT_CV**2))
     return math.log(OUTPUT_MEAN) - sigma**2 / 2, sigma
@@ -942,7 +942,7 @@ def _output_law():
 
 def reference_length():
     """Mean of input plus clipped output tokens, 309.72. Source: spec 2.3, "tokens"."""
-    location, sigma = _output_law()
+    location, sigma = _output_distribution()
     low, high = ((math.log(edge) - location) / sigma for edge in OUTPUT_RANGE)
     inside = OUTPUT_MEAN * (ndtr(high - sigma) - ndtr(low - sigma))
     clipped = OUTPUT_RANGE[0] * ndtr(low) + inside + OUTPUT_RANGE[1] * (1 - ndtr(high))
@@ -955,7 +955,7 @@ def token_cost(cost, query_uniform, normals):
     Source: Section 3, "Statistically-Based Cost Model"; spec 2.3.
     """
     query = min(int(np.searchsorted(np.cumsum(QUERY_LAW), query_uniform, side="right")), len(QUERY_LAW) - 1)
-    location, sigma = _output_law()
+    location, sigma = _output_distribution()
     output = np.clip(np.exp(location + sigma * np.asarray(normals)), *OUTPUT_RANGE)
     return np.asarray(cost, float) * (QUERY_TOKENS[query] + output) / reference_length()
 
@@ -987,14 +987,14 @@ def round_outcome(params, draws, t):
     else:
         raise ValueError(params.outcome)
     success = outcome >= (0.5 if params.outcome == "graded" else 1.0)
-    if params.cost_law == "scaled":
+    if params.cost_distribution == "scaled":
         paid = scaled_cost(cost, draws.cost[row])
-    elif params.cost_law == "fixed":
+    elif params.cost_distribution == "fixed":
         paid = cost.copy()
-    elif params.cost_law == "tokens":
+    elif params.cost_distribution == "tokens":
         paid = token_cost(cost, draws.query[row], draws.cost[row])
     else:
-        raise ValueError(params.cost_law)
+        raise ValueError(params.cost_distribution)
     return outcome, success, paid
 
 
@@ -1071,13 +1071,13 @@ def theorem2_bound(num_models, size, horizon, power=1):
     return ratio * (2 * math.sqrt(2 * log) + ratio)
 
 
-def expected_excess(cost, budget, cost_law="scaled"):
+def expected_excess(cost, budget, cost_distribution="scaled"):
     """E[(sum y - budget)^+] of a set with mean costs `cost`, exactly, for "scaled" (a sum of uniforms) and "fixed".
 
     E(sum a_i U_i - s)^+ = sum over J of (-1)^(n - |J|) (a(J) - s)_+^(n + 1) / ((n + 1)! prod a).
     """
     cost = [float(x) for x in cost]
-    if cost_law == "fixed":
+    if cost_distribution == "fixed":
         return max(sum(cost) - budget, 0.0)
     n, level, total = len(cost), budget - sum(cost) / 2, 0.0
     for bits in itertools.product([0, 1], repeat=n):
@@ -1086,7 +1086,7 @@ def expected_excess(cost, budget, cost_law="scaled"):
     return total / (math.factorial(n + 1) * math.prod(cost))
 
 
-def steady_state(reward, mu, cost, size, budget, cost_law="scaled"):
+def steady_state(reward, mu, cost, size, budget, cost_distribution="scaled"):
     """Mean reward, cost and per-round violation of the relaxed oracle, in closed form; SUC and AIC.
 
     Source: spec 4.6.
@@ -1095,7 +1095,7 @@ def steady_state(reward, mu, cost, size, budget, cost_law="scaled"):
     relaxed = relaxed_optimum(reward, mu, cost, size, budget)
     totals = np.zeros(3)
     for mask, weight in ((relaxed.dear, relaxed.theta), (relaxed.cheap, 1 - relaxed.theta)):
-        excess = expected_excess(cost[mask], budget, cost_law)
+        excess = expected_excess(cost[mask], budget, cost_distribution)
         totals += weight * np.array([set_reward(reward, mask, mu), cost[mask].sum(), excess])
     return {"reward": totals[0], "cost": totals[1], "violation": totals[2]}
 
@@ -1144,14 +1144,14 @@ def epsilon(t, num_models):
     return min(1.0, 2 * math.sqrt(num_models) / math.sqrt(t))
 
 
-def thompson_sample(wins, losses, draw, law="normal"):
+def thompson_sample(wins, losses, draw, distribution="normal"):
     """theta `[K]` of Beta(1 + wins, 1 + losses): by inverse CDF of uniforms ("beta"), or a normal of the same moments.
 
     Source: spec 5.
     """
     a, b = 1 + wins, 1 + losses
-    if law == "beta":
-        return beta_law.ppf(draw, a, b)
+    if distribution == "beta":
+        return beta_distribution.ppf(draw, a, b)
     return a / (a + b) + np.sqrt(a * b / ((a + b) ** 2 * (a + b + 1))) * draw
 
 
@@ -1250,8 +1250,8 @@ def simulate(
         row = t - 1
         mu, cost = segment(params, t)
         available = np.ones(K, bool)
-        if params.available_chance is not None:
-            available = draws.available[row] < params.available_chance
+        if params.available_probability is not None:
+            available = draws.available[row] < params.available_probability
         usable = available & allowed
 
         # Indices (Algorithm 1, lines 4 and 5).

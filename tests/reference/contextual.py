@@ -72,7 +72,7 @@ def linucb(models, dim, alpha, order, ridge=1.0, shared=False):
 
 
 def oful(models, dim, noise, norm, delta, order, ridge=1.0, shared=True):
-    """Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2; disjoint parameters share the chance of failure. `order` `[T, K]`: of ties."""
+    """Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2; disjoint parameters share the probability of failure. `order` `[T, K]`: of ties."""
     r = Ridges(models, dim, ridge, shared)
     part = delta / len(r.A)
 
@@ -131,10 +131,10 @@ def squarecb(models, dim, horizon, delta, uniforms, ridge=1.0, shared=False):
         # The new context counts before its loss is seen: (A + x x')^-1 b.
         loss = np.array([-x[k] @ np.linalg.solve(r.A[r.of(k)] + np.outer(x[k], x[k]), r.b[r.of(k)]) for k in range(models)])
         best = int(np.argmin(loss))
-        chance = 1.0 / (models + gamma * (loss - loss[best]))
-        chance[best] = 0.0
-        chance[best] = 1.0 - chance.sum()
-        return min(int(np.searchsorted(np.cumsum(chance), uniforms[t] * chance.sum(), side="right")), models - 1)
+        probability = 1.0 / (models + gamma * (loss - loss[best]))
+        probability[best] = 0.0
+        probability[best] = 1.0 - probability.sum()
+        return min(int(np.searchsorted(np.cumsum(probability), uniforms[t] * probability.sum(), side="right")), models - 1)
 
     return pick, r.learn
 

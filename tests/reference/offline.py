@@ -78,7 +78,7 @@ def cheapest(found, target):
 
 
 def conditional_mean(before, covariance, seen, model):
-    """Mean of a model's score given those seen, `{model: score}`, under a normal law, kept in [0, 1]."""
+    """Mean of a model's score given those seen, `{model: score}`, under a normal distribution, kept in [0, 1]."""
     mean = before[model]
     if seen:
         s = sorted(seen)

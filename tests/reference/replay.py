@@ -2,7 +2,7 @@
 
 Written from the papers, their specifications and docstrings, without looking at the simulator. One run is one loop over the rows of a
 table in a random order, from a cold start; pieces of algorithms come from the other references of this folder. What is random is drawn
-here from a NumPy generator, so that only laws agree with the simulator, not single runs.
+here from a NumPy generator, so that only distributions agree with the simulator, not single runs.
 
 A run returns `[quality, cost, calls, latency]`, means per query that was answered (latency NaN where the table has none). Costs are paid
 in the unit of the table; what policies see is in mean calls of the dearest model, at least 1e-6.

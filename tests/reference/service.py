@@ -98,23 +98,23 @@ def lognormal_cost(mean, sigma, z):
     return np.asarray(mean) * np.exp(sigma * np.asarray(z) - sigma**2 / 2)
 
 
-def label_law(p, coupling):
+def label_distribution(p, coupling):
     """[(labels `[M]`, probability)] given P(s_m = 1) = p_m. Source: TypesEnv of 2.7(1).
 
     "independent": all 2^M vectors. "comonotone": s_m = 1[u < p_m] with one uniform u, so at most M + 1 vectors.
     """
     p = [float(value) for value in p]
-    law = []
+    distribution = []
     if coupling == "independent":
         for labels in itertools.product([0.0, 1.0], repeat=len(p)):
-            law.append((np.array(labels), math.prod(q if s else 1 - q for q, s in zip(p, labels))))
+            distribution.append((np.array(labels), math.prod(q if s else 1 - q for q, s in zip(p, labels))))
     elif coupling == "comonotone":
         edges = sorted({0.0, 1.0, *p})
         for low, high in itertools.pairwise(edges):
-            law.append((np.array([float(low < q) for q in p]), high - low))
+            distribution.append((np.array([float(low < q) for q in p]), high - low))
     else:
         raise ValueError(coupling)
-    return law
+    return distribution
 
 
 # --- Exploration, decision, queue (2.3, 3.1, 4.1, 4.2) -----------------------------------------------------------
@@ -135,15 +135,15 @@ def expected_explorations(T, c, power=0.25, force_first=False):
     return sum(1.0 if force_first and t == 1 else explore_probability(t, c, power) for t in range(1, T + 1))
 
 
-def exploration_law(T, c, power=0.25, force_first=True):
+def exploration_distribution(T, c, power=0.25, force_first=True):
     """`[T + 1]` P(K_T = k), by adding one request at a time."""
-    law = np.zeros(T + 1)
-    law[0] = 1.0
+    distribution = np.zeros(T + 1)
+    distribution[0] = 1.0
     for t in range(1, T + 1):
         p = 1.0 if force_first and t == 1 else explore_probability(t, c, power)
-        law[1 : t + 1] = (1 - p) * law[1 : t + 1] + p * law[:t]
-        law[0] *= 1 - p
-    return law
+        distribution[1 : t + 1] = (1 - p) * distribution[1 : t + 1] + p * distribution[:t]
+        distribution[0] *= 1 - p
+    return distribution
 
 
 def most_explorations(expected):
@@ -476,8 +476,8 @@ def opt_context(w, P, E, alpha):
 
 
 def opt_label(w, P, E, alpha, coupling="independent"):
-    """Clairvoyant: every pair (type, labels) is a context of its own, rows of y in the order of `label_law`."""
-    contexts = [(w_k * q, s, E_k) for w_k, P_k, E_k in zip(w, P, E) for s, q in label_law(P_k, coupling)]
+    """Clairvoyant: every pair (type, labels) is a context of its own, rows of y in the order of `label_distribution`."""
+    contexts = [(w_k * q, s, E_k) for w_k, P_k, E_k in zip(w, P, E) for s, q in label_distribution(P_k, coupling)]
     return opt_lp(*(np.array(part) for part in zip(*contexts)), alpha)
 
 

@@ -19,16 +19,16 @@ def first_best(values):
     return best
 
 
-def play(means, reward_draws, pick, law="bernoulli", noise_scale=1.0):
+def play(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
     """Runs `pick(t, pulls, reward_sums) -> arm` for t = 0, 1, ... over the given reward draws."""
-    if law not in ("bernoulli", "gaussian"):
-        raise ValueError(law)
+    if distribution not in ("bernoulli", "gaussian"):
+        raise ValueError(distribution)
     means = [float(x) for x in means]
     pulls, reward_sums = [0] * len(means), [0.0] * len(means)
     actions, rewards, gaps = [], [], []
     for t, draw in enumerate(reward_draws):
         arm = pick(t, pulls, reward_sums)
-        reward = float(draw < means[arm]) if law == "bernoulli" else means[arm] + noise_scale * float(draw)
+        reward = float(draw < means[arm]) if distribution == "bernoulli" else means[arm] + noise_scale * float(draw)
         pulls[arm] += 1
         reward_sums[arm] += reward
         actions.append(arm)
@@ -37,7 +37,7 @@ def play(means, reward_draws, pick, law="bernoulli", noise_scale=1.0):
     return np.array(actions), np.array(rewards), np.cumsum(gaps)
 
 
-def ucb1(means, reward_draws, width, law="bernoulli", noise_scale=1.0):
+def ucb1(means, reward_draws, width, distribution="bernoulli", noise_scale=1.0):
     """Largest mean + width * sqrt(log(t + 2) / pulls), t from 0; an unused arm has an infinite bound.
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Figure 1, with a free multiplier.
@@ -49,7 +49,7 @@ def ucb1(means, reward_draws, width, law="bernoulli", noise_scale=1.0):
             index.append(total / n + width * math.sqrt(math.log(t + 2) / n) if n else math.inf)
         return first_best(index)
 
-    return play(means, reward_draws, pick, law, noise_scale)
+    return play(means, reward_draws, pick, distribution, noise_scale)
 
 
 def gaussian_thompson(
@@ -59,7 +59,7 @@ def gaussian_thompson(
     scale=1.0,
     prior_mean=0.0,
     prior_weight=1.0,
-    law="bernoulli",
+    distribution="bernoulli",
     noise_scale=1.0,
 ):
     """Largest draw from the normal posteriors; `policy_normals` is `[T, K]`.
@@ -77,10 +77,10 @@ def gaussian_thompson(
             index.append(mean + scale / math.sqrt(prior_weight + n) * float(normal))
         return first_best(index)
 
-    return play(means, reward_draws, pick, law, noise_scale)
+    return play(means, reward_draws, pick, distribution, noise_scale)
 
 
-def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon, law="bernoulli", noise_scale=1.0):
+def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon, distribution="bernoulli", noise_scale=1.0):
     """Arm floor(K * arm_uniform) if explore_uniform < min(1, epsilon), else the best mean; unused arms first.
 
     `epsilon` is a number, or one number per round.
@@ -95,25 +95,25 @@ def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon,
         index = [total / n if n else math.inf for n, total in zip(pulls, reward_sums, strict=True)]
         return first_best(index)
 
-    return play(means, reward_draws, pick, law, noise_scale)
+    return play(means, reward_draws, pick, distribution, noise_scale)
 
 
-def oracle(means, reward_draws, law="bernoulli", noise_scale=1.0):
+def oracle(means, reward_draws, distribution="bernoulli", noise_scale=1.0):
     """The arm of largest true mean in every round."""
     best = first_best([float(x) for x in means])
-    return play(means, reward_draws, lambda t, pulls, reward_sums: best, law, noise_scale)
+    return play(means, reward_draws, lambda t, pulls, reward_sums: best, distribution, noise_scale)
 
 
 # The shelf: policies that are told everything that happened before, and work it out anew in every round.
 
 
-def retold(means, reward_draws, pick, law="bernoulli", noise_scale=1.0):
+def retold(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
     """Runs `pick(t, arms, rewards) -> arm` for t = 1, 2, ... on the history so far, two lists."""
     means = [float(x) for x in means]
     arms, rewards, gaps = [], [], []
     for t, draw in enumerate(reward_draws, start=1):
         arm = pick(t, arms, rewards)
-        rewards.append(float(draw < means[arm]) if law == "bernoulli" else means[arm] + noise_scale * float(draw))
+        rewards.append(float(draw < means[arm]) if distribution == "bernoulli" else means[arm] + noise_scale * float(draw))
         arms.append(arm)
         gaps.append(max(means) - means[arm])
     return np.array(arms), np.array(rewards), np.cumsum(gaps)
@@ -135,7 +135,7 @@ def by_index(size, index):
 
 
 def kl_bernoulli(x, y):
-    """Divergence of Bernoulli laws, infinite where y excludes what x allows."""
+    """Divergence of Bernoulli distributions, infinite where y excludes what x allows."""
     total = 0.0
     for p, q in ((x, y), (1.0 - x, 1.0 - y)):
         if p > 0.0:
@@ -164,26 +164,26 @@ def largest_within(kl, x, level, high):
     return low
 
 
-def kl_ucb(means, reward_draws, loglog=0.0, **law):
+def kl_ucb(means, reward_draws, loglog=0.0, **distribution):
     """Garivier and Cappe (2011), Algorithm 1, for rewards in [0, 1]."""
 
     def index(t, n, total, _):
         level = math.log(t) + loglog * math.log(max(math.log(t), 1.0))
         return largest_within(kl_bernoulli, total / n, level / n, 1.0)
 
-    return retold(means, reward_draws, by_index(len(means), index), **law)
+    return retold(means, reward_draws, by_index(len(means), index), **distribution)
 
 
-def kl_ucb_gaussian(means, reward_draws, scale, **law):
+def kl_ucb_gaussian(means, reward_draws, scale, **distribution):
     """The same for normal rewards: the bound in closed form, which is UCB's."""
 
     def index(t, n, total, _):
         return total / n + scale * math.sqrt(2.0 * math.log(t) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **law)
+    return retold(means, reward_draws, by_index(len(means), index), **distribution)
 
 
-def ucb_v(means, reward_draws, zeta, c, upper, **law):
+def ucb_v(means, reward_draws, zeta, c, upper, **distribution):
     """Audibert, Munos and Szepesvari (2009), UCB-V with E = zeta log t."""
 
     def index(t, n, total, own):
@@ -191,28 +191,28 @@ def ucb_v(means, reward_draws, zeta, c, upper, **law):
         e = zeta * math.log(t)
         return total / n + math.sqrt(2.0 * variance * e / n) + 3.0 * c * upper * e / n
 
-    return retold(means, reward_draws, by_index(len(means), index), **law)
+    return retold(means, reward_draws, by_index(len(means), index), **distribution)
 
 
-def moss(means, reward_draws, horizon, **law):
+def moss(means, reward_draws, horizon, **distribution):
     """Audibert and Bubeck (2009), MOSS."""
 
     def index(_, n, total, __):
         return total / n + math.sqrt(max(math.log(horizon / (len(means) * n)), 0.0) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **law)
+    return retold(means, reward_draws, by_index(len(means), index), **distribution)
 
 
-def moss_anytime(means, reward_draws, alpha, **law):
+def moss_anytime(means, reward_draws, alpha, **distribution):
     """Degenne and Perchet (2016), MOSS-anytime."""
 
     def index(t, n, total, _):
         return total / n + math.sqrt((1.0 + alpha) / 2.0 * max(math.log(t / (len(means) * n)), 0.0) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **law)
+    return retold(means, reward_draws, by_index(len(means), index), **distribution)
 
 
-def imed(means, reward_draws, **law):
+def imed(means, reward_draws, **distribution):
     """Honda and Takemura (2015), IMED, with the Bernoulli divergence."""
     size = len(means)
 
@@ -226,10 +226,10 @@ def imed(means, reward_draws, **law):
         cost = [n[m] * (kl_bernoulli(mean[m], best) if mean[m] < best else 0.0) + math.log(n[m]) for m in range(size)]
         return first_best([-x for x in cost])
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
-def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **law):
+def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **distribution):
     """Kaufmann, Cappe and Garivier (2012), Algorithm 1 with c = 0; the first round's t is 2. The quantile is SciPy's."""
     from scipy.special import betainccinv
 
@@ -242,7 +242,7 @@ def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **law):
             losses[arms[-1]] += 1.0 - rewards[-1]
         return first_best(betainccinv(wins, losses, 1.0 / (t + 1.0)))
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
 def drawn(probability, u):
@@ -255,7 +255,7 @@ def drawn(probability, u):
     return len(probability) - 1
 
 
-def exp3(means, reward_draws, policy_uniforms, gamma, **law):
+def exp3(means, reward_draws, policy_uniforms, gamma, **distribution):
     """Auer, Cesa-Bianchi, Freund and Schapire (2002), Fig. 1: the weights are products of exponentials."""
     size = len(means)
     weight = [1.0] * size
@@ -267,10 +267,10 @@ def exp3(means, reward_draws, policy_uniforms, gamma, **law):
         last[:] = [(1.0 - gamma) * w / sum(weight) + gamma / size for w in weight]
         return drawn(last, policy_uniforms[t - 1])
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
-def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **law):
+def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **distribution):
     """Seldin and Slivkins (2014), Algorithm 1; gaps by Seldin and Lugosi (2017)."""
     size = len(means)
     estimate, loss, n, last = [0.0] * size, [0.0] * size, [0] * size, [0.0] * size
@@ -296,10 +296,10 @@ def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **law):
         last[:] = [(1.0 - sum(epsilon)) * r / sum(rho) + e for r, e in zip(rho, epsilon, strict=True)]
         return drawn(last, policy_uniforms[t - 1])
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
-def sliding_window_ucb(means, reward_draws, window, xi, upper, **law):
+def sliding_window_ucb(means, reward_draws, window, xi, upper, **distribution):
     """Garivier and Moulines (2011), SW-UCB; sums of the last rounds, added up anew in each."""
     size = len(means)
 
@@ -312,10 +312,10 @@ def sliding_window_ucb(means, reward_draws, window, xi, upper, **law):
             index.append(sum(own) / len(own) + radius if own else math.inf)
         return first_best(index)
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
-def discounted_ucb(means, reward_draws, discount, xi, upper, **law):
+def discounted_ucb(means, reward_draws, discount, xi, upper, **distribution):
     """Garivier and Moulines (2011), D-UCB; sums weighted by powers of the discount, added up anew in each round."""
     size = len(means)
 
@@ -329,7 +329,7 @@ def discounted_ucb(means, reward_draws, discount, xi, upper, **law):
         radius = [2.0 * upper * math.sqrt(xi * max(math.log(sum(n)), 0.0) / x) for x in n]
         return first_best([x / y + r for x, y, r in zip(total, n, radius, strict=True)])
 
-    return retold(means, reward_draws, pick, **law)
+    return retold(means, reward_draws, pick, **distribution)
 
 
 def best_shares(mean, kl):
@@ -364,7 +364,7 @@ def best_shares(mean, kl):
     return [r / sum(ratio) for r in ratio]
 
 
-def track_and_stop(means, reward_draws, delta, uniform=False, margin=1e-4, kl=kl_bernoulli, **law):
+def track_and_stop(means, reward_draws, delta, uniform=False, margin=1e-4, kl=kl_bernoulli, **distribution):
     """Garivier and Kaufmann (2016), D-tracking with the threshold log(2 t (K - 1) / delta); returns also the round of the decision."""
     size = len(means)
     n, total, decided = [0] * size, [0.0] * size, []
@@ -397,5 +397,5 @@ def track_and_stop(means, reward_draws, delta, uniform=False, margin=1e-4, kl=kl
         shares = best_shares([min(max(mean_of(m), margin), 1.0 - margin) for m in range(size)], kl)
         return first_best([(t - 1) * w - x for w, x in zip(shares, n, strict=True)])
 
-    played = retold(means, reward_draws, pick, **law)
+    played = retold(means, reward_draws, pick, **distribution)
     return *played, decided[0] if decided else len(reward_draws)

@@ -363,7 +363,7 @@ def test_queue_recursion_and_records(K):
             assert query in run["states"][t] and query < t
             assert departure[t] == (ref.departure_rate(utility[query], S) >= U[t])
             assert best[query] - ref.departure_rate(utility[query], S) == pytest.approx(run["routing_gap"][t])
-        # Little's law without an error term: every query waits its sojourn, the pending ones until the end.
+        # Little's distribution without an error term: every query waits its sojourn, the pending ones until the end.
         pending = sum(T - 1 - q for q in run["states"][-1])
         assert queue.sum() == run["sojourn"].sum() + pending
         if name in ("optimal_fifo", "ucb", "ths"):

@@ -149,19 +149,19 @@ def test_exploration_probability_and_flags():
     assert ref.explored(u, 0.3, power=0.0, force_first=False).tolist() == (u < 0.3).tolist()
 
 
-def test_law_of_the_number_of_explorations():
-    law = ref.exploration_law(4, 0.5)
+def test_distribution_of_the_number_of_explorations():
+    distribution = ref.exploration_distribution(4, 0.5)
     p = [ref.explore_probability(t, 0.5) for t in range(1, 5)]
     p[0] = 1.0
     brute = np.zeros(5)
     for bits in itertools.product([0, 1], repeat=4):
         brute[sum(bits)] += math.prod(q if b else 1 - q for q, b in zip(p, bits, strict=True))
-    np.testing.assert_allclose(law, brute, atol=1e-15)
-    law = ref.exploration_law(1000, 0.1)
-    mean = law @ np.arange(1001)
+    np.testing.assert_allclose(distribution, brute, atol=1e-15)
+    distribution = ref.exploration_distribution(1000, 0.1)
+    mean = distribution @ np.arange(1001)
     assert mean == pytest.approx(ref.expected_explorations(1000, 0.1, force_first=True)) == pytest.approx(24.538, abs=1e-3)
-    assert ref.most_explorations(mean) == 65 and law[66:].sum() < 1e-8
-    assert law[: int(mean / 2) + 1].sum() <= math.exp(-mean / 8)  # Chernoff, Lemma A.3.
+    assert ref.most_explorations(mean) == 65 and distribution[66:].sum() < 1e-8
+    assert distribution[: int(mean / 2) + 1].sum() <= math.exp(-mean / 8)  # Chernoff, Lemma A.3.
 
 
 # --- Predictor and training (3.2, 4.6) ---------------------------------------------------------------------------
@@ -633,14 +633,14 @@ def test_probit_conditional_probability():
 
 
 @pytest.mark.parametrize("coupling", ["independent", "comonotone"])
-def test_label_laws(coupling):
+def test_label_distributions(coupling):
     p = [0.5, 0.2, 0.5, 1.0]
-    law = ref.label_law(p, coupling)
-    assert sum(q for _, q in law) == pytest.approx(1)
-    np.testing.assert_allclose(sum(q * s for s, q in law), p)
+    distribution = ref.label_distribution(p, coupling)
+    assert sum(q for _, q in distribution) == pytest.approx(1)
+    np.testing.assert_allclose(sum(q * s for s, q in distribution), p)
     if coupling == "comonotone":
         u = np.linspace(0.0005, 0.9995, 1000)
-        for s, q in law:
+        for s, q in distribution:
             assert np.mean([all(s == (v < np.array(p))) for v in u]) == pytest.approx(q, abs=1e-9)
 
 

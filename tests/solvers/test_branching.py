@@ -136,7 +136,7 @@ def test_500_mixes_of_ten_kinds(dtype):
 
 
 def selections(seed, count, sizes):
-    """Chances of three kinds: plain, near the price, and both in parts of a whole; with small, middling and slack budgets."""
+    """Probabilities of three kinds: plain, near the price, and both in parts of a whole; with small, middling and slack budgets."""
     rng = np.random.default_rng(seed)
     for row in range(count):
         size = int(rng.choice(sizes))

@@ -114,7 +114,7 @@ DIFFERENTIABLE = ("project", "smoothed_lp", "differentiable_lp", "select, sum", 
 
 
 def instances(count, bounds, at_most, dtype, seed):
-    """Chances, costs, budgets, sizes and upper bounds, of float64 that `dtype` holds exactly: a third has no point."""
+    """Probabilities, costs, budgets, sizes and upper bounds, of float64 that `dtype` holds exactly: a third has no point."""
     rng = np.random.default_rng(seed)
     w, c = rng.uniform(0.05, 0.95, (count, K)), rng.random((count, K))
     kind = rng.integers(0, 6, (count, 1))

@@ -16,7 +16,7 @@ def better(w):
 
 @pytest.mark.parametrize("antithetic", [False, True])
 def test_mean_and_derivative_of_the_better_of_two(antithetic):
-    """The chance that the first is better is normal: 400 keys, within five of their standard errors."""
+    """The probability that the first is better is normal: 400 keys, within five of their standard errors."""
     weight, sigma = jnp.array([0.6, 0.5]), 0.2
     smooth = perturbed(better, 32, sigma, antithetic=antithetic)
     keys = jax.random.split(jax.random.key(5), 400)

@@ -1,4 +1,4 @@
-"""Roundings against the enumerated law, and coin by coin."""
+"""Roundings against the enumerated distribution, and coin by coin."""
 
 import functools
 
@@ -35,16 +35,22 @@ def round_many(z, key, kind, count):
 
 @pytest.mark.parametrize("kind", ["pairwise", "swap"])
 @pytest.mark.parametrize("z", FRACTIONS)
-def test_rounding_follows_the_enumerated_law(kind, z):
+def test_rounding_follows_the_enumerated_distribution(kind, z):
     """Every set as often as the enumeration of all coins says, within 5 standard errors of 200,000 draws."""
     count = 200_000
     sets = np.asarray(round_many(jnp.asarray(z), jax.random.key(3), kind, count))
-    law = (plain.pairwise_law if kind == "pairwise" else plain.swap_law)(np.asarray(z))
+    distribution = (plain.pairwise_distribution if kind == "pairwise" else plain.swap_distribution)(np.asarray(z))
     codes = sets @ (1 << np.arange(len(z)))
-    assert set(np.unique(codes)) <= {sum(1 << k for k in members) for members, chance in law.items() if chance > 0}
-    for members, chance in law.items():
+    assert set(np.unique(codes)) <= {
+        sum(1 << k for k in members) for members, probability in distribution.items() if probability > 0
+    }
+    for members, probability in distribution.items():
         seen = np.mean(codes == sum(1 << k for k in members))
-        assert abs(seen - chance) <= 5 * np.sqrt(chance * (1 - chance) / count) + 1e-9, (members, seen, chance)
+        assert abs(seen - probability) <= 5 * np.sqrt(probability * (1 - probability) / count) + 1e-9, (
+            members,
+            seen,
+            probability,
+        )
     assert set(np.unique(sets.sum(1))) <= {int(np.floor(sum(z) + 1e-6)), int(np.ceil(sum(z) - 1e-6))}
 
 
@@ -89,9 +95,9 @@ def test_decomposition_by_hand():
 
 @pytest.mark.parametrize("kind", ["pairwise", "swap"])
 def test_rounding_gains_on_convex_rewards(kind):
-    """E r(S) >= r(z) for any win and all in, and equal for sums: by the enumerated law, and by a million rounded sets."""
+    """E r(S) >= r(z) for any win and all in, and equal for sums: by the enumerated distribution, and by a million rounded sets."""
     z, mu = np.array([0.3, 0.6, 0.5, 0.6], np.float32), np.array([0.5, 0.2, 0.8, 0.4], np.float32)
-    law = (plain.pairwise_law if kind == "pairwise" else plain.swap_law)(z.astype(float))
+    distribution = (plain.pairwise_distribution if kind == "pairwise" else plain.swap_distribution)(z.astype(float))
     rng = np.random.default_rng(21)
     if kind == "pairwise":
         sets = jax.jit(jax.vmap(lambda u: rounding.pairwise(z, u, whole_sum=True)))(rng.random((1_000_000, 4), np.float32))
@@ -101,7 +107,7 @@ def test_rounding_gains_on_convex_rewards(kind):
     expected = {"awc": (0.722, 0.658912), "suc": (0.91, 0.91), "aic": (0.188, 0.159621)}
     for name, (rounded, relaxed) in expected.items():
         reward = REWARDS[name]
-        assert plain.expected_reward(law, name.upper(), mu) == pytest.approx(rounded, abs=1e-6)
+        assert plain.expected_reward(distribution, name.upper(), mu) == pytest.approx(rounded, abs=1e-6)
         assert float(reward.relaxed(z, mu)) == pytest.approx(relaxed, abs=1e-6)
         assert_mean_close(np.asarray(reward.value(sets, mu)), rounded, what=name)
         assert rounded >= relaxed - 1e-9

@@ -70,7 +70,7 @@ def test_derivatives_against_differences(reward, double_precision):
 
 
 def test_any_win_is_hardly_less_than_the_exact_one(double_precision):
-    """At the default temperature, where the chance itself in place of its logarithm would lose a sixth."""
+    """At the default temperature, where the probability itself in place of its logarithm would lose a sixth."""
     w, c, budget = cases(100, seed=45)
     found = jax.jit(jax.vmap(lambda w, c, b: select("any", w, c, b, SIZE)))(w, c, budget)
     best = jax.jit(jax.vmap(lambda w, c, b: select("any", w, c, b, SIZE, temperature=0)))(w, c, budget)

@@ -206,7 +206,7 @@ def test_exact_any_win_is_never_beaten():
 
 
 def test_exact_any_win_against_the_reference():
-    """Other sizes than the largest, an unavailable model, chances of one, equal and zero costs."""
+    """Other sizes than the largest, an unavailable model, probabilities of one, equal and zero costs."""
     rng = np.random.default_rng(5)
     solve = jax.jit(functools.partial(exact_any_win, sizes=(1, 4)))
     for row in range(120):

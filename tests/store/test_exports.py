@@ -13,13 +13,11 @@ from flax import struct
 from toys import Clock, Cycle
 
 import jaxroute as jr
-from jaxroute import cli
-from jaxroute import metrics
-from jaxroute.store import export
+from jaxroute import cli, metrics
 from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.types import Metric
 from jaxroute.problems import stochastic
-from jaxroute.store import packs, runs
+from jaxroute.store import export, packs, runs
 from jaxroute.store import results as stores
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])

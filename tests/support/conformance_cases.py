@@ -49,12 +49,12 @@ def small_routing(**options):
 def small_cloud(**options):
     """Four models, sets of two."""
     success, cost = [0.2, 0.5, 0.4, 0.9], [0.1, 0.4, 0.3, 1.0]
-    return combinatorial.law_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
+    return combinatorial.distribution_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
 
 
 def small_market(**options):
     """Five models, two slots, three stages: every branch of the deployment is compiled and quick."""
-    outcomes = staged.LawOutcomes(
+    outcomes = staged.DistributionOutcomes(
         reward_mean=np.array([0.2, 0.5, 0.4, 0.9, 0.7]),
         cost_mean=np.array([0.2, 1.0, 0.5, 4.0, 2.0]),
         reward_noise=np.float32(0.1),
@@ -96,8 +96,8 @@ def small_queue(**options):
 
 def small_pool(**options):
     rng = np.random.default_rng(0)
-    chance = rng.uniform(0.1, 0.9, (12, 3))
-    return queueing.pool_queue(rng.normal(size=(12, 2)), chance, **{"arrival_rate": 0.6, "horizon": 40} | options)
+    probability = rng.uniform(0.1, 0.9, (12, 3))
+    return queueing.pool_queue(rng.normal(size=(12, 2)), probability, **{"arrival_rate": 0.6, "horizon": 40} | options)
 
 
 def small_recorded():
@@ -192,7 +192,7 @@ def _options_of_c2mabv(budget):
     """Groups, lost feedback, batches that hold the relaxed selection, a start of its own, a random order."""
     env = _lazy(small_cloud, reward="awc", groups=[0, 0, 1, 1], size=[1, 1], budget=budget, arrival=0.7)
     policy = combinatorial.C2MABV(
-        batch=3, hold=combinatorial.HoldRelaxed(), start=combinatorial.RoundRobin(), order=combinatorial.ByChance()
+        batch=3, hold=combinatorial.HoldRelaxed(), start=combinatorial.RoundRobin(), order=combinatorial.ByProbability()
     )
     return Pair(policy, env)
 
@@ -255,7 +255,7 @@ _CONSTRUCTED = {
     "staged/lower_bound_market": lambda: staged.lower_bound_market(horizon=64),
     "combinatorial/sciq_cloud": lambda: combinatorial.sciq_cloud(reward="awc"),
     "combinatorial/uniform_cloud": lambda: combinatorial.uniform_cloud(num_models=5, size=2),
-    "combinatorial/law_cloud": small_cloud,
+    "combinatorial/distribution_cloud": small_cloud,
     "combinatorial/table_cloud": lambda: combinatorial.table_cloud(small_table(), reward="aic", budget=1.0, size=2),
     "service/benchmark_service": small_service,
     "service/typed_service": service.typed_service,

@@ -5,8 +5,8 @@ import numpy as np
 from dry import cheap_training
 from matplotlib.colors import to_hex
 
-from jaxroute.plot import style
 from jaxroute.experiments import EXPERIMENTS
+from jaxroute.plot import style
 from jaxroute.testing.figures import faults
 
 # By experiment: figures whose owners still mend them. To become empty; a figure without faults must leave it.

@@ -180,7 +180,7 @@ def cheap_training() -> Iterator[None]:
         patch.setattr(rows, "_RESTARTS", 1)
         patch.setattr(cascade, "reward_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
-        patch.setattr(prompts, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
+        patch.setattr(prompts, "fit_projection", lambda features, probability, **sizes: lambda pool: pool)
         yield
 
 

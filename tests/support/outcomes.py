@@ -120,8 +120,8 @@ _COMBINATORIAL = {
         "ratio": (_more("violation", 2, "Direct")[0], (put("violation", 0, policy="Direct"),)),
     },
     "combinatorial/figure-13": {
-        f"ratio_of_means-{law}": (_more("violation", 0.1, "C2MAB-V*")[0], (put("violation", 0, policy="offline"),))
-        for law in ("fixed", "scaled")
+        f"ratio_of_means-{distribution}": (_more("violation", 0.1, "C2MAB-V*")[0], (put("violation", 0, policy="offline"),))
+        for distribution in ("fixed", "scaled")
     },
     "combinatorial/figure-14": {
         "large": ((put("reward", batch=(2, 2, 2, 2, 1)), put("violation", batch=(1, 1, 1, 1, 2))), EVEN),
@@ -202,7 +202,7 @@ _EXPLORATION: Outcomes = {
     "tenfold": ((put("explore_cost", c=0.5),), EVEN),
 }
 _NO_VIOLATION = put("violation", 0)
-# Least cost of a request on Winogrande, in J, for a policy that knows the chances, by how much features tell of them (0 to 2).
+# Least cost of a request on Winogrande, in J, for a policy that knows the probabilities, by how much features tell of them (0 to 2).
 _INFORMED = (156.4, 133.9, 100.1, 81.4, 68.4, 63.8)
 
 _SERVICE = {
@@ -239,8 +239,8 @@ _SERVICE = {
     "service/theory": {
         "theorem-1": ((_NO_VIOLATION,), (put("virtual_queue", 1e9),)),
         "violation-T": _growth("violation", -1.0),
-        "violation-V": ((put("violation", case="law", V=1.0),), EVEN),
-        "queue-level": ((put("virtual_queue", 4000 * 0.08, case="law", V=1.0),), EVEN),
+        "violation-V": ((put("violation", case="distribution", V=1.0),), EVEN),
+        "queue-level": ((put("virtual_queue", 4000 * 0.08, case="distribution", V=1.0),), EVEN),
         "gap": ((put("gap", case="gap", V=-0.1), _NO_VIOLATION), EVEN),
         "overhead-T": _growth("explore_overhead", -0.25),
         "overhead-c": ((put("explore_overhead", case="exploring", c=1.0),), EVEN),
@@ -394,8 +394,8 @@ _CASCADE = {
         "offline": ((put("regret", policy="fitted before", pairs=(4, 2, 0.5, 1)),), EVEN),
         "enough": (EVEN, (put("regret", policy="fitted before", pairs=(4, 2, 1, 1.5)),)),
     },
-    "cascade/laws": {
-        "laws": _more("regret", 100, "greedy"),
+    "cascade/distributions": {
+        "distributions": _more("regret", 100, "greedy"),
         "misfit": (
             (put("regret", policy="COSMOS", time=0.1), put("regret", case="not linear", policy="COSMOS", time=0.5)),
             EVEN,

@@ -28,7 +28,7 @@ class Case:
 
 
 def case(kind="binary", queries=300, features="vectors", seed=7):
-    """Four models whose chances depend on features; later models are better and dearer, the second dearest comes first.
+    """Four models whose probabilities depend on features; later models are better and dearer, the second dearest comes first.
 
     Args:
       kind: "binary" scores or "fractional" ones.
@@ -40,8 +40,12 @@ def case(kind="binary", queries=300, features="vectors", seed=7):
     x, w = rng.normal(size=(queries, 6)), rng.normal(size=(6, 4))
     groups = rng.choice(10, queries, p=np.arange(1, 11) / 55.0)
     tilt = 0.4 * x @ w + 0.5 * rng.normal(size=(10, 4))[groups]
-    chance = 1 / (1 + np.exp(-np.log(QUALITY / (1 - QUALITY)) - tilt))
-    scores = (rng.random((queries, 4)) < chance) * 1.0 if kind == "binary" else rng.beta(4 * chance, 4 * (1 - chance))
+    probability = 1 / (1 + np.exp(-np.log(QUALITY / (1 - QUALITY)) - tilt))
+    scores = (
+        (rng.random((queries, 4)) < probability) * 1.0
+        if kind == "binary"
+        else rng.beta(4 * probability, 4 * (1 - probability))
+    )
     costs = COST * rng.gamma(5.0, 0.2, (queries, 4))
     latency = np.array([0.3, 0.5, 0.8, 2.0]) * rng.gamma(5.0, 0.2, (queries, 4))
     order = [2, 0, 1, 3]

@@ -91,10 +91,10 @@ def learner(cls=sv.MessPlus, **options):
     return cls(**{"c": 0.6, "predictor": LOGISTIC} | options)
 
 
-def observed(cost, chance, alpha):
-    """What a policy with the predictor `Labels` sees, with chances in place of labels."""
-    cost, chance = jnp.asarray(cost, jnp.float32), jnp.asarray(chance, jnp.float32)
-    return sv.types.Observation(features=jnp.ones(1), cost=cost, labels=chance, alpha=jnp.float32(alpha))
+def observed(cost, probability, alpha):
+    """What a policy with the predictor `Labels` sees, with probabilities in place of labels."""
+    cost, probability = jnp.asarray(cost, jnp.float32), jnp.asarray(probability, jnp.float32)
+    return sv.types.Observation(features=jnp.ones(1), cost=cost, labels=probability, alpha=jnp.float32(alpha))
 
 
 SPEC = sv.types.ServiceSpec(num_models=3, num_features=1, reveals_labels=True)

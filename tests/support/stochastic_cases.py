@@ -62,5 +62,5 @@ def play(env, policy, double, seeds=SEEDS, horizon=HORIZON):
     return pulls.argmax(-1), rewards, data["regret"].values
 
 
-def bandit(law, scale=0.4):
-    return stochastic.bernoulli(MEANS) if law == "bernoulli" else stochastic.gaussian(MEANS, scale)
+def bandit(distribution, scale=0.4):
+    return stochastic.bernoulli(MEANS) if distribution == "bernoulli" else stochastic.gaussian(MEANS, scale)

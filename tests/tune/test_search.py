@@ -11,10 +11,10 @@ from flax import struct
 
 import jaxroute as jr
 from jaxroute import tune
-from jaxroute.tune import playing, ranking, strategies
-from jaxroute.tune.space import Space
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
+from jaxroute.tune import playing, ranking, strategies
+from jaxroute.tune.space import Space
 
 BEST = 0.1
 NOISE = 0.4

@@ -1,4 +1,4 @@
-"""Slopes of simulated metrics, and ascents on them: against closed forms and the law of their noise, and what they refuse."""
+"""Slopes of simulated metrics, and ascents on them: against closed forms and the distribution of their noise, and what they refuse."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +8,10 @@ from helpers import assert_mean_close, assert_means_agree
 from toys import small_market
 
 from jaxroute import tune
-from jaxroute.tune import gradient, slopes
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.problems import staged
+from jaxroute.tune import gradient, slopes
 
 # At most so many rounds are won: a decision that is too large loses all of them.
 LIMIT = 0.7

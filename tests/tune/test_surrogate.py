@@ -31,28 +31,28 @@ def test_variances_of_common_and_own_luck():
     assert alone.noise == pytest.approx([14 / 3 / 4]) and alone.luck == [0.0]  # Squares 4 + 1 + 0 + 9 over 3 and 4 seeds.
 
 
-def test_prediction_is_that_of_a_normal_law_in_the_plain():
-    """The joint law of all evaluations and of new points, with a level of next to no prior, conditioned by plain inverses."""
+def test_prediction_is_that_of_a_normal_distribution_in_the_plain():
+    """The joint distribution of all evaluations and of new points, with a level of next to no prior, conditioned by plain inverses."""
     seen = surrogate.evaluations(made())
     model = surrogate.Model(seen)
     new = np.random.default_rng(1).random((5, 2))
     means, deviations = model.predict(new)
     scale, (lengths, size) = np.std(seen.values), (np.exp(model.logs[:2]), np.exp(model.logs[2]))
     every = np.concatenate([seen.points, new])
-    law = np.empty((len(every), len(every)))
+    distribution = np.empty((len(every), len(every)))
     for i, a in enumerate(every):
         for j, b in enumerate(every):
             r = np.sqrt(5.0 * sum(((a - b) / lengths) ** 2))
-            law[i, j] = scale**2 * (size * (1 + r + r**2 / 3) * np.exp(-r) + 1e4)
+            distribution[i, j] = scale**2 * (size * (1 + r + r**2 / 3) * np.exp(-r) + 1e4)
     n = len(seen.values)
     for i in range(n):
-        law[i, i] += seen.noise[i] + 1e-6 * scale**2
+        distribution[i, i] += seen.noise[i] + 1e-6 * scale**2
         for j in range(n):
-            law[i, j] += seen.luck[i] * (seen.batch[i] == seen.batch[j])
-    gain = law[n:, :n] @ np.linalg.inv(law[:n, :n])
+            distribution[i, j] += seen.luck[i] * (seen.batch[i] == seen.batch[j])
+    gain = distribution[n:, :n] @ np.linalg.inv(distribution[:n, :n])
     middle = seen.values.mean()
     assert means == pytest.approx(middle + gain @ (seen.values - middle), abs=1e-3 * scale)
-    assert deviations**2 == pytest.approx(np.diag(law[n:, n:] - gain @ law[:n, n:]), rel=1e-2)
+    assert deviations**2 == pytest.approx(np.diag(distribution[n:, n:] - gain @ distribution[:n, n:]), rel=1e-2)
 
 
 def test_lengths_are_the_most_likely():

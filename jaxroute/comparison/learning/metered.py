@@ -65,7 +65,9 @@ class Metered(Wrapper):
 
     @property
     def spec(self) -> Any:
-        return replace(self.env.spec, metrics=METRICS, room_flow=None, model_names=self.names or self.env.spec.model_names)
+        return replace(
+            self.env.spec, metrics=METRICS, overflow_flow=None, model_names=self.names or self.env.spec.model_names
+        )
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)

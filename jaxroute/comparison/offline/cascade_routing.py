@@ -22,7 +22,7 @@ class CascadeRouting:
     """Asks on as long as one or two further answers are expected to be worth their cost, and serves the best answer seen.
 
     Given the answers seen, with best score `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`: an
-    answer is taken to be right or wrong, right with probability `p_j`, its conditional mean given the scores seen (those of a normal law). Of the best set the
+    answer is taken to be right or wrong, right with probability `p_j`, its conditional mean given the scores seen (those of a normal distribution). Of the best set the
     cheapest model is asked; nothing if no set is worth more than 0. The first model is always asked.
 
     Source: Dekoninck et al. (2024), "A unified approach to routing and cascading for LLMs", Section 4.
@@ -100,7 +100,7 @@ def _calls(
 
 
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """`[Q, N]` means of scores given those seen, as of a normal law, in [0, 1].
+    """`[Q, N]` means of scores given those seen, as of a normal distribution, in [0, 1].
 
     Args:
       before: `[Q, N]` unconditional means.

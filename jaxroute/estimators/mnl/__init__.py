@@ -1,6 +1,6 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-In each round a set of items is shown and one of them, or none, is accepted: item `j` with chance
+In each round a set of items is shown and one of them, or none, is accepted: item `j` with probability
 `exp(v_j) / (1 + sum_k exp(v_k))`. With a parameter for each item `v_j = x' theta_j`, else `v_j = x_j' theta`.
 
 `likelihood` defines the loss in a dozen lines. What was observed is kept as rows (`rows`: `Rows`, `PairRows`) or as counts

@@ -1,4 +1,4 @@
-"""The loss whose minimum all solvers look for, as the paper writes it, and the chances of one row."""
+"""The loss whose minimum all solvers look for, as the paper writes it, and the probabilities of one row."""
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,8 @@ def negative_log_likelihood(
     return 0.5 * ridge * jnp.sum(theta**2) - jnp.sum(log_accepted)
 
 
-def chances(logits: jax.Array, present: jax.Array) -> jax.Array:
-    """The chances `p_j` of the items of each row, without overflow.
+def probabilities(logits: jax.Array, present: jax.Array) -> jax.Array:
+    """The probabilities `p_j` of the items of each row, without overflow.
 
     Args:
       logits: `[K, C]`, utilities of the items of each row.

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import numerics
-from jaxroute.estimators.mnl.likelihood import chances
+from jaxroute.estimators.mnl.likelihood import probabilities
 
 
 @struct.dataclass
@@ -16,7 +16,7 @@ class New:
       x: `[A, d]`, its features, zero for an item that was not shown; with one parameter for all items `[K, d]`, of those
         shown.
       gradient: `[A, d]`, `(p_j - y_j) x`.
-      weight: `[A]` or `[K]` as `x`, chance times its complement, `p_j (1 - p_j)`.
+      weight: `[A]` or `[K]` as `x`, probability times its complement, `p_j (1 - p_j)`.
       took: `[K]` float32, 1 for the item that was accepted; None where nobody asks.
       shown: `[K]` bool, which items there are; None where nobody asks.
     """
@@ -49,11 +49,11 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     """
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
-    chance = chances(shown[:, None], (items >= 0)[:, None])
-    chance = numerics.kept(chance[:, 0])
+    probability = probabilities(shown[:, None], (items >= 0)[:, None])
+    probability = numerics.kept(probability[:, 0])
     took = jnp.arange(items.shape[0]) == accepted
     mine = (items == chosen[:, None]) & (items >= 0)
-    share = jnp.sum(jnp.where(mine, chance, 0.0), axis=1)
+    share = jnp.sum(jnp.where(mine, probability, 0.0), axis=1)
     missed = share - jnp.sum(jnp.where(mine & took, 1.0, 0.0), axis=1)
     seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
     weight = share * (1.0 - share)
@@ -71,8 +71,8 @@ def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.A
       accepted: `[]`, place of the accepted one, `K` for none.
     """
     x = jnp.where(present[:, None], x, 0.0)
-    chance = chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
-    chance = numerics.kept(chance[:, 0])
+    probability = probabilities(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
+    probability = numerics.kept(probability[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
-    gradient = jnp.sum((chance - took)[:, None] * x, axis=0)
-    return New(x, gradient[None], chance * (1.0 - chance), took.astype(jnp.float32), present)
+    gradient = jnp.sum((probability - took)[:, None] * x, axis=0)
+    return New(x, gradient[None], probability * (1.0 - probability), took.astype(jnp.float32), present)

@@ -231,12 +231,12 @@ class Tracked(Newton):
         # Where the newest observation's loss and the model of the others are least, and the second derivatives there.
         utility = before
         for _ in range(_STEPS):
-            chance = jax.nn.sigmoid(utility)
-            full = (utility - before + reach * (chance - took)) / (1.0 + reach * chance * (1.0 - chance))
+            probability = jax.nn.sigmoid(utility)
+            full = (utility - before + reach * (probability - took)) / (1.0 + reach * probability * (1.0 - probability))
             utility = utility - safe(jnp.abs(full)) * full
         utility = numerics.kept(utility)
-        chance = jax.nn.sigmoid(utility)
-        missed, weight = numerics.kept((chance - took, chance * (1.0 - chance)))
+        probability = jax.nn.sigmoid(utility)
+        missed, weight = numerics.kept((probability - took, probability * (1.0 - probability)))
         now = start - missed * way
         push = push + (weight * (jnp.sum(way * push) - missed * reach) - missed) * x
         inverse = inverse - weight / (1.0 + reach * weight) * (way[:, None] * way)

@@ -9,7 +9,7 @@ from flax import struct
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
-from jaxroute.estimators.mnl.likelihood import chances
+from jaxroute.estimators.mnl.likelihood import probabilities
 from jaxroute.estimators.mnl.types import Sums
 
 # An entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
@@ -104,11 +104,13 @@ class Rows:
             # Whether item `chosen[a]` stands at place k of a row.
             mine = [[items[k] == chosen[a].astype(items.dtype) for k in range(shown)] for a in range(number)]
             if shown == 1:
-                chance, took = _of_one_shown(parameters, x, accepted, [m[0] for m in mine])
+                probability, took = _of_one_shown(parameters, x, accepted, [m[0] for m in mine])
             else:
-                chance, took = _of_several_shown(theta, x, items, accepted)
+                probability, took = _of_several_shown(theta, x, items, accepted)
             # p_a of the rows in which item `chosen[a]` was shown, 0 of the others; then p_a - y_a.
-            share = [numerics.kept(sum(jnp.where(mine[a][k], chance[k], 0.0) for k in range(shown))) for a in range(number)]
+            share = [
+                numerics.kept(sum(jnp.where(mine[a][k], probability[k], 0.0) for k in range(shown))) for a in range(number)
+            ]
             missed = [
                 numerics.kept(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
                 for a in range(number)
@@ -152,7 +154,7 @@ def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
     ]
     logits = numerics.kept(jnp.stack(at_place))
     took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
-    return chances(logits, items >= 0), took
+    return probabilities(logits, items >= 0), took
 
 
 def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Array) -> list[jax.Array]:
@@ -251,17 +253,17 @@ class PairRows:
             del first
             x, present, accepted = part
             logits = numerics.kept(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
-            chance = chances(logits, present)
+            probability = probabilities(logits, present)
             took = jnp.stack([present[k] & (accepted == k) for k in range(shown)])
-            missed = numerics.kept(chance - took)
+            missed = numerics.kept(probability - took)
             total: dict[str, Any] = {
                 "gradient": [sum((jnp.sum(missed[k] * x[k, i]) for k in range(shown)), zero) for i in range(dim)]
             }
             if hessian:
-                mean = numerics.kept(jnp.stack([sum(chance[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
+                mean = numerics.kept(jnp.stack([sum(probability[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
                 total["hessian"] = {
                     (0, 0, i, j): sum(
-                        (jnp.sum(chance[k] * x[k, i] * x[k, j]) for k in range(shown)), -jnp.sum(mean[i] * mean[j])
+                        (jnp.sum(probability[k] * x[k, i] * x[k, j]) for k in range(shown)), -jnp.sum(mean[i] * mean[j])
                     )
                     for i, j in pairs
                 }

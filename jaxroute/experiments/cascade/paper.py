@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
 from jaxroute.experiments.cascade.common import COSMOS, case_of, claims

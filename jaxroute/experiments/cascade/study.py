@@ -1,4 +1,4 @@
-"""A study of COSMOS on cascades of ours: regret next to everything else, sizes, bonuses, rare requests, learned scores, laws, cost.
+"""A study of COSMOS on cascades of ours: regret next to everything else, sizes, bonuses, rare requests, learned scores, distributions, cost.
 
 In every environment the true indices are known exactly.
 """
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import metrics, plot
+from jaxroute import grid, metrics, plot
 from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Results
@@ -277,7 +276,7 @@ _SCORES = c.study(
     smoke_horizon=2000,
 )
 
-# Other laws, and other estimators.
+# Other distributions, and other estimators.
 
 _LAWS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "uniform": (ca.uniform_cascade, {}),
@@ -303,10 +302,10 @@ _ONLINE = {
 }
 
 
-def _law_cases() -> Iterator[Case]:
+def _distribution_cases() -> Iterator[Case]:
     for name, (env, settings) in _LAWS.items():
         more = {"location family": ca.DistributionLearner()} if name in ("uniform", "pass or fail") else {}
-        policies, where = {"COSMOS": learner(), "greedy": learner(0.0), **more}, {"law": name}
+        policies, where = {"COSMOS": learner(), "greedy": learner(0.0), **more}, {"distribution": name}
         yield case_of(policies, 10_000, name, c.SEEN | settings, environment=env, coordinates=where, every=250)
     yield case_of({name: learner(fit=fit) for name, fit in _FITS.items()}, 2000, "estimators", every=500, seeds=64)
     yield case_of(_ONLINE, 1000, "estimators-unseen", UNSEEN, every=250, seeds=64)
@@ -329,10 +328,10 @@ def _off_exact(data: xr.Dataset) -> xr.Dataset:
 
 
 _OTHER_LAWS_CLAIMS = claims(
-    ("laws", "COSMOS has less than a tenth of greedy's regret whatever the law",
-     rising(*[(mean("COSMOS", law), 0.1 * mean("greedy", law)) for law in _LAWS])),
-    ("misfit", "where the index is not linear regret grows faster than with the other smooth laws: slopes of the last decade",
-     rising(*[(slope("COSMOS", law), slope("COSMOS", "not linear")) for law in list(_LAWS)[:4]])),
+    ("distributions", "COSMOS has less than a tenth of greedy's regret whatever the distribution",
+     rising(*[(mean("COSMOS", distribution), 0.1 * mean("greedy", distribution)) for distribution in _LAWS])),
+    ("misfit", "where the index is not linear regret grows faster than with the other smooth distributions: slopes of the last decade",
+     rising(*[(slope("COSMOS", distribution), slope("COSMOS", "not linear")) for distribution in list(_LAWS)[:4]])),
     ("family", "learning a location family has less than twice COSMOS' regret where it is right, more than five times where scores pass or fail",
      rising((mean("location family", "uniform"), 2 * mean("COSMOS", "uniform")), (5 * mean("COSMOS", "pass or fail"), mean("location family", "pass or fail")))),
     ("order", "a longer window is closer to the exact estimator, streaming farther, constant curvature farthest",
@@ -343,14 +342,16 @@ _OTHER_LAWS_CLAIMS = claims(
      rising((0.0, gap("streaming, online evaluator", "exact", "estimators-unseen")))),
 )  # fmt: skip
 _OTHER_LAWS = c.study(
-    "cascade/laws",
-    "Other laws of scores and costs, indices that are not linear, and estimators next to the exact one",
-    tuple(_law_cases()),
+    "cascade/distributions",
+    "Other distributions of scores and costs, indices that are not linear, and estimators next to the exact one",
+    tuple(_distribution_cases()),
     256,
     _OTHER_LAWS_CLAIMS,
     {
-        "laws": side_by_side(*[panel("regret", case=law, title=law, log=True, band="quantile") for law in _LAWS]),
-        "laws-estimators": side_by_side(
+        "distributions": side_by_side(
+            *[panel("regret", case=distribution, title=distribution, log=True, band="quantile") for distribution in _LAWS]
+        ),
+        "distributions-estimators": side_by_side(
             panel("regret", plot.spread, case="estimators", change=_off_exact, log=True, title="scores seen"),
             panel("regret", plot.spread, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
         ),

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import metrics, plot
+from jaxroute import grid, metrics, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.engine.grid import Grid
@@ -42,7 +41,7 @@ STAND_IN = (
 _ONLINE, _BUDGETED, _OFFLINE = "C2MAB-V (c)", "C2MAB-V (d)", "offline"
 _LARGE, _SMALL = "ChatGPT-4", "ChatGLM2-6B-32K"
 _BUDGETS = {"awc": [0.3, 0.45, 0.6, 0.9], "suc": [0.35, 0.5, 0.7, 1.0], "aic": [0.3, 0.4, 0.6, 0.9]}
-# Success chances when the offline sample of figure 13 was taken; ours: the best set within the budget is then Mixtral alone.
+# Success probabilities when the offline sample of figure 13 was taken; ours: the best set within the budget is then Mixtral alone.
 _SAMPLED = np.array([0.02, 0.15, 0.40, 0.12, 0.08, 0.10, 0.30, 0.62, 0.70])
 _WIDTHS = {
     f"{driven} {number}": cb.C2MABV(reward_width, cost_width)
@@ -52,22 +51,28 @@ _WIDTHS = {
 
 
 def sciq(
-    task: str, policies: Any, name: str = "result", law: str = "fixed", rounds: int = 10_000, **coordinates: Any
+    task: str, policies: Any, name: str = "result", distribution: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
     """A run on the paper's nine models."""
-    settings, where = {"reward": task, "costs": LAWS[law]}, {"task": task, "costs": law, **coordinates}
+    settings, where = {"reward": task, "costs": LAWS[distribution]}, {"task": task, "costs": distribution, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
 
-def _always(task: str, law: str, model: str, horizon: int = 10_000) -> Case:
+def _always(task: str, distribution: str, model: str, horizon: int = 10_000) -> Case:
     """Independent copies of one model."""
 
     def always_cloud(*, reward: str, costs: Any):
         return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
 
-    settings, where = {"reward": task, "costs": LAWS[law]}, {"task": task, "costs": law}
+    settings, where = {"reward": task, "costs": LAWS[distribution]}, {"task": task, "costs": distribution}
     return Case(
-        always_cloud, {f"Always {model}": cb.Everything()}, horizon, f"{law}-{model}", settings, where, record=RECORD
+        always_cloud,
+        {f"Always {model}": cb.Everything()},
+        horizon,
+        f"{distribution}-{model}",
+        settings,
+        where,
+        record=RECORD,
     )
 
 
@@ -217,11 +222,16 @@ def _slow_direct(task: str) -> Measure:
 
 
 def _with_always(results: Results) -> Results:
-    """The cases of figure 4 by law of costs, with the policy that always asks the large model."""
-    return {law: with_ratio(xr.concat([results[law], results[f"{law}-{_LARGE}"]], "policy")) for law in LAWS}
+    """The cases of figure 4 by distribution of costs, with the policy that always asks the large model."""
+    return {
+        distribution: with_ratio(xr.concat([results[distribution], results[f"{distribution}-{_LARGE}"]], "policy"))
+        for distribution in LAWS
+    }
 
 
-_ratios = panels_of(rows=(panel(RATIO, log="y"),), columns="case", titles={law: f"{law} costs" for law in LAWS})
+_ratios = panels_of(
+    rows=(panel(RATIO, log="y"),), columns="case", titles={distribution: f"{distribution} costs" for distribution in LAWS}
+)
 
 
 def _budget_of(data: xr.Dataset) -> dict[str, float]:
@@ -263,7 +273,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 
 
 def _title(data: xr.Dataset) -> str:
-    """Task, and law of costs if there are several."""
+    """Task, and distribution of costs if there are several."""
     where = decoded(data.attrs)["case_coordinates"]
     return ", ".join([TASKS[where["task"]], *([f"{where['costs']} costs"] if "costs" in where else [])])
 
@@ -288,13 +298,13 @@ def _figure_4(letter: str, task: str) -> Experiment:
     """Reward per violation over time on one task."""
     cases = [_always(task, "fixed", _SMALL, horizon=1000)]
     claims, bound = {}, C2MABV_CHATGLM2[task]
-    for law in LAWS:
-        cases += [sciq(task, {**SETTINGS, **RIVALS}, law, law), _always(task, law, _LARGE)]
+    for distribution in LAWS:
+        cases += [sciq(task, {**SETTINGS, **RIVALS}, distribution, distribution), _always(task, distribution, _LARGE)]
         for rival, least in C2MABV_FIGURE_4.items():
-            text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({law} costs)"
-            claims[f"{rival}-{law}"] = text, more(RATIO, _ONLINE, rival, least, costs=law)
-        text = f"(a) to (d) are above every baseline ({law} costs)"
-        claims[f"above-{law}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=law)
+            text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({distribution} costs)"
+            claims[f"{rival}-{distribution}"] = text, more(RATIO, _ONLINE, rival, least, costs=distribution)
+        text = f"(a) to (d) are above every baseline ({distribution} costs)"
+        claims[f"above-{distribution}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=distribution)
     claims["settles"] = "settles within 1,000 rounds, epsilon-greedy does not", _settles
     claims["small"] = f"always ChatGLM2 earns less than {bound:g} and never violates", _small(bound)
     return _figure(
@@ -429,13 +439,13 @@ EXPERIMENTS = (
     _figure(
         "13",
         "Online learning against a set fixed offline, when success rates have shifted: any win",
-        [sciq("awc", _online_and_offline, law, law) for law in LAWS],
+        [sciq("awc", _online_and_offline, distribution, distribution) for distribution in LAWS],
         {
-            f"{metric}-{law}": (
-                f"({letter}) feedback-driven adjustment is better in {words} ({law} costs)",
-                more(metric, *pair, costs=law),
+            f"{metric}-{distribution}": (
+                f"({letter}) feedback-driven adjustment is better in {words} ({distribution} costs)",
+                more(metric, *pair, costs=distribution),
             )
-            for law in LAWS
+            for distribution in LAWS
             for letter, metric, words, pair in (
                 ("a", "reward", "reward", (_ONLINE, _OFFLINE)),
                 ("b", "violation", "violation", (_OFFLINE, _ONLINE)),

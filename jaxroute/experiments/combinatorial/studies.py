@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.data import C2MABV_TABLE_3
 from jaxroute.data.loading import read_played
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
@@ -47,7 +46,7 @@ _CHOICES = {
             "by reward bound": cb.C2MABV(order=cb.ByReward()),
             "by cost bound": cb.C2MABV(order=cb.ByCost()),
             "by index": cb.C2MABV(order=cb.ByIndex()),
-            "at random": cb.C2MABV(order=cb.ByChance()),
+            "at random": cb.C2MABV(order=cb.ByProbability()),
         },
     ),
     "solver": (
@@ -83,12 +82,14 @@ _CLOUDS = {
     "availability": (partial(grid, cb.sciq_cloud), {"reward": "awc", "availability": [0.5, 0.8, 1.0]}),
     "feedback": (partial(grid, cb.sciq_cloud), {"arrival": [0.05, 0.2, 1.0]}),
     "difficulty": (
-        partial(grid, cb.law_cloud),
+        partial(grid, cb.distribution_cloud),
         {**_NINE, "reward": "awc", "budget": 0.45, "size": 4, "correlation": [0.0, 0.4, 0.8]},
     ),
     # At some round the cheap models become as good as the dear ones were, and the other way round.
     "drift": (
-        partial(grid, lambda switch, success, **more: cb.law_cloud([success, success[::-1]], switch=[0, switch], **more)),
+        partial(
+            grid, lambda switch, success, **more: cb.distribution_cloud([success, success[::-1]], switch=[0, switch], **more)
+        ),
         {**_NINE, "budget": 0.5, "size": 4, "switch": [1000, 5000, 9000]},
     ),
 }
@@ -248,7 +249,7 @@ EXPERIMENTS = (
     _study(
         "policies",
         "Every policy on every task: reward, violation and their ratio",
-        [sciq(t, _everyone, f"{t}-{law}", law) for t in TASKS for law in LAWS],
+        [sciq(t, _everyone, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
         208,
         at_horizon("reward", "violation", RATIO),
         "section 6",

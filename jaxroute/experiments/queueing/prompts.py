@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import metrics, plot
-from jaxroute.plot import style
+from jaxroute import grid, metrics, plot
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, standin
 from jaxroute.data.loading import read_played
@@ -20,6 +18,7 @@ from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import Measured, listed, power, show_slope
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.queueing.common import PAPER, RECORD, gap, less, not_learning, over_heads
+from jaxroute.plot import style
 from jaxroute.problems import queueing as qu
 
 LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
@@ -98,11 +97,11 @@ def data_queue(
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
     """Features `[d', P]` of the pool after each of the heads, which were trained on the other prompts."""
     pool, offline = _tables(models, *about)
-    chance, _ = qu.departure_chance(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
+    probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
     size = features.shape[1]
     preset: dict[str, Any] = {**CONTRASTIVE_PRESETS[models], **TRAININGS[training]}
-    heads = (fit_projection(features, chance, width=2 * size, out=size, seed=seed, **preset) for seed in _HEADS)
+    heads = (fit_projection(features, probability, width=2 * size, out=size, seed=seed, **preset) for seed in _HEADS)
     return [np.ascontiguousarray(np.asarray(head(np.asarray(pool.features))).T) for head in heads]
 
 

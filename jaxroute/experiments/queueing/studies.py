@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show

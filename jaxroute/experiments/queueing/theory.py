@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import metrics, plot
-from jaxroute.plot import style
+from jaxroute import grid, metrics, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import (
@@ -29,6 +27,7 @@ from jaxroute.experiments.measure import (
 )
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.queueing.common import PAPER, RECORD
+from jaxroute.plot import style
 from jaxroute.problems import queueing as qu
 
 _THETA = (
@@ -153,11 +152,11 @@ def _coverage(results: Results) -> Finding:
 def _least_eigenvalue(results: Results) -> Iterator[Finding]:
     data = results["shared"]
     for time in data["time"].values[[4, 9, 19] if len(data["time"]) > 19 else [-1]]:
-        bound, chance = _SHARED_THEORY.least_eigenvalue(float(time))
+        bound, probability = _SHARED_THEORY.least_eigenvalue(float(time))
         above = share_of(data["estimate.least"].isel(policy=0).sel(time=time) >= bound)
-        text = f"round {time}: above {bound:.2f} in {100 * above.mean:.1f} % (the lemma says at least {100 * chance:.1f} %)"
-        never = "a matrix that never grows", Measured(0.0).at_least(chance)
-        yield text, above.at_least(max(chance, 0.99)).unless(*never)
+        text = f"round {time}: above {bound:.2f} in {100 * above.mean:.1f} % (the lemma says at least {100 * probability:.1f} %)"
+        never = "a matrix that never grows", Measured(0.0).at_least(probability)
+        yield text, above.at_least(max(probability, 0.99)).unless(*never)
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import metrics
+from jaxroute import grid, metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.engine.grid import Grid
@@ -201,10 +200,10 @@ def _routellm(env: sv.ServiceEnv, benchmark: str) -> sv.RouteLLM:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """A function `environment -> MESS+` that knows the true chances."""
+    """A function `environment -> MESS+` that knows the true probabilities."""
 
     def policy(env: sv.ServiceEnv) -> sv.MessPlus:
-        return sv.MessPlus(predictor=sv.TrueChances(env.requests), **settings)
+        return sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
     return policy
 

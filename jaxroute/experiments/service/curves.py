@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_FIGURE_2
 from jaxroute.experiments.base import Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.claims import Finding, all_hold

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
 from jaxroute.data.loading import read_played
@@ -35,7 +34,7 @@ _ALONE = "base rates, no exploration"
 
 def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
     paper = sv.paper_policy(settings["benchmark"], V=_V)
-    known = paper.replace(predictor=sv.TrueChances(env.requests))
+    known = paper.replace(predictor=sv.TrueProbabilities(env.requests))
     return {
         **{name: paper.replace(c=c) for name, c in _LEARNED.items()},
         **{name: known.replace(c=c) for name, c in _KNOWN.items()},
@@ -163,7 +162,7 @@ def _shortfall_shrinks(results: Results) -> Finding:
     """States that with the most telling features less is missing to alpha."""
     short = _at_signals(results, _short, "MESS+", c=0.1)
     known = _at_signals(results, _short, "MESS+ that knows")
-    text = f"points short of alpha by signal, {listed(short, '{:g}:')}; with the true chances {listed(known, '{:g}:')}"
+    text = f"points short of alpha by signal, {listed(short, '{:g}:')}; with the true probabilities {listed(known, '{:g}:')}"
     return text, short[_SIGNALS[-1]].below(short[0.0])
 
 
@@ -265,8 +264,8 @@ def _ablations(env: sv.ServiceEnv) -> dict[str, Any]:
         "no momentum": paper.replace(optimiser=optimiser.replace(momentum=0.0)),
         "running mean of costs": paper.replace(costs=sv.RunningMeanCost()),
         "costs as last measured": paper.replace(costs=sv.LastCost()),
-        "first request by chance": paper.replace(explores_first=False),
-        "knows the chances": paper.replace(predictor=sv.TrueChances(env.requests)),
+        "first request at random": paper.replace(explores_first=False),
+        "knows the probabilities": paper.replace(predictor=sv.TrueProbabilities(env.requests)),
         "knows who satisfies": paper.replace(predictor=sv.Labels()),
         "explores only the first": paper.replace(c=0.0),
         "explores always": paper.replace(c=1e9),
@@ -365,7 +364,7 @@ _NOTES = {
     "parts": "the features tell nothing here, so that the best of what can be learned are the base rates",
     "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "
     "telling are those from .80 on",
-    "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the chance of feedback",
+    "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the probability of feedback",
     "table": "one pass over the rows, unless --horizon asks for more; V is one over the dearest model's mean cost, a tenth of that and ten times; "
     "RouterDC is trained on rows that are replayed; where the file has no costs, give those of each model with "
     "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=...",

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.data import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_MODELS,

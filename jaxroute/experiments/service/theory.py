@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.core.brief import brief_jit
 from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results
@@ -35,7 +34,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
     """Expected loss over the types of a source, regularised."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
-    each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.chance) * logits, axis=-1)
+    each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
 
 
@@ -68,12 +67,12 @@ def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **op
 
 def _cases() -> tuple[Case, ...]:
     still = {"c": 0.0, "explores_first": False}
-    known = {"predictor": sv.TrueChances(_DEMO.requests), **still}
+    known = {"predictor": sv.TrueProbabilities(_DEMO.requests), **still}
     V, horizon = _MARGIN["V"], int(_MARGIN["horizon"])
     margin = sv.safety_margin(V, _RANGE, _MARGIN["slack"], horizon)
     learned = sv.MessPlus(V=1e-2, c=0.1)
     return (
-        _case("law", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **known)}, _TIMES[-1], 750),
+        _case("distribution", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **known)}, _TIMES[-1], 750),
         _case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **known)}, 12_000, 12_000),
         *(
             _case(f"root-{n}", {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(T), **known)}, T, T, coordinates={"horizon": T})
@@ -115,7 +114,7 @@ def _cases() -> tuple[Case, ...]:
     )
 
 
-# Power laws: claims, and panels of the figure.
+# Power distributions: claims, and panels of the figure.
 
 Series = Callable[[Results], xr.DataArray]
 
@@ -160,7 +159,7 @@ def _excess_loss(results: Results) -> xr.DataArray:
 
 
 @dataclass(frozen=True)
-class Law:
+class Distribution:
     """A power law that the paper promises.
 
     text: what it says. source: where. series: what follows it. power: the stated one. low, high: the band in which it counts as confirmed.
@@ -195,32 +194,32 @@ class Law:
 
 
 _LAWS = {
-    "violation-T": Law(
-        "violation falls as 1 / T with V fixed", "Corollary 1", _in_time("law", "violation", 2, V=1e-2), -1.0, -1.1, -0.9,
+    "violation-T": Distribution(
+        "violation falls as 1 / T with V fixed", "Corollary 1", _in_time("distribution", "violation", 2, V=1e-2), -1.0, -1.1, -0.9,
         ("violation, V fixed", "MESS+ that knows, V = 0.01"),
     ),
-    "violation-V": Law(
-        "violation grows in proportion to V", "Corollary 1", _at_end("law", "violation", "V"), 1.0, 0.9, 1.1,
+    "violation-V": Distribution(
+        "violation grows in proportion to V", "Corollary 1", _at_end("distribution", "violation", "V"), 1.0, 0.9, 1.1,
         ("violation after 48,000 requests", "MESS+ that knows"),
     ),
-    "overhead-T": Law(
+    "overhead-T": Distribution(
         "overhead of exploring falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2,
         ("overhead of exploring", "MESS+, c = 0.1"),
     ),
-    "overhead-c": Law(
+    "overhead-c": Distribution(
         "and grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05
     ),
-    "count": Law("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
-    "inverse-count": Law("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
-    "loss": Law(
+    "count": Distribution("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
+    "inverse-count": Distribution("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
+    "loss": Distribution(
         "expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
         ("loss of Lemma A.1 by steps", "MESS+"),
     ),
-    "root": Law(
+    "root": Distribution(
         "with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.5, -0.6, -0.4,
         ("violation, V = v0 sqrt(T)", "MESS+ that knows"),
     ),
-    "learned": Law(
+    "learned": Distribution(
         "with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
         _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01"),
     ),
@@ -231,14 +230,14 @@ _LAWS = {
 
 def _queue_bounds(results: Results) -> Finding:
     """Mean queue, mean of the mean queue and violation stay within their bounds for every V and slack."""
-    data, stated = results["law"], []
+    data, stated = results["distribution"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
     # Of uniform choice: the shortfall is the same at all times, and the queue grows with it.
     short = max(_ALPHA - float(_DEMO.accuracy.mean()), 0.0)
     trivial = {"virtual_queue": short * times, "mean_queue": short * (times + 1) / 2, "violation": short + 0.0 * times}
     for V, slack in itertools.product(data["V"].values, (0.03, 0.05, 0.1)):
-        excess = sv.admissible_chance(contexts, slack) - _ALPHA
+        excess = sv.admissible_probability(contexts, slack) - _ALPHA
         bounds = {
             "virtual_queue": [sv.bound_queue(V, _RANGE, slack, int(t)) for t in times],
             "mean_queue": [sv.bound_mean_queue(V, _RANGE, slack, excess)] * len(times),
@@ -262,7 +261,7 @@ def _queue_bounds(results: Results) -> Finding:
 @all_hold(between=", ")
 def _queue_level(results: Results) -> Iterator[Finding]:
     """The queue settles at V times the price of satisfaction (within 10 % and 3)."""
-    data = results["law"]
+    data = results["distribution"]
     late = data["virtual_queue"].sel(policy="MESS+", time=data["time"] > data["time"][-1] / 2).mean("time")
     for V in data["V"].values:
         level, expected = mean_of(late.sel(V=V)), float(V) * float(_DEMO.best.price)
@@ -341,7 +340,7 @@ def _few_steps_miss(results: Results) -> Finding:
 
 _CLAIMS = (
     claim("theorem-1", "Theorem 1 and Corollary 1", _queue_bounds),
-    *(one for name, law in _LAWS.items() for one in law.claims(name)),
+    *(one for name, distribution in _LAWS.items() for one in distribution.claims(name)),
     claim("queue-level", "ours", _queue_level),
     claim("gap", "Theorem 2", _gap_in_V),
     claim("root-gap", "section 3.2", _gap_vanishes),
@@ -354,11 +353,11 @@ _CLAIMS = (
 
 def _figure(results: Results) -> Any:
     """A panel for each power law, and the queue with the level at which it should stand."""
-    shown = {law.panel: law.series(results) for law in _LAWS.values() if law.panel[0]}
+    shown = {distribution.panel: distribution.series(results) for distribution in _LAWS.values() if distribution.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
         plot.power_laws({name: series.rename(time="requests") if "time" in series.dims else series}, ax=ax, title=title)
-    data = results["law"].assign_coords(time=results["law"]["time"].assign_attrs(long_name="request"))
+    data = results["distribution"].assign_coords(time=results["distribution"]["time"].assign_attrs(long_name="request"))
     levels = {f"V x price at V = {V:g}": float(V) * float(_DEMO.best.price) for V in data["V"].values[[0, -1]]}
     plot.curves(data, "virtual_queue", reference=levels, ax=axes[-1], title="virtual queue, and V x price")
     return figure

@@ -8,8 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxroute import grid
-from jaxroute import plot
+from jaxroute import grid, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, rising

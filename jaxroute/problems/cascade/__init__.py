@@ -1,7 +1,7 @@
 """Cascades (COSMOS): an online contextual Pandora's box of models that are called one after another until an answer is good
 enough.
 
-`env` plays a period, `sources` holds the laws of requests, outputs and their features, `instances` makes environments from
+`env` plays a period, `sources` holds the distributions of requests, outputs and their features, `instances` makes environments from
 them. `cosmos` is the paper's policy and reads as its Algorithms 1 and 2; `parts` are what it is put together from: the
 search, the index estimators, the radii, the evaluator, the exploration. `baselines` are the policies that it is compared
 with, `oracle` those that know the environment. `optimum` computes what regret is measured against, `theory` the paper's

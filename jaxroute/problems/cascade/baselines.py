@@ -38,7 +38,7 @@ class Greedy(COSMOS):
 
 @struct.dataclass
 class EpsilonGreedy(Greedy):
-    """`Greedy` that opens all boxes with chance `min(1, scale t^-(1/3))`."""
+    """`Greedy` that opens all boxes with probability `min(1, scale t^-(1/3))`."""
 
     exploration: Exploration = struct.field(default_factory=Coins)
 
@@ -63,7 +63,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """Takes each box's scores to be a linear mean plus noise of one law, learns both, and solves for the index.
+    """Takes each box's scores to be a linear mean plus noise of one distribution, learns both, and solves for the index.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -128,8 +128,8 @@ class FixedSearch(abc.ABC):
         for name in ("eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
 
-    def check_for(self, spec: CascadeSpec) -> None:
-        ev.check_for(self.evaluator, spec)
+    def check_spec(self, spec: CascadeSpec) -> None:
+        ev.check_spec(self.evaluator, spec)
 
     def init(self, key: jax.Array, spec: CascadeSpec) -> SearchState:
         del key
@@ -201,8 +201,8 @@ class Frugal(FixedSearch):
             if order.ndim != 1 or sorted(order.tolist()) != list(range(len(order))):
                 raise ValueError(f"order must be a permutation of 0 to K - 1, got {checks.show(self.order)}")
 
-    def check_for(self, spec: CascadeSpec) -> None:
-        super().check_for(spec)
+    def check_spec(self, spec: CascadeSpec) -> None:
+        super().check_spec(spec)
         for name, value in (("threshold", self.threshold), ("order", self.order)):
             if value is not None and np.ndim(value) and np.shape(value)[-1] != spec.num_models:
                 raise ValueError(f"{name} must have one entry per model ({spec.num_models}), got {np.shape(value)[-1]}")

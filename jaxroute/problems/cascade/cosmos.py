@@ -123,8 +123,8 @@ class COSMOS:
         if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
             raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
 
-    def check_for(self, spec: CascadeSpec) -> None:
-        ev.check_for(self.evaluator, spec)
+    def check_spec(self, spec: CascadeSpec) -> None:
+        ev.check_spec(self.evaluator, spec)
 
     def init(self, key: jax.Array, spec: CascadeSpec) -> CosmosState:
         # Algorithm 2, line 1. The environment opens all boxes in period 0, which is free; `update` learns from it.

@@ -32,7 +32,7 @@ _ROUNDING = 1e-5
 
 @struct.dataclass
 class Period:
-    """What chance decides in a period.
+    """What probability decides in a period.
 
     Attributes:
       psi: `[m]`.
@@ -69,8 +69,8 @@ class CascadeEnv:
     Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
     Attributes:
-      contexts: law of requests.
-      boxes: law of outputs.
+      contexts: distribution of requests.
+      boxes: distribution of outputs.
       index: `[K, m]`, coefficients of the base index, eq. (5).
       evaluator: features of outputs (`ScoredFeatures`, ...), None if scores are seen.
       cost_weight: `[]`, what a unit of cost counts in utility.
@@ -133,10 +133,10 @@ class CascadeEnv:
         check_feature("bend", self.bend, dim)
         boxes: Any = self.boxes
         evaluator: Any = self.evaluator
-        if hasattr(boxes, "check_for"):
-            boxes.check_for(dim)
-        if hasattr(evaluator, "check_for"):
-            evaluator.check_for(boxes, dim)
+        if hasattr(boxes, "check_spec"):
+            boxes.check_spec(dim)
+        if hasattr(evaluator, "check_spec"):
+            evaluator.check_spec(boxes, dim)
         if hasattr(boxes, "check_index"):
             boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
 

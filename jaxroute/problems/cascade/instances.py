@@ -205,17 +205,19 @@ def spike_cascade(
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Scores of .95 or .1, with a chance that depends on the request."""
+    """Scores of .95 or .1, with a probability that depends on the request."""
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
-    boxes = PassFailBoxes(base_chance=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None)
+    boxes = PassFailBoxes(
+        base_probability=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None
+    )
     return _built(
         UniformContexts(dim), boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive)
     )
 
 
 def group_cascade(
-    chances: Sequence[float] = _GROUP_CHANCES,
+    probabilities: Sequence[float] = _GROUP_CHANCES,
     num_models: int = 3,
     *,
     evaluator: OutputFeatures | int | None = None,
@@ -224,19 +226,21 @@ def group_cascade(
     """Requests of a few groups, some of them rare, with different indices.
 
     Args:
-      chances: of the groups.
+      probabilities: of the groups.
       num_models: `K`.
       evaluator: as in `uniform_cascade`.
       cost_weight: what a unit of cost counts.
     """
-    chance = checks.probability("chances", chances)
-    if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
-        raise ValueError(f"chances must be a vector that sums to 1, got shape {chance.shape} with sum {chance.sum():g}")
+    probability = checks.probability("probabilities", probabilities)
+    if probability.ndim != 1 or abs(probability.sum() - 1.0) > 1e-5:
+        raise ValueError(
+            f"probabilities must be a vector that sums to 1, got shape {probability.shape} with sum {probability.sum():g}"
+        )
     costs = _float32(_costs(num_models))
-    a, g = np.arange(num_models)[:, None], np.arange(len(chance))[None, :]
+    a, g = np.arange(num_models)[:, None], np.arange(len(probability))[None, :]
     index = 0.52 + 0.15 * np.cos(2.4 * a + 1.7 * g + 0.9 * a * g)
     boxes = UniformBoxes(base_cost=costs, quantile=_float32(_quantiles(num_models)))
-    contexts = GroupContexts(_float32(chance))
+    contexts = GroupContexts(_float32(probability))
     return _built(contexts, boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive))
 
 
@@ -257,7 +261,7 @@ def two_boxes() -> CascadeEnv:
     Source: Belloni, Chen and Wei (2026), section 2.1.
     """
     boxes = PassFailBoxes(
-        base_chance=_float32([1.0, 0.1]), slope=None, low=np.float32(0.0), high=np.float32(1.0), spread=np.float32(0.0)
+        base_probability=_float32([1.0, 0.1]), slope=None, low=np.float32(0.0), high=np.float32(1.0), spread=np.float32(0.0)
     )
     return _built(UniformContexts(1), boxes, [[0.5], [0.9]])
 
@@ -290,7 +294,7 @@ def custom_cascade(
     Args:
       index: `[K, m]` coefficients of the indices.
       mean_cost: `[K]`.
-      quantile: `[K]` chance that a score is below the index.
+      quantile: `[K]` probability that a score is below the index.
       contexts, evaluator: as in `uniform_cascade`.
       cost_spread: of the costs around their mean, at most 1.
       link: as in `uniform_cascade`.

@@ -1,7 +1,7 @@
 """The optimum that regret is measured against, `U*` of eq. (3); the optimum of recorded rows that all models share; and what
 simpler rules earn: single calls, the best single threshold, the best list.
 
-On the host in float64, up to the float32 of the environment's laws.
+On the host in float64, up to the float32 of the environment's distributions.
 """
 
 import itertools
@@ -87,13 +87,15 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
     """
     boxes: Any = as_cascade(env).boxes
     if not hasattr(boxes, "above"):
-        raise ValueError("oracle_value needs a law of scores, got recorded ones")
+        raise ValueError("oracle_value needs a distribution of scores, got recorded ones")
     checks.count("points", points)
     psi = jnp.asarray(checks.numbers("psi", psi, (env.spec.context_dim,)), jnp.float32)
     base, index = env.base_index(psi), np.asarray(env.true_index(psi), np.float64)
     edges = np.unique(np.concatenate([[min(-1.0, index.min())], index]))
     total = edges[-1]
-    for low, high in itertools.pairwise(edges):  # A law of min(M, index) jumps at indices; other jumps cost accuracy.
+    for low, high in itertools.pairwise(
+        edges
+    ):  # A distribution of min(M, index) jumps at indices; other jumps cost accuracy.
         levels = low + (high - low) * (np.arange(points) + 0.5) / points
         above = jax.vmap(lambda level: boxes.above(psi, base, level))(jnp.asarray(levels, jnp.float32))
         below = np.where(levels[:, None] >= index, 1.0, 1.0 - np.asarray(above, np.float64))

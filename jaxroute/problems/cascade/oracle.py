@@ -38,7 +38,7 @@ class TrueSearch(abc.ABC):
     def check(self) -> None:
         as_cascade(self.env).check()
 
-    def check_for(self, spec: CascadeSpec) -> None:
+    def check_spec(self, spec: CascadeSpec) -> None:
         for name in ("num_models", "context_dim", "feature_dim"):
             value, played = getattr(self.env.spec, name), getattr(spec, name)
             if value != played:
@@ -119,7 +119,7 @@ class JointOracle:
     def check(self) -> None:
         checks.numbers("value", self.decisions.value, ())
 
-    def check_for(self, spec: CascadeSpec) -> None:
+    def check_spec(self, spec: CascadeSpec) -> None:
         shape = np.shape(self.decisions.signals)[-3], np.shape(self.decisions.start)[-1]
         if shape != (spec.num_models, spec.context_dim):
             raise ValueError(

@@ -18,11 +18,18 @@ from jaxroute.problems.combinatorial.baselines import (
 )
 from jaxroute.problems.combinatorial.c2mabv import C2MABV, two_tier
 from jaxroute.problems.combinatorial.env import CloudEnv, relaxed_objective
-from jaxroute.problems.combinatorial.instances import cloud, copies_of, law_cloud, sciq_cloud, table_cloud, uniform_cloud
+from jaxroute.problems.combinatorial.instances import (
+    cloud,
+    copies_of,
+    distribution_cloud,
+    sciq_cloud,
+    table_cloud,
+    uniform_cloud,
+)
 from jaxroute.problems.combinatorial.optimum import best_relaxed, best_set
 from jaxroute.problems.combinatorial.oracle import OracleInteger, OracleRelaxed
 from jaxroute.problems.combinatorial.parts.batches import HoldAction, HoldRelaxed
-from jaxroute.problems.combinatorial.parts.cascade_order import ByChance, ByCost, ByIndex, ByPrice, ByReward
+from jaxroute.problems.combinatorial.parts.cascade_order import ByCost, ByIndex, ByPrice, ByProbability, ByReward
 from jaxroute.problems.combinatorial.parts.posteriors import BetaPosterior, CountByCoin, CountInPart, NormalPosterior
 from jaxroute.problems.combinatorial.parts.radii import PlainRadius, UnionRadius
 from jaxroute.problems.combinatorial.parts.relaxation import (
@@ -40,9 +47,9 @@ from jaxroute.problems.combinatorial.parts.starts import Optimistic, RoundRobin
 from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
     CopulaOutcomes,
+    DistributionOutcomes,
     FixedCosts,
     GradedOutcomes,
-    LawOutcomes,
     ScaledCosts,
     TableOutcomes,
     TokenCosts,
@@ -62,7 +69,7 @@ POLICIES = (
     OracleRelaxed,
     OracleInteger,
 )
-ENVIRONMENTS = (sciq_cloud, uniform_cloud, law_cloud, table_cloud)
+ENVIRONMENTS = (sciq_cloud, uniform_cloud, distribution_cloud, table_cloud)
 
 __all__ = [
     "C2MABV",
@@ -75,10 +82,10 @@ __all__ = [
     "BestOf",
     "BestSet",
     "BetaPosterior",
-    "ByChance",
     "ByCost",
     "ByIndex",
     "ByPrice",
+    "ByProbability",
     "ByReward",
     "CloudEnv",
     "ConstrainedThompson",
@@ -87,6 +94,7 @@ __all__ = [
     "CountByCoin",
     "CountInPart",
     "Direct",
+    "DistributionOutcomes",
     "EpsilonGreedy",
     "Everything",
     "FixedCosts",
@@ -94,7 +102,6 @@ __all__ = [
     "HoldAction",
     "HoldRelaxed",
     "Indicator",
-    "LawOutcomes",
     "Linear",
     "NormalPosterior",
     "OfflineFixed",
@@ -121,7 +128,7 @@ __all__ = [
     "bound_violation",
     "cloud",
     "copies_of",
-    "law_cloud",
+    "distribution_cloud",
     "least_observed",
     "relaxed_objective",
     "sciq_cloud",

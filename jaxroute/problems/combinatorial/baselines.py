@@ -148,7 +148,7 @@ class Thompson(Learner):
     graded: Grading = struct.field(default_factory=CountInPart)
 
     def sample(self, key: jax.Array, state: Statistics) -> jax.Array:
-        """One draw of each model's success chance, `[K]`."""
+        """One draw of each model's success probability, `[K]`."""
         count = state.outcome.count.astype(jnp.float32)
         return self.posterior.sample(key, count * state.outcome.mean, state.outcome.losses())
 
@@ -267,7 +267,7 @@ class OfflineFixed:
     model on `sample_size` questions, and known mean costs.
 
     Attributes:
-      offline_mean: `[K]` success chances when the sample was taken; they may differ from those online.
+      offline_mean: `[K]` success probabilities when the sample was taken; they may differ from those online.
       cost_mean: `[K]`.
       budget: `[]` or `[M]` of the offline problem.
       size: `[]` or `[M]` of the offline problem.

@@ -68,7 +68,7 @@ class C2MABV:
       order: how a cascade is asked, an object of `parts.cascade_order`.
       solver: an object of `parts.relaxation` (default: exact where that is cheap).
       rounding: `Pairwise` or `Swap` (default the paper's for the reward).
-      cap: `[]` largest chance that the solver sees.
+      cap: `[]` largest probability that the solver sees.
       noise: `[]` size of random tie-breaks. With `cap=1` and `noise=0` bounds are taken as they are, and ties go to the
         lower index.
     """
@@ -119,7 +119,7 @@ class C2MABV:
         if batch != np.round(batch):
             raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
 
-    def check_for(self, spec: CombinatorialSpec) -> None:
+    def check_spec(self, spec: CombinatorialSpec) -> None:
         if self.allowed is None or spec.any_size or not spec.reward.exact_size:
             return
         number = int(np.sum(np.asarray(self.allowed) > 0))

@@ -51,8 +51,8 @@ class CloudEnv:
       price: `[K]` price of each model, which is known.
       budget: `[]` cost per round, or `[M]` that of each group.
       size: `[]` float32, `N`, or `[M]` that of each group.
-      availability: `[K]` chance that a model can be selected in a round, None if all always can.
-      arrival: `[]` chance that the feedback of a round arrives, None if it always does.
+      availability: `[K]` probability that a model can be selected in a round, None if all always can.
+      arrival: `[]` probability that the feedback of a round arrives, None if it always does.
       best: `[G, A]` reward of the best set, per segment of drift and, with availability, per set of available models
         (`A = 2 ** K`, otherwise 1).
       best_relaxed: `[G, A]` reward of the best relaxed selection, likewise.

@@ -15,8 +15,8 @@ from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
     CopulaOutcomes,
     Costs,
+    DistributionOutcomes,
     GradedOutcomes,
-    LawOutcomes,
     ScaledCosts,
     Source,
     Successes,
@@ -27,7 +27,7 @@ from jaxroute.problems.combinatorial.types import Reward
 # Optima for every set of available models are tabulated up to this many models.
 _MOST_MODELS_WITH_AVAILABILITY = 12
 
-# Chances of the graded levels of each model of Table 3: correct, formatted, empty. Ours: the paper prints none.
+# Probabilities of the graded levels of each model of Table 3: correct, formatted, empty. Ours: the paper prints none.
 SCIQ_LEVELS = np.array(
     [
         (0.02, 0.03, 0.05),
@@ -79,17 +79,17 @@ def _checked_reward(reward: Reward | str) -> Reward:
 
 
 def _checked_availability(availability: Leaf | None, count: int) -> np.ndarray | None:
-    """`[K]` chances that a model can be selected, or None if all always can."""
+    """`[K]` probabilities that a model can be selected, or None if all always can."""
     if availability is None:
         return None
     shape = (count,) if np.ndim(availability) else ()
-    chances = np.broadcast_to(checks.share("availability", availability, shape), (count,)).astype(np.float32)
+    probabilities = np.broadcast_to(checks.share("availability", availability, shape), (count,)).astype(np.float32)
     if count > _MOST_MODELS_WITH_AVAILABILITY:
         raise ValueError(
             f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, for the optimum of every set of "
             f"available models is tabulated, got {count}"
         )
-    return chances
+    return probabilities
 
 
 def _optima(
@@ -133,15 +133,15 @@ def cloud(
     """A cloud of models with its optima.
 
     Args:
-      outcomes: `LawOutcomes` or `TableOutcomes` of `K` models.
+      outcomes: `DistributionOutcomes` or `TableOutcomes` of `K` models.
       reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
       budget: cost per round that may be spent on average; with groups it may be one number for each group.
       size: `N`, models per set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` prices that are known, for the order of a cascade (default: the mean costs of the first segment).
       groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid),
         for example one tutor for each subject. Default one group.
-      availability: chance that a model can be selected in a round; one number or `[K]` (default: always).
-      arrival: chance that the feedback of a round arrives (default: always).
+      availability: probability that a model can be selected in a round; one number or `[K]` (default: always).
+      arrival: probability that the feedback of a round arrives (default: always).
       sizes: smallest and largest `size` of a grid over sizes (default only `size`).
       sees_all_costs: the costs of all selected models are seen, also of those not asked.
       any_size: sets of another size than `size` are allowed.
@@ -152,7 +152,7 @@ def cloud(
       ValueError: an argument is out of range.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "outcome_mean")):
-        raise ValueError(f"outcomes must be LawOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+        raise ValueError(f"outcomes must be DistributionOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
     reward = _checked_reward(reward)
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
@@ -211,7 +211,7 @@ def _segments(success: Leaf, cost: Leaf, switch: Leaf | None) -> tuple[np.ndarra
     return success, cost, first.astype(np.int32)
 
 
-def law_cloud(
+def distribution_cloud(
     success: Leaf,
     cost: Leaf,
     *,
@@ -226,7 +226,7 @@ def law_cloud(
     """A cloud with your means.
 
     Args:
-      success: success chances `[K]`, or `[G, K]` for `G` segments of drift.
+      success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.
       cost: mean costs, likewise.
       switch: `[G]` first rounds (from 0) of the segments.
       correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); default independent successes.
@@ -235,7 +235,7 @@ def law_cloud(
     """
     success, cost, switch = _segments(success, cost, switch)
     successes = BernoulliOutcomes(success) if correlation is None else CopulaOutcomes(success, np.float32(correlation))
-    outcomes = LawOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=switch)
+    outcomes = DistributionOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=switch)
     return cloud(outcomes, reward=reward, budget=budget, size=size, **options)
 
 
@@ -259,7 +259,7 @@ def sciq_cloud(
       reward: "awc" (any win), "suc" (sum up) or "aic" (all in).
       budget: per round (default the paper's for the reward).
       graded: outcomes on four levels (`GradedOutcomes`) in place of 0 and 1 with the same mean.
-      costs: as for `law_cloud`.
+      costs: as for `distribution_cloud`.
       size, options: as for `cloud`.
     """
     if budget is None:
@@ -268,24 +268,24 @@ def sciq_cloud(
     successes: Successes = BernoulliOutcomes(SCIQ_SUCCESS[None].astype(np.float32))
     if graded:
         successes = GradedOutcomes(*(SCIQ_LEVELS[None, :, level].astype(np.float32) for level in range(3)))
-    outcomes = LawOutcomes(successes=successes, costs=costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
+    outcomes = DistributionOutcomes(successes=successes, costs=costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
     return cloud(outcomes, reward=reward, budget=budget, size=size, **{"names": C2MABV_TABLE_3.names, **options})
 
 
 def uniform_cloud(
     *, num_models: int = 25, reward: str = "suc", budget: float = 1.4, size: int = 8, instance: int = 0, **options: Any
 ) -> CloudEnv:
-    """A cloud whose success chances and mean costs are drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
+    """A cloud whose success probabilities and mean costs are drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
 
     Args:
       num_models: `K`.
-      reward, budget, size: as for `law_cloud`.
+      reward, budget, size: as for `distribution_cloud`.
       instance: which draw.
-      options: as for `law_cloud`.
+      options: as for `distribution_cloud`.
     """
     rng = np.random.default_rng(checks.count("instance", instance, minimum=0))
     success, cost = rng.random((2, checks.count("num_models", num_models, minimum=2)))
-    return law_cloud(success, cost, reward=reward, budget=budget, size=size, **options)
+    return distribution_cloud(success, cost, reward=reward, budget=budget, size=size, **options)
 
 
 def table_cloud(
@@ -328,7 +328,7 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
     figures.
 
     Args:
-      env: a cloud without groups that draws from laws.
+      env: a cloud without groups that draws from distributions.
       model: name or index.
       copies: how many (default `N`).
     """

@@ -56,7 +56,7 @@ def best_set(
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      mean: `[K]` success chances.
+      mean: `[K]` success probabilities.
       cost: `[K]` mean costs.
       budget: for all models, or one for each group.
       size: `N`, or one for each group.

@@ -1,4 +1,4 @@
-"""Where outcomes and costs come from: parametric laws of success and of cost, or the rows of a log.
+"""Where outcomes and costs come from: parametric distributions of success and of cost, or the rows of a log.
 
 Means may drift: every mean is `[G, K]`, one row per segment of time.
 """
@@ -17,7 +17,7 @@ from jaxroute.core.types import Leaf
 
 
 class Successes(Protocol):
-    """A law of outcomes in [0, 1], and of which of them are successes."""
+    """A distribution of outcomes in [0, 1], and of which of them are successes."""
 
     @property
     def mean(self) -> Leaf:
@@ -31,12 +31,12 @@ class Successes(Protocol):
         ...
 
     def copies(self, model: int, number: int) -> Self:
-        """The law of so many independent copies of one model."""
+        """The distribution of so many independent copies of one model."""
         ...
 
 
 class Costs(Protocol):
-    """A law of costs."""
+    """A distribution of costs."""
 
     def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
         """Costs `[K]` of a round with means `mean` `[K]`."""
@@ -216,7 +216,7 @@ class TokenCosts:
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to
     `[output_least, output_most]`; costs are scaled so that their mean is the table's.
 
-    Source: the cost model of C2MAB-V, section 3; the length laws are ours.
+    Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
 
     Attributes:
       query_tokens: `[Q]` input tokens of each type, equally likely.
@@ -254,8 +254,8 @@ class TokenCosts:
 
 
 @struct.dataclass
-class LawOutcomes:
-    """Outcomes and costs drawn from laws around means that may drift.
+class DistributionOutcomes:
+    """Outcomes and costs drawn from distributions around means that may drift.
 
     Attributes:
       successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
@@ -301,7 +301,7 @@ class LawOutcomes:
         outcome, success = self.successes.draw(k_outcome, segment)
         return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
 
-    def copies(self, model: int, number: int) -> "LawOutcomes":
+    def copies(self, model: int, number: int) -> "DistributionOutcomes":
         return self.replace(successes=self.successes.copies(model, number), cost_mean=_copies(self.cost_mean, model, number))
 
 
@@ -348,4 +348,4 @@ class TableOutcomes:
         return outcome, outcome >= self.threshold, jnp.asarray(self.cost_table)[row]
 
     def copies(self, model: int, number: int) -> "TableOutcomes":
-        raise ValueError("env must draw its outcomes from laws: a table has no independent copies of a model")
+        raise ValueError("env must draw its outcomes from distributions: a table has no independent copies of a model")

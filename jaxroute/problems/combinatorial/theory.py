@@ -9,12 +9,12 @@ from jaxroute.core.types import Leaf
 
 
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
-    """Theorem 1's `o`: the smallest chance that a cascade observes all of a set of `size` models; 1 without a cascade.
+    """Theorem 1's `o`: the smallest probability that a cascade observes all of a set of `size` models; 1 without a cascade.
 
     All are observed if every model but the last one asked fails.
 
     Args:
-      success: `[K]` success chances.
+      success: `[K]` success probabilities.
       order: `[K]`, models are asked in rising order, ties by index.
       size: models per set.
     """

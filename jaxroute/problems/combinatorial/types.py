@@ -61,7 +61,7 @@ class Reward(Protocol):
     def approximation(self) -> float: ...
 
     def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Expected reward of the set `chosen`, with success chances `mean`."""
+        """Expected reward of the set `chosen`, with success probabilities `mean`."""
         ...
 
     def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:

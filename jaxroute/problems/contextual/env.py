@@ -11,7 +11,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_law, gaussian_law
+from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_distribution, gaussian_distribution
 from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
 
 
@@ -28,10 +28,10 @@ class ContextualEnv:
       contexts: where `x` comes from.
       theta: `[K, d]`, one parameter for each model, or `[1, d]`, the same for all.
       average: `[K]` expected reward of each model over all contexts, for `BestSingle`.
-      scale: `[]` standard deviation of the noise (Gaussian law).
+      scale: `[]` standard deviation of the noise (Gaussian distribution).
       num_models: `K` (static).
       link: of the linear predictor (static).
-      law: reward law, `(key, mean, scale) -> rewards [K]` (static).
+      distribution: reward distribution, `(key, mean, scale) -> rewards [K]` (static).
     """
 
     contexts: UniformContexts
@@ -40,7 +40,9 @@ class ContextualEnv:
     scale: Leaf
     num_models: int = struct.field(pytree_node=False)
     link: Link = struct.field(pytree_node=False, default=IDENTITY)
-    law: Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(pytree_node=False, default=gaussian_law)
+    distribution: Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(
+        pytree_node=False, default=gaussian_distribution
+    )
 
     @property
     def spec(self) -> ContextualSpec:
@@ -62,9 +64,9 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Rewards in all contexts; None with a function of the user's as `law`."""
-        if self.law is not gaussian_law:
-            return Rewards.unit("Bernoulli", 1.0) if self.law is bernoulli_law else None
+        """Rewards in all contexts; None with a function of the user's as `distribution`."""
+        if self.distribution is not gaussian_distribution:
+            return Rewards.unit("Bernoulli", 1.0) if self.distribution is bernoulli_distribution else None
         longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
         low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
@@ -88,7 +90,7 @@ class ContextualEnv:
     ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
         means = self.means(self.observe(key, state, t))
         chosen = numerics.one_hot(action, self.num_models)
-        reward = numerics.pick(chosen, self.law(draws.fold_in(key, 1), means, self.scale))
+        reward = numerics.pick(chosen, self.distribution(draws.fold_in(key, 1), means, self.scale))
         flows = {
             "regret": jnp.max(means) - numerics.pick(chosen, means),
             "reward": reward,

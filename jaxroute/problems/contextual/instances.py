@@ -9,7 +9,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable, main_directions
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
-from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_law, gaussian_law
+from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_distribution, gaussian_distribution
 
 # Contexts on which the mean reward of a model is measured.
 _CONTEXTS = 20_000
@@ -28,19 +28,21 @@ def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, in
       intercept: the first number of a context is always the same.
     """
     noise = np.float32(checks.non_negative("scale", scale, ()))
-    return _law(theta, num_models, intercept, scale=noise, link=IDENTITY, law=gaussian_law)
+    return _distribution(theta, num_models, intercept, scale=noise, link=IDENTITY, distribution=gaussian_distribution)
 
 
 def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
-    """A logistic contextual bandit: the reward of a model is 1 with chance `1 / (1 + exp(-theta_k . x_k))`, else 0.
+    """A logistic contextual bandit: the reward of a model is 1 with probability `1 / (1 + exp(-theta_k . x_k))`, else 0.
 
     Args:
       theta, num_models, intercept: as for `linear`.
     """
-    return _law(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, law=bernoulli_law)
+    return _distribution(
+        theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=bernoulli_distribution
+    )
 
 
-def _law(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:
+def _distribution(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:
     parameters = checks.numbers("theta", theta)
     if parameters.ndim not in (1, 2) or 0 in parameters.shape:
         raise ValueError(f"theta must have shape [K, d], or [d] with num_models, got {parameters.shape}")

@@ -1,4 +1,4 @@
-"""Where contexts come from, and the laws of rewards given their means."""
+"""Where contexts come from, and the distributions of rewards given their means."""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ class UniformContexts:
         return x / np.sqrt(self.dim)
 
 
-def gaussian_law(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
+def gaussian_distribution(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
     """Normal rewards `[K]`; one shock drives all models.
 
     Args:
@@ -52,12 +52,12 @@ def gaussian_law(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
     return mean + scale * draws.normal(key)
 
 
-def bernoulli_law(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
-    """Rewards `[K]` that are 1 with the chances `mean`, else 0; one uniform drives all models.
+def bernoulli_distribution(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
+    """Rewards `[K]` that are 1 with the probabilities `mean`, else 0; one uniform drives all models.
 
     Args:
       key: of the round.
-      mean: `[K]` chances.
+      mean: `[K]` probabilities.
       scale: not used.
     """
     del scale

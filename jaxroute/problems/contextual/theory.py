@@ -17,7 +17,7 @@ def oful_bound(
     length: float = 1.0,
     number: int = 1,
 ) -> np.ndarray:
-    """OFUL's bound, which holds in all rounds at once with chance `1 - delta`, for expected rewards in [-1, 1].
+    """OFUL's bound, which holds in all rounds at once with probability `1 - delta`, for expected rewards in [-1, 1].
 
     `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
 
@@ -32,7 +32,7 @@ def oful_bound(
       dim: `d`.
       noise: `R`, sub-Gaussian constant of the rewards.
       norm: `S`, longest parameter.
-      delta: chance that it fails.
+      delta: probability that it fails.
       ridge: `lambda`.
       length: `L`, longest features.
       number: of parameters, 1 for `Shared()`, `K` for `Disjoint()`.
@@ -50,7 +50,7 @@ def oful_bound(
 def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
     """SquareCB's bound at the horizon that its gamma is for: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
 
-    It holds with chance `1 - delta`, for rewards in [0, 1].
+    It holds with probability `1 - delta`, for rewards in [0, 1].
 
     Source: Foster and Rakhlin (2020), Theorem 1.
 
@@ -58,7 +58,7 @@ def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike,
       rounds: `T`, array of any shape, at least 1.
       num_models: `K`.
       square_regret: of the predictions at `T`, see `square_regret`.
-      delta: chance that it fails.
+      delta: probability that it fails.
 
     Returns:
       The bound at `rounds`, float64, in units of reward.

@@ -27,11 +27,11 @@ from jaxroute.problems.queueing.parts.triggers import Decaying, PhaseThenCoin, R
 from jaxroute.problems.queueing.parts.waiting import waiting_percentiles
 from jaxroute.problems.queueing.sources.arrivals import Bursts, Rates, Slots
 from jaxroute.problems.queueing.sources.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
-from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances, divide_costs
+from jaxroute.problems.queueing.sources.utility import departure_probability, describe_probabilities, divide_costs
 from jaxroute.problems.queueing.theory import (
     Theory,
     expected_explorations,
-    explore_chance,
+    explore_probability,
     num_samples,
 )
 
@@ -66,12 +66,12 @@ __all__ = [
     "Slots",
     "SwitchAt",
     "Theory",
-    "departure_chance",
-    "describe_chances",
+    "departure_probability",
     "describe_contexts",
+    "describe_probabilities",
     "divide_costs",
     "expected_explorations",
-    "explore_chance",
+    "explore_probability",
     "fixed_queue",
     "mnl_radius",
     "num_samples",

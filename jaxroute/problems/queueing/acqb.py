@@ -104,9 +104,9 @@ class ACQB:
     Attributes:
       curvature: `[]`, the paper's kappa.
       ridge: `[]`, its lambda_0.
-      c1: `[]`, its constant of exploration, 0 for none: a query is explored with chance `min(1, c1 / sqrt(t))`.
+      c1: `[]`, its constant of exploration, 0 for none: a query is explored with probability `min(1, c1 / sqrt(t))`.
       trigger: another rule of exploration in place of that, for example `PhaseThenCoin`.
-      second_answer: `[]` chance that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds
+      second_answer: `[]` probability that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds
         show `K`.
       features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
       num_samples: `M`, None for the paper's (static).
@@ -155,7 +155,7 @@ class ACQB:
         if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
             raise ValueError(f"sampler must be ByCholesky(), ByRoot() or ByFactors(), got {checks.show(self.sampler)}")
 
-    def check_for(self, spec: QueueSpec) -> None:
+    def check_spec(self, spec: QueueSpec) -> None:
         if self.second_answer is not None and not (spec.mixed and spec.num_offered > 1):
             raise ValueError(
                 "second_answer must be None where the number of answers is not free: it needs a queue with mixed=True and "

@@ -58,7 +58,7 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Serves the oldest query, with chance `min(1, scale N log(t)^2 / t)` by a random model, else by that of largest index.
+    """Serves the oldest query, with probability `min(1, scale N log(t)^2 / t)` by a random model, else by that of largest index.
 
     Attributes:
       scale: `[]`, 3 in the paper.
@@ -69,7 +69,7 @@ class _QueueBandit(abc.ABC):
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
 
-    def check_for(self, spec: QueueSpec) -> None:
+    def check_spec(self, spec: QueueSpec) -> None:
         if spec.num_offered != 1:
             raise ValueError(f"{type(self).__name__} shows one answer at a time, got an environment with {spec.num_offered}")
 
@@ -88,13 +88,13 @@ class _QueueBandit(abc.ABC):
         k_explore, k_model, k_index = draws.split(key, 3)
         number = state.pulls.shape[-1]
         time = (t + 1).astype(jnp.float32)
-        chance = jnp.minimum(1.0, self.scale * number * jnp.square(jnp.log(time)) / time)
-        explore = draws.uniform(k_explore) <= chance
+        probability = jnp.minimum(1.0, self.scale * number * jnp.square(jnp.log(time)) / time)
+        explore = draws.uniform(k_explore) <= probability
         anyone = draws.randint(k_model, number)
         best = numerics.argmax(self._index(k_index, state, time))
         model = jnp.where(explore, anyone, best)
         action = Action(query=obs.oldest, offered=numerics.one_hot(model, number), explored=explore)
-        return action, {"explore_chance": chance}
+        return action, {"explore_probability": probability}
 
     def update(
         self,
@@ -119,7 +119,7 @@ class QUCB(_QueueBandit):
 
     Ties go to the lower model.
 
-    In the horizons of ACQB's experiments the chance of exploring is near 1: it is almost a random policy.
+    In the horizons of ACQB's experiments the probability of exploring is near 1: it is almost a random policy.
 
     Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploring is uniform, which neither paper says.
     """

@@ -92,7 +92,7 @@ class QueueEnv:
             model_names=self.names,
             metrics=METRICS,
             zero_flows=ZERO_FLOWS,
-            room_flow="dropped",
+            overflow_flow="dropped",
             num_offered=self.num_offered,
             dim=self.dim,
             capacity=self.backlog.places,
@@ -121,9 +121,9 @@ class QueueEnv:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
             self.arrivals.check()
 
-    def roomier(self) -> "QueueEnv | None":
+    def with_double_capacity(self) -> "QueueEnv | None":
         """The same queue with twice the places for waiting queries; None if it has one for every round."""
-        backlog = self.backlog.roomier()
+        backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 
     def init(self, key: jax.Array) -> QueueState:

@@ -23,7 +23,7 @@ from jaxroute.problems.queueing.sources.contexts import (
     RecordedContexts,
     RecordedPrompts,
 )
-from jaxroute.problems.queueing.sources.utility import departure_chance, divide_costs
+from jaxroute.problems.queueing.sources.utility import departure_probability, divide_costs
 
 # Places for waiting queries to begin with, where the horizon has more rounds.
 _PLACES = 1024
@@ -66,7 +66,7 @@ class RandomQueues:
       pair_features: one parameter for all models (static).
       mixed: assortments may be smaller (static).
       candidates: contexts tried per round (static).
-      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of chance `arrival_rate`.
+      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of probability `arrival_rate`.
     """
 
     arrival_rate: Leaf = 0.7
@@ -158,7 +158,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
     """How many of the contexts that are drawn some assortment serves well enough, to judge a queue before a run.
 
     Assumption 4 keeps contexts with a departure rate of at least `arrival_rate + slack`; a round looks at `candidates` of
-    them. With parameters that serve a share `p`, an arrival finds none with chance `(1 - p)^candidates`, and one such arrival
+    them. With parameters that serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival
     makes a run invalid.
 
     Source: ACQB, assumption 4 and section 6.1, which does not say how often contexts are drawn again.
@@ -205,7 +205,7 @@ def recorded_queue(
     limit: int | None = None,
     mixed: bool = False,
 ) -> QueueEnv:
-    """A queue whose chance is given in advance, for replays and comparisons.
+    """A queue whose probability is given in advance, for replays and comparisons.
 
     Args:
       theta: `[N, d]`, or `[d]` for pair features.
@@ -246,7 +246,7 @@ def recorded_queue(
 
 def pool_queue(
     features: ArrayLike,
-    chance: ArrayLike,
+    probability: ArrayLike,
     *,
     arrival_rate: float,
     num_offered: int = 1,
@@ -255,26 +255,26 @@ def pool_queue(
     recorded: tuple[Any, Any, Any] | None = None,
     arrivals: Arrivals | None = None,
 ) -> QueueEnv:
-    """A queue of prompts from a pool, with given chances that a model's answer is accepted.
+    """A queue of prompts from a pool, with given probabilities that a model's answer is accepted.
 
     Args:
       features: `[P, d]`.
-      chance: `[P, N]` in (0, 1), of an answer shown alone.
+      probability: `[P, N]` in (0, 1), of an answer shown alone.
       arrival_rate: lambda.
       num_offered: `K`.
       horizon: `T`.
       names: of the models.
       recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
-      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of chance `arrival_rate`.
+      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of probability `arrival_rate`.
     """
-    table, accept = checks.numbers("features", features), checks.numbers("chance", chance)
+    table, accept = checks.numbers("features", features), checks.numbers("probability", probability)
     if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
         raise ValueError(
-            f"features and chance must have shapes [P, d] and [P, N] with the same P, got {table.shape} and {accept.shape}"
+            f"features and probability must have shapes [P, d] and [P, N] with the same P, got {table.shape} and {accept.shape}"
         )
     if not ((accept > 0) & (accept < 1)).all():
         where = tuple(int(i) for i in np.argwhere(~((accept > 0) & (accept < 1)))[0])
-        raise ValueError(f"chance must be above 0 and below 1, got {accept[where]:g} at index {where}")
+        raise ValueError(f"probability must be above 0 and below 1, got {accept[where]:g} at index {where}")
     number = accept.shape[1]
     if isinstance(names, str):
         raise ValueError(f"names must be a list of names, got {names!r}")
@@ -323,7 +323,7 @@ def table_queue(
     high: float = 0.99,
     arrivals: Arrivals | None = None,
 ) -> QueueEnv:
-    """A queue of the queries of a table: scores less weighted costs become chances that an answer is accepted.
+    """A queue of the queries of a table: scores less weighted costs become probabilities that an answer is accepted.
 
     Source: ACQB, section 6.2 and appendix B.4.
 
@@ -333,17 +333,19 @@ def table_queue(
       num_offered: `K`.
       horizon: `T`.
       cost_weight: rho, of costs divided by the largest.
-      low: chance of the worst model of a query.
-      high: chance of the best one.
+      low: probability of the worst model of a query.
+      high: probability of the best one.
       arrivals: see `pool_queue`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     if table.features is None:
         raise ValueError("table must have features: give it some with table.with_features(...)")
-    chance, _ = departure_chance(table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high)
+    probability, _ = departure_probability(
+        table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high
+    )
     settings: dict[str, Any] = {"arrival_rate": arrival_rate, "num_offered": num_offered, "horizon": horizon}
-    return pool_queue(table.features, chance, **settings, names=table.models, arrivals=arrivals)
+    return pool_queue(table.features, probability, **settings, names=table.models, arrivals=arrivals)
 
 
 def standin_queue(

@@ -22,7 +22,7 @@ def play_round(backlog: Backlog, state: Any, drawn: Round, t: jax.Array) -> tupl
     Args:
       backlog: how queries are kept.
       state: of the backlog, with rows `Query.for_optimum()`.
-      drawn: what chance decides in the round.
+      drawn: what probability decides in the round.
       t: `[]`, the round.
 
     Returns:

@@ -68,7 +68,7 @@ class Optimal:
         theta = jnp.asarray(env.contexts.theta)
         return cls(theta=theta[None] if env.pair_features else theta, fifo=fifo)
 
-    def check_for(self, spec: QueueSpec) -> None:
+    def check_spec(self, spec: QueueSpec) -> None:
         name, table = ("theta", self.theta) if self.theta is not None else ("log_odds", self.log_odds)
         if table is None:
             raise ValueError("theta and log_odds must not both be None; use Optimal.of(environment)")
@@ -142,7 +142,7 @@ class SwitchAt:
                 raise ValueError(f"first and second must be policies, got {type(policy).__name__}")
             check_values(policy)
 
-    def check_for(self, spec: QueueSpec) -> None:
+    def check_spec(self, spec: QueueSpec) -> None:
         for policy in (self.first, self.second):
             check_suits(policy, spec)
 

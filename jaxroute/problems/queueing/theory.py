@@ -7,7 +7,7 @@ from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:
-    """Thompson samples `M` per round, for which some sample is optimistic with constant chance.
+    """Thompson samples `M` per round, for which some sample is optimistic with constant probability.
 
     Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
     """
@@ -15,8 +15,8 @@ def num_samples(num_offered: int) -> int:
     return math.ceil(1.0 - math.log(num_offered) / math.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi))))
 
 
-def explore_chance(t: float, c1: float) -> float:
-    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the chance that the arrival of a round is explored.
+def explore_probability(t: float, c1: float) -> float:
+    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the probability that the arrival of a round is explored.
 
     Source: ACQB, section 3.
 
@@ -41,7 +41,7 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
     """
     checks.count("horizon", horizon)
     checks.probability("arrival_rate", arrival_rate, ())
-    return arrival_rate * sum(explore_chance(i, c1) for i in range(1, horizon))
+    return arrival_rate * sum(explore_probability(i, c1) for i in range(1, horizon))
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Theory:
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """`M(t)` with the exploration chance of round `u`: explorations that make all gaps small. Source: eq. (7)."""
-        gap = self.slack - 2.0 * explore_chance(u, self.c1)
+        """`M(t)` with the exploration probability of round `u`: explorations that make all gaps small. Source: eq. (7)."""
+        gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
         ratio = 8.0 * (self.reach(t) / gap) ** 2 / self.spread
@@ -144,7 +144,7 @@ class Theory:
     def holds(self, t: float) -> bool:
         """Whether `t` is large enough for theorem 5. Source: condition 20."""
         tau = self.bad_rounds(t)
-        return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_chance(tau, self.c1)
+        return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
         """`nu(l)`, a bound of the mean of the inverse of the design matrix' least eigenvalue. Source: lemma 11."""
@@ -154,10 +154,10 @@ class Theory:
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which chance. Source: lemma 25."""
+        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which probability. Source: lemma 25."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
-        chance = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
-        return self.ridge + self.spread * explored / 4.0, max(0.0, chance)
+        probability = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
+        return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
         """Largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1.
@@ -180,13 +180,13 @@ class Theory:
         """`E_i`: bound of the root mean square gap of round `i`. Source: lemma 11, appendix D.7."""
         square = (
             self.c0 / t**2
-            + 2.0 * self.arrival_rate * explore_chance(i - 1.0, self.c1)
+            + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
             + self.reach(t) ** 2 * self.inverse_eigenvalue(i)
         )
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """`P_i`: bound of the chance that a difference made in round `i` is still there at `t`. Source: lemma 19."""
+        """`P_i`: bound of the probability that a difference made in round `i` is still there at `t`. Source: lemma 19."""
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
             return 1.0

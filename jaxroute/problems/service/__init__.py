@@ -45,11 +45,11 @@ from jaxroute.problems.service.optimum import (
 from jaxroute.problems.service.oracle import OracleBlind, OracleClairvoyant, OracleInformed
 from jaxroute.problems.service.parts.contrastive import cluster_loss, contrastive_loss
 from jaxroute.problems.service.parts.costs import KnownCost, LastCost, RunningMeanCost
-from jaxroute.problems.service.parts.predictors import Labels, Learned, TrueChances
+from jaxroute.problems.service.parts.predictors import Labels, Learned, TrueProbabilities
 from jaxroute.problems.service.parts.pretraining import pretrain
 from jaxroute.problems.service.sources import CellRequests, ProbitRequests, TableRequests, TypeRequests
 from jaxroute.problems.service.theory import (
-    admissible_chance,
+    admissible_probability,
     bound_mean_queue,
     bound_queue,
     bound_violation,
@@ -101,9 +101,9 @@ __all__ = [
     "Single",
     "TableRequests",
     "TheorySteps",
-    "TrueChances",
+    "TrueProbabilities",
     "TypeRequests",
-    "admissible_chance",
+    "admissible_probability",
     "benchmark_service",
     "best_blind",
     "best_clairvoyant",

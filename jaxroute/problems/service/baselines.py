@@ -17,7 +17,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import Learner
 from jaxroute.problems.service.parts.contrastive import Clusters, cluster_loss, contrastive_loss, nearest_clusters
-from jaxroute.problems.service.parts.predictors import Predictor, TrueChances
+from jaxroute.problems.service.parts.predictors import Predictor, TrueProbabilities
 from jaxroute.problems.service.sources import draw_requests
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
 
@@ -79,38 +79,40 @@ class Single(StaticPolicy):
 
 @struct.dataclass
 class Mixture(StaticPolicy):
-    """Each request goes to a model drawn with fixed chances; abstract, its subclasses say where these come from.
+    """Each request goes to a model drawn with fixed probabilities; abstract, its subclasses say where these come from.
 
-    chances: `[M]`, in proportion; default equal ones.
+    probabilities: `[M]`, in proportion; default equal ones.
     """
 
-    chances: Leaf | None = None
+    probabilities: Leaf | None = None
 
     def check(self) -> None:
-        if self.chances is not None:
-            chances = checks.non_negative("chances", self.chances)
-            if chances.ndim != 1 or chances.sum() <= 0:
-                raise ValueError(f"chances must be [M] numbers of at least 0, not all 0, got {checks.show(self.chances)}")
+        if self.probabilities is not None:
+            probabilities = checks.non_negative("probabilities", self.probabilities)
+            if probabilities.ndim != 1 or probabilities.sum() <= 0:
+                raise ValueError(
+                    f"probabilities must be [M] numbers of at least 0, not all 0, got {checks.show(self.probabilities)}"
+                )
 
     def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del state, t
         models = obs.cost.shape[-1]
-        chances = jnp.ones(models) if self.chances is None else jnp.asarray(self.chances, jnp.float32)
-        if chances.shape != (models,):
-            raise ValueError(f"chances must have one entry per model ({models}), got shape {chances.shape}")
-        return serve_with(numerics.inverse_cdf(chances, draws.uniform(key))), {}
+        probabilities = jnp.ones(models) if self.probabilities is None else jnp.asarray(self.probabilities, jnp.float32)
+        if probabilities.shape != (models,):
+            raise ValueError(f"probabilities must have one entry per model ({models}), got shape {probabilities.shape}")
+        return serve_with(numerics.inverse_cdf(probabilities, draws.uniform(key))), {}
 
 
 @final
 @struct.dataclass
 class RandomMix(Mixture):
-    """A model at random, with given chances."""
+    """A model at random, with given probabilities."""
 
 
 @final
 @struct.dataclass
 class EducatedGuessing(Mixture):
-    """A model at random, with chances moved by 1 % at a time until the expected satisfaction reaches the target.
+    """A model at random, with probabilities moved by 1 % at a time until the expected satisfaction reaches the target.
 
     Source: MESS+, appendix B, the listing "random with constraint". Its target and accuracies are those of the benchmark.
     """
@@ -118,13 +120,13 @@ class EducatedGuessing(Mixture):
     @classmethod
     def of(cls, env: ServiceEnv) -> "EducatedGuessing":
         """With the accuracies and the target of an environment; see `educated_guess`."""
-        return cls(chances=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
+        return cls(probabilities=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
 def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Chances `[M]` of educated guessing, in the precision of its arguments.
+    """Probabilities `[M]` of educated guessing, in the precision of its arguments.
 
-    All chances are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than
+    All probabilities are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than
     it grow by 1 % and the others shrink by 1 %, at most 5,000 times.
 
     Source: MESS+, appendix B, the listing "random with constraint".
@@ -178,7 +180,7 @@ class RouteLLM(StaticPolicy):
 
     A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much
     better than usual the largest model is on this request, in standard deviations. By default the score knows nothing about
-    the request, as in Table 2, where it does no better than chance; `knowing` makes one that does.
+    the request, as in Table 2, where it does no better than probability; `knowing` makes one that does.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
@@ -187,9 +189,9 @@ class RouteLLM(StaticPolicy):
     spread: `[]` of its noise.
     advantage: `[]` what a standard deviation of the largest model's advantage adds to it.
     energy: `[]`, J per request that the router takes.
-    usual: `[]` mean of the largest model's chance minus the smallest's.
+    usual: `[]` mean of the largest model's probability minus the smallest's.
     deviation: `[]` standard deviation of that difference.
-    predictor: `TrueChances`, needed if `advantage` is to count.
+    predictor: `TrueProbabilities`, needed if `advantage` is to count.
     """
 
     threshold: Leaf = 0.6
@@ -208,14 +210,14 @@ class RouteLLM(StaticPolicy):
         checks.numbers("advantage", self.advantage, ())
         checks.non_negative("energy", self.energy, ())
         if self.predictor is None and np.any(np.asarray(self.advantage) != 0):
-            raise ValueError("advantage needs a predictor, TrueChances(env.requests)")
+            raise ValueError("advantage needs a predictor, TrueProbabilities(env.requests)")
         checks.positive("deviation", self.deviation, ())
-        if self.predictor is not None and (not hasattr(self.predictor, "chances") or self.predictor.trains):
-            raise ValueError(f"predictor must be TrueChances(...), got {checks.show(self.predictor)}")
+        if self.predictor is not None and (not hasattr(self.predictor, "probabilities") or self.predictor.trains):
+            raise ValueError(f"predictor must be TrueProbabilities(...), got {checks.show(self.predictor)}")
 
-    def check_for(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueChances):
-            self.predictor.check_for(spec)
+    def check_spec(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueProbabilities):
+            self.predictor.check_spec(spec)
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         return () if self.predictor is None else self.predictor.init(key, spec)
@@ -224,8 +226,8 @@ class RouteLLM(StaticPolicy):
         del t
         lean = self.offset + self.spread * draws.normal(key)
         if self.predictor is not None:
-            chance = self.predictor.chances(state, obs)
-            lean = lean + self.advantage * (chance[-1] - chance[0] - self.usual) / self.deviation
+            probability = self.predictor.probabilities(state, obs)
+            lean = lean + self.advantage * (probability[-1] - probability[0] - self.usual) / self.deviation
         score = jax.nn.sigmoid(lean)
         return serve_with(jnp.where(score >= self.threshold, obs.cost.shape[-1] - 1, 0), self.energy), {"score": score}
 
@@ -238,7 +240,7 @@ class RouteLLM(StaticPolicy):
           advantage: rise of the score's logit with each standard deviation of that advantage.
           options: other fields.
         """
-        predictor = TrueChances(env.requests)
+        predictor = TrueProbabilities(env.requests)
         predictor.check()
         contexts = env.requests.contexts()
         gain = contexts.success[:, -1] - contexts.success[:, 0]
@@ -422,9 +424,9 @@ class ShadowPrice(Learner):
         super().check()
         checks.non_negative("price", self.price, ())
 
-    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue, alpha
-        return cost - self.price * chance
+        return cost - self.price * probability
 
 
 @final
@@ -432,9 +434,9 @@ class ShadowPrice(Learner):
 class MostSatisfying(Learner):
     """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0 while the queue is not empty."""
 
-    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue, cost, alpha
-        return -chance
+        return -probability
 
 
 @final
@@ -442,7 +444,7 @@ class MostSatisfying(Learner):
 class CheapestAbove(Learner):
     """The cheapest model whose predicted satisfaction reaches the target, else the one likeliest to satisfy."""
 
-    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue
-        above = chance >= alpha
-        return jnp.where(jnp.any(above), jnp.where(above, cost, jnp.inf), -chance)
+        above = probability >= alpha
+        return jnp.where(jnp.any(above), jnp.where(above, cost, jnp.inf), -probability)

@@ -34,10 +34,10 @@ class ServiceEnv:
 
     requests: where requests come from.
     alpha: `[]` share that is to be satisfied.
-    arrival: `[]` chance that the user gives feedback, None if always.
+    arrival: `[]` probability that the user gives feedback, None if always.
     accuracy: `[M]` share that each model satisfies.
     mean_cost: `[M]`, in the currency.
-    best: cost and price of the best stationary policy that knows the chances given the features (`best_informed`).
+    best: cost and price of the best stationary policy that knows the probabilities given the features (`best_informed`).
     clairvoyant: of one that sees who satisfies.
     blind_cost: `[]`, of the best mixture that does not look at requests, per request.
     blind_choice: `[M]`, that mixture.

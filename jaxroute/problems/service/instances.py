@@ -42,7 +42,7 @@ def service(
         cost.
       alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed, with
         a warning: then the virtual queue grows without end.
-      arrival: chance that the user of a request says whether it satisfied (default: always); also after exploring.
+      arrival: probability that the user of a request says whether it satisfied (default: always); also after exploring.
       knows_cost: the cost of each model on a request is seen before the decision.
       reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
       serve_best: an explored request is answered by the largest model that satisfies, in place of the largest one.
@@ -61,7 +61,7 @@ def service(
     blind = best_blind(requests, alpha)
     best = best_informed(requests, alpha, knows_cost)
     if not best.feasible:
-        who = "no mixture of the models" if len(best.choice) == 1 else "no policy, even if it knew the chances,"
+        who = "no mixture of the models" if len(best.choice) == 1 else "no policy, even if it knew the probabilities,"
         text = (
             f"alpha is {alpha:g}, but {who} satisfies more than {best.satisfaction:.4g}: the virtual queue grows without end"
         )
@@ -106,7 +106,7 @@ def typed_service(
     With more than 12 models that satisfy independently the clairvoyant optimum is that of 65,536 requests; all others are exact for any number.
 
     Args:
-      success: `[K, M]` chance that a model satisfies a request of a type.
+      success: `[K, M]` probability that a model satisfies a request of a type.
       cost: `[K, M]` mean cost, J.
       weight: `[K]` shares (default: equal ones).
       alpha: as for `service`.
@@ -128,7 +128,7 @@ def typed_service(
     number = len(success)
     requests = TypeRequests(
         weight=np.asarray(np.full(number, 1.0 / number) if weight is None else checks.numbers("weight", weight), np.float32),
-        chance=success.astype(np.float32),
+        probability=success.astype(np.float32),
         cost_mean=checks.non_negative("cost", cost, success.shape).astype(np.float32),
         cost_noise=np.float32(checks.non_negative("cost_noise", cost_noise, ())),
         vectors=np.asarray(np.eye(number) if features is None else checks.numbers("features", features), np.float32),
@@ -140,7 +140,7 @@ def typed_service(
 def cell_service(
     cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
 ) -> ServiceEnv:
-    """Requests with a given joint law of who satisfies.
+    """Requests with a given joint distribution of who satisfies.
 
     Args:
       cells: `[2 ** M]` counts or shares of who satisfies, at most 20 models; the first one is the highest bit of the cell's number.
@@ -167,7 +167,7 @@ def cell_service(
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
     """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
 
-    The joint law of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features
+    The joint distribution of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features
     are ours, by default without information: text tells little about these benchmarks.
 
     Source: MESS+, section 4.1, Table 2.
@@ -265,7 +265,7 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
     """As the authors' later public code has it.
 
     Gradients are cut at length 1, there are several steps per explored request on some benchmarks, costs are as last
-    measured, and the first request is explored only by chance.
+    measured, and the first request is explored only at random.
 
     Args:
       benchmark: as for `benchmark_service`.

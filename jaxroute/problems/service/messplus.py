@@ -19,7 +19,7 @@ from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.parts.costs import CostModel, CostState, KnownCost
-from jaxroute.problems.service.parts.predictors import Learned, Predictor, TrueChances
+from jaxroute.problems.service.parts.predictors import Learned, Predictor, TrueProbabilities
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
 
@@ -62,13 +62,13 @@ class Learner(abc.ABC):
 
     Source: MESS+, Algorithm 1 with eqs. (2) and (4).
 
-    c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with the chance `min(1, c t^-explore_power)`; a very
+    c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with the probability `min(1, c t^-explore_power)`; a very
       large one explores always, and 0 only the first request.
     explore_power: `[]`, 1/4 in the paper.
     l2: `[]` weight of half the squared norm of the parameters in the loss.
     margin: `[]` added to the target that the agreement names.
     energy: `[]`, J per request that the predictor takes.
-    predictor: `Learned`, `TrueChances` or `Labels`.
+    predictor: `Learned`, `TrueProbabilities` or `Labels`.
     optimiser: `SGD`.
     costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
     explores_first: the first request is always explored (static).
@@ -93,8 +93,10 @@ class Learner(abc.ABC):
             checks.non_negative(name, getattr(self, name), ())
         checks.numbers("margin", self.margin, ())
         checks.count("repeats", self.repeats)
-        if not hasattr(self.predictor, "chances"):
-            raise ValueError(f"predictor must be Learned(), TrueChances(...) or Labels(), got {checks.show(self.predictor)}")
+        if not hasattr(self.predictor, "probabilities"):
+            raise ValueError(
+                f"predictor must be Learned(), TrueProbabilities(...) or Labels(), got {checks.show(self.predictor)}"
+            )
         self.predictor.check()
         if not hasattr(self.costs, "estimate"):
             raise ValueError(f"costs must be KnownCost(), LastCost() or RunningMeanCost(), got {checks.show(self.costs)}")
@@ -102,9 +104,9 @@ class Learner(abc.ABC):
             raise ValueError(f"optimiser must be SGD(...), got {checks.show(self.optimiser)}")
         self.optimiser.check()
 
-    def check_for(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueChances):
-            self.predictor.check_for(spec)
+    def check_spec(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueProbabilities):
+            self.predictor.check_spec(spec)
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> LearnerState:
         params = self.predictor.init(key, spec)
@@ -118,29 +120,29 @@ class Learner(abc.ABC):
         )
 
     @abc.abstractmethod
-    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         """Score `[M]` of serving with each model; the lowest serves.
 
         Args:
           queue: `[]` length of the virtual queue.
           cost: `[M]` expected cost, J.
-          chance: `[M]` predicted chance that a model satisfies.
+          probability: `[M]` predicted probability that a model satisfies.
           alpha: `[]` target with the margin.
         """
 
-    def explore_chance(self, t: jax.Array) -> jax.Array:
-        """The chance that round `t` (from 0) is explored. Source: MESS+, Algorithm 1, lines 3 and 5."""
-        chance = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Line 3.
-        return jnp.where(t == 0, 1.0, chance) if self.explores_first else chance  # Line 5, "or t = 1".
+    def explore_probability(self, t: jax.Array) -> jax.Array:
+        """The probability that round `t` (from 0) is explored. Source: MESS+, Algorithm 1, lines 3 and 5."""
+        probability = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Line 3.
+        return jnp.where(t == 0, 1.0, probability) if self.explores_first else probability  # Line 5, "or t = 1".
 
     def act(
         self, key: jax.Array, state: LearnerState, obs: Observation, t: jax.Array
     ) -> tuple[Action, dict[str, jax.Array]]:
-        p = self.explore_chance(t)
+        p = self.explore_probability(t)
         explore = draws.uniform(key) < p  # Algorithm 1, lines 4 and 5.
-        chance = self.predictor.chances(state.params, obs)  # Line 12.
+        probability = self.predictor.probabilities(state.params, obs)  # Line 12.
         cost = self.costs.estimate(state.cost, obs)
-        score = self.score(state.queue.length, cost, chance, obs.alpha + self.margin)
+        score = self.score(state.queue.length, cost, probability, obs.alpha + self.margin)
         models = score.shape[-1]
         # Of equal scores the cheaper first: the number of cheaper models is in the highest bits of the order.
         cheaper = numerics.sum_ahead(jnp.ones(models, jnp.int32), [cost], lambda other, own: other[0] < own[0])
@@ -149,7 +151,7 @@ class Learner(abc.ABC):
         cheapest = numerics.argmin(score, order=order)
         serve = jnp.where(explore, models - 1, cheapest).astype(jnp.int32)  # Section 2.3 for line 9; line 13.
         action = Action(explore=explore, serve=serve, energy=jnp.asarray(self.energy, jnp.float32))
-        return action, {"explore_chance": p, "chance": chance, "score": score}
+        return action, {"explore_probability": p, "probability": probability, "score": score}
 
     def update(
         self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
@@ -213,7 +215,7 @@ class Learner(abc.ABC):
 @final
 @struct.dataclass
 class MessPlus(Learner):
-    """Serves the model with the least `V cost + queue (alpha - chance)`; the queue counts missed satisfaction.
+    """Serves the model with the least `V cost + queue (alpha - probability)`; the queue counts missed satisfaction.
 
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
@@ -230,5 +232,5 @@ class MessPlus(Learner):
         super().check()
         checks.non_negative("V", self.V, ())
 
-    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
-        return self.V * cost + queue * (alpha - chance)  # Eq. (3); Algorithm 1, line 13.
+    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+        return self.V * cost + queue * (alpha - probability)  # Eq. (3); Algorithm 1, line 13.

@@ -10,7 +10,7 @@ from jaxroute.problems.service.sources import Contexts, RequestSource
 
 # Relative distance of the two prices that an oracle mixes from the shadow price itself.
 PRICE_STEP = 1e-3
-# A target this much out of reach counts as reached: chances are float32.
+# A target this much out of reach counts as reached: probabilities are float32.
 _REACH = 1e-6
 
 
@@ -21,7 +21,7 @@ class Optimum(NamedTuple):
     price: J per unit of satisfaction, the constraint's shadow price, infinite if not feasible.
     part: share of what is bought at about this price (to within `PRICE_STEP`) that is needed.
     cost: mean cost of `choice`, which satisfies as often as can be if nothing is feasible.
-    choice: `[W, M]` chances with which each model serves each context.
+    choice: `[W, M]` probabilities with which each model serves each context.
     satisfaction: mean satisfaction.
     feasible: whether some choice reaches the target.
     """
@@ -94,14 +94,14 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
 
 
 def best_blind(requests: RequestSource, alpha: float) -> Optimum:
-    """The best mixture of models that does not look at the request: marginal chances and mean costs."""
+    """The best mixture of models that does not look at the request: marginal probabilities and mean costs."""
     return cheapest_choice(requests.average(), alpha)
 
 
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
-    """The best policy that knows the chance of each model given the features: what Theorem 2 compares with.
+    """The best policy that knows the probability of each model given the features: what Theorem 2 compares with.
 
-    On a table, where these chances are unknown, the same as `best_blind`.
+    On a table, where these probabilities are unknown, the same as `best_blind`.
 
     Args:
       requests: source of the requests.

@@ -11,7 +11,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.problems.service.baselines import Mixture, StaticPolicy, serve_with
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.optimum import PRICE_STEP
-from jaxroute.problems.service.parts.predictors import Labels, Predictor, TrueChances
+from jaxroute.problems.service.parts.predictors import Labels, Predictor, TrueProbabilities
 from jaxroute.problems.service.types import Action, Observation, Params, Price, ServiceSpec
 
 
@@ -23,17 +23,17 @@ class OracleBlind(Mixture):
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleBlind":
         """The oracle of an environment."""
-        return cls(chances=env.blind_choice)
+        return cls(probabilities=env.blind_choice)
 
 
 @struct.dataclass
 class PricedOracle(StaticPolicy):
-    """The least `cost - price * chance`, at prices just above and below the shadow price: they mix the best two choices.
+    """The least `cost - price * probability`, at prices just above and below the shadow price: they mix the best two choices.
 
-    Abstract: `OracleInformed` and `OracleClairvoyant` say where price and chances are from.
+    Abstract: `OracleInformed` and `OracleClairvoyant` say where price and probabilities are from.
 
     price: the shadow price.
-    predictor: `TrueChances` or `Labels`.
+    predictor: `TrueProbabilities` or `Labels`.
     """
 
     price: Price
@@ -44,9 +44,9 @@ class PricedOracle(StaticPolicy):
     def of(cls, env: ServiceEnv) -> "PricedOracle":
         """The oracle of an environment."""
 
-    def check_for(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueChances):
-            self.predictor.check_for(spec)
+    def check_spec(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueProbabilities):
+            self.predictor.check_spec(spec)
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         if not spec.knows_cost:
@@ -58,13 +58,13 @@ class PricedOracle(StaticPolicy):
         above = draws.uniform(key) < self.price.part
         price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
         price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Of models that cost the same the one that satisfies more.
-        return serve_with(numerics.argmin(obs.cost - price * self.predictor.chances(state, obs))), {}
+        return serve_with(numerics.argmin(obs.cost - price * self.predictor.probabilities(state, obs))), {}
 
 
 @final
 @struct.dataclass
 class OracleInformed(PricedOracle):
-    """The best stationary policy that knows each model's chance given the features: what Theorem 2 compares with.
+    """The best stationary policy that knows each model's probability given the features: what Theorem 2 compares with.
 
     Source: MESS+, Theorem 2, "a stationary policy with full statistical knowledge".
     """
@@ -72,7 +72,7 @@ class OracleInformed(PricedOracle):
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
         """The oracle of an environment; a table has none."""
-        return cls(price=env.best, predictor=TrueChances(env.requests))
+        return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 
 @final

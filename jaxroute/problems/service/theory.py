@@ -8,8 +8,8 @@ from jaxroute.core import checks
 from jaxroute.problems.service.sources import Contexts
 
 
-def admissible_chance(contexts: Contexts, slack: float) -> float:
-    """Theorem 1's `q`: the mean chance of the worst model whose chance is within `slack` of the best.
+def admissible_probability(contexts: Contexts, slack: float) -> float:
+    """Theorem 1's `q`: the mean probability of the worst model whose probability is within `slack` of the best.
 
     Source: MESS+, assumption 1. Differs from the paper: averaged over requests, which is what the proof needs; for every
     single request it fails as soon as some are hard for all models.
@@ -27,7 +27,7 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
     Args:
       V: `[]` weight of cost, requests per J.
       cost_range: difference of the largest and smallest cost, J.
-      slack: `beta` of assumption 1, taken so that `q(slack)` (`admissible_chance`) is still above the raised target.
+      slack: `beta` of assumption 1, taken so that `q(slack)` (`admissible_probability`) is still above the raised target.
       horizon: `T`, requests until the target is to be met.
     """
     checks.positive("V", V, ())
@@ -60,7 +60,7 @@ def bound_mean_queue(
     Args:
       V: as for `bound_queue`.
       cost_range, slack: likewise.
-      excess: `q - alpha`, with the `q` of `admissible_chance`.
+      excess: `q - alpha`, with the `q` of `admissible_probability`.
       warm_up, alpha: likewise.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
@@ -84,5 +84,5 @@ def bound_violation(
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
     """Expected number of explored requests, about `(4 c / 3) T^(3/4)`. Source: MESS+, Lemma A.3."""
-    chance = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
-    return float(chance[1:].sum() + (1.0 if explores_first else chance[0]))
+    probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
+    return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

@@ -23,7 +23,7 @@ METRICS = (
     Metric("decision_cost", "mean cost of deciding", "cost per request", "average", default=False),
     Metric("gap", "mean cost above the best stationary policy", "cost per request", "average", default=False),
     Metric("satisfaction", "share of satisfied requests", "", "average"),
-    Metric("satisfaction_mean", "mean chance that the served model satisfies", "", "average", default=False),
+    Metric("satisfaction_mean", "mean probability that the served model satisfies", "", "average", default=False),
     Metric("mean_satisfaction", "mean over requests of the share satisfied so far", "", "average", default=False),
     Metric("violation", "shortfall of satisfaction", "", "gauge", limit=0.0, violation="short of the target"),
     Metric("virtual_queue", "virtual queue", "requests", "gauge"),
@@ -61,7 +61,7 @@ class Request:
     features: `[d]`.
     satisfied: `[M]` bool, which models would satisfy.
     cost: `[M]`, J.
-    success: `[M]`, the chance of being satisfied given the features.
+    success: `[M]`, the probability of being satisfied given the features.
     """
 
     features: jax.Array

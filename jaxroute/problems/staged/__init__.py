@@ -24,7 +24,15 @@ from jaxroute.problems.staged.parts.fillers import IndexFiller, MinimumShare, No
 from jaxroute.problems.staged.parts.routing import RouteByLP, RouteByRatio, RouteToBest
 from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageScope
 from jaxroute.problems.staged.parts.ties import DrawnTie, IndexTie, NewestTie, RandomTie
-from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes, TokenCost
+from jaxroute.problems.staged.sources import (
+    Bernoulli,
+    DistributionOutcomes,
+    Fixed,
+    Gaussian,
+    LogNormal,
+    TableOutcomes,
+    TokenCost,
+)
 from jaxroute.problems.staged.stageroute import StageRoute
 from jaxroute.problems.staged.theory import decompose, lower_bound, violation
 
@@ -36,6 +44,7 @@ __all__ = [
     "POLICIES",
     "Bernoulli",
     "Cheapest",
+    "DistributionOutcomes",
     "DrawnTie",
     "Fixed",
     "FixedBudget",
@@ -43,7 +52,6 @@ __all__ = [
     "Greedy",
     "IndexFiller",
     "IndexTie",
-    "LawOutcomes",
     "Lemma3",
     "LogNormal",
     "MarketEnv",

@@ -13,7 +13,16 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.optimum import max_support, optimum_steps, pool_value
-from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, Law, LawOutcomes, LogNormal, Outcomes, TableOutcomes
+from jaxroute.problems.staged.sources import (
+    Bernoulli,
+    Distribution,
+    DistributionOutcomes,
+    Fixed,
+    Gaussian,
+    LogNormal,
+    Outcomes,
+    TableOutcomes,
+)
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
 
@@ -38,7 +47,7 @@ def market(
     """A market with its optimum: what the best feasible routing earns.
 
     Args:
-      outcomes: `LawOutcomes` or `TableOutcomes` of `N` models.
+      outcomes: `DistributionOutcomes` or `TableOutcomes` of `N` models.
       capacity: largest share of the traffic of each model, in (0, 1]; one number or `[N]`.
       arrival: `[N]` first round of each model, 1-based (default: all at the start).
       budget: cost per query that may be spent on average.
@@ -46,7 +55,7 @@ def market(
       stage_length: `I`, queries between two maintenance windows.
       horizon: queries that the total budget is meant for.
       known_costs: `c_1` and `c_2`, between which the cost of a query is known to lie: what policies may use. By default the least
-        positive and the largest cost of a table; with laws, half the least positive mean and twice the largest.
+        positive and the largest cost of a table; with distributions, half the least positive mean and twice the largest.
       deploy_fee: charged to the spend when a model enters the deployment; one number or `[N]`.
       optimum: "stage" counts a model from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
@@ -59,7 +68,7 @@ def market(
       ValueError: an argument is out of range, or no routing is feasible in some stage.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
-        raise ValueError(f"outcomes must be LawOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+        raise ValueError(f"outcomes must be DistributionOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
     size = np.shape(outcomes.reward_mean)
     if len(size) != 1:
@@ -80,7 +89,7 @@ def market(
     checks.one_of("optimum", optimum, ("stage", "continuous"))
     if names and (len(names) != size[0] or len(set(names)) < size[0]):
         raise ValueError(f"names must have one name per model ({size[0]}), each another, got {checks.show(tuple(names))}")
-    if isinstance(outcomes, LawOutcomes):  # Lists of numbers are welcome.
+    if isinstance(outcomes, DistributionOutcomes):  # Lists of numbers are welcome.
         outcomes = outcomes.replace(reward_mean=np.asarray(outcomes.reward_mean), cost_mean=np.asarray(outcomes.cost_mean))
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
@@ -116,7 +125,7 @@ def _scaled(currency: str, scale: float) -> str:
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Bounds of a query's cost: those of a table, and such that leave room around the means of laws."""
+    """Bounds of a query's cost: those of a table, and such that leave room around the means of distributions."""
     table = isinstance(outcomes, TableOutcomes)
     costs = np.asarray(outcomes.costs if table else outcomes.cost_mean, np.float64)
     room = 1.0 if table else 2.0
@@ -158,8 +167,8 @@ def arena_market(
     arrival_interval: int = 1000,
     arrival_lag: int = 0,
     normalisation: str = "min-max",
-    reward_law: Law = Gaussian(),
-    cost_law: Law = Gaussian(relative=True),
+    reward_distribution: Distribution = Gaussian(),
+    cost_distribution: Distribution = Gaussian(relative=True),
     **options: Any,
 ) -> MarketEnv:
     """The paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
@@ -181,8 +190,8 @@ def arena_market(
       arrival_interval: queries between two arrivals.
       arrival_lag: rounds by which a newcomer misses the maintenance window of its arrival.
       normalisation: of the scores.
-      reward_law: law of a reward.
-      cost_law: law of a cost.
+      reward_distribution: distribution of a reward.
+      cost_distribution: distribution of a cost.
       options: further arguments of `market` (`deploy_fee`, `optimum`, `stop_at_budget`).
     """
     table = STAGEROUTE_TABLE_1
@@ -191,13 +200,13 @@ def arena_market(
     lag = checks.count("arrival_lag", arrival_lag, minimum=0)
     newcomer = np.maximum(np.arange(len(table.names)) - 5, 0)
     shares = _shares(capacity, table.names, "Yi-Lightning")
-    outcomes = LawOutcomes(
+    outcomes = DistributionOutcomes(
         reward_mean=NORMALISATIONS[normalisation](table.scores),
         cost_mean=np.asarray(table.costs),
         reward_noise=np.float32(checks.non_negative("reward_noise", reward_noise, ())),
         cost_noise=np.float32(checks.non_negative("cost_noise", cost_noise, ())),
-        reward_law=reward_law,
-        cost_law=cost_law,
+        reward_distribution=reward_distribution,
+        cost_distribution=cost_distribution,
     )
     return market(
         outcomes,
@@ -237,7 +246,7 @@ def routerbench_market(
     """A stand-in for the paper's RouterBench run, with the published means of Table 2.
 
     Scores are Bernoulli, costs log-normal with coefficient of variation 1, independent. Queries are independent and only one model
-    is seen per query, so the correlation between models cannot change the law of a run. Five models are there from the start, one
+    is seen per query, so the correlation between models cannot change the distribution of a run. Five models are there from the start, one
     more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
 
     Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities, and that costs are
@@ -256,13 +265,13 @@ def routerbench_market(
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
     shares = _shares(capacity, table.names, "WizardLM/WizardLM-13B-V1.2")
-    outcomes = LawOutcomes(
+    outcomes = DistributionOutcomes(
         reward_mean=np.asarray(table.scores),
         cost_mean=np.asarray(table.costs) * scale,
         reward_noise=np.float32(0.0),
         cost_noise=np.float32(1.0),
-        reward_law=Bernoulli(),
-        cost_law=LogNormal(),
+        reward_distribution=Bernoulli(),
+        cost_distribution=LogNormal(),
     )
     return market(
         outcomes,
@@ -345,12 +354,12 @@ def discovery_market(
     size = checks.count("num_models", num_models, 21)
     mean = 0.3 + 0.3 * ((7 * np.arange(size)) % size) / size
     mean[20] = 0.9
-    outcomes = LawOutcomes(
+    outcomes = DistributionOutcomes(
         reward_mean=mean,
         cost_mean=np.ones(size),
         reward_noise=np.float32(noise),
         cost_noise=np.float32(0.0),
-        cost_law=Fixed(),
+        cost_distribution=Fixed(),
     )
     return market(
         outcomes,
@@ -393,13 +402,13 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     # The optimum does not depend on which model of a batch is strong: let it be the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
-        LawOutcomes(
+        DistributionOutcomes(
             reward_mean=strong_first,
             cost_mean=np.ones(len(batch)),
             reward_noise=np.float32(0.0),
             cost_noise=np.float32(0.0),
-            reward_law=Bernoulli(),
-            cost_law=Fixed(),
+            reward_distribution=Bernoulli(),
+            cost_distribution=Fixed(),
         ),
         capacity=1.0,
         arrival=1 + (batch - 1) * length,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
+from jaxroute.core.types import Leaf, Metric, UnplannedState, planned_state
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.parts.routing import Routing
 from jaxroute.problems.staged.stageroute import StageRoute
@@ -60,7 +60,7 @@ class Oracle:
     def metrics(self) -> tuple[Metric, ...]:
         return self.policy.metrics
 
-    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[OracleState]:
+    def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[OracleState]:
         state = self.policy.init(key, spec).state
         truth = Statistics.of(
             pulls=jnp.ones_like(state.book.pulls),
@@ -68,10 +68,10 @@ class Oracle:
             cost_sum=jnp.asarray(self.cost_mean, jnp.float32),
         )
         nowhere = Routing(jnp.zeros_like(state.slot_capacity), jnp.zeros(()), jnp.zeros((), bool))
-        return Unplanned(OracleState(state.replace(book=truth), nowhere))
+        return UnplannedState(OracleState(state.replace(book=truth), nowhere))
 
     def plan(
-        self, key: jax.Array, state: OracleState | Unplanned[OracleState], obs: Observation, t: jax.Array
+        self, key: jax.Array, state: OracleState | UnplannedState[OracleState], obs: Observation, t: jax.Array
     ) -> OracleState:
         slots = self.policy.plan(key, planned_state(state).slots, obs, t)
         return OracleState(slots, self.policy.route_next(slots, obs))

@@ -1,6 +1,6 @@
-"""Where a query's rewards and costs come from: parametric laws, or the rows of a table.
+"""Where a query's rewards and costs come from: parametric distributions, or the rows of a table.
 
-One standard normal shock drives all models (and two the token lengths): as only one model is seen per round, the law of a run is
+One standard normal shock drives all models (and two the token lengths): as only one model is seen per round, the distribution of a run is
 that of independent models, draws are few, and two policies that differ in a few rounds meet the same luck.
 """
 
@@ -18,7 +18,7 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 
 
-class Law(Protocol):
+class Distribution(Protocol):
     """A random number with a given mean.
 
     Attributes:
@@ -115,10 +115,10 @@ class TokenCost:
 
     The output is capped, and the cost is scaled so that its mean is the table's. Lengths are shared by all models.
 
-    An alternative to the noise of `arena_market` (`cost_law=TokenCost()`), for a user who knows the lengths of the queries; no
+    An alternative to the noise of `arena_market` (`cost_distribution=TokenCost()`), for a user who knows the lengths of the queries; no
     experiment uses it.
 
-    Source: the cost model of StageRoute, section 3; the length laws are ours, for Table 1 gives one price per model.
+    Source: the cost model of StageRoute, section 3; the length distributions are ours, for Table 1 gives one price per model.
 
     Attributes:
       mean_input: tokens of a query.
@@ -143,24 +143,24 @@ class TokenCost:
 
 
 @struct.dataclass
-class LawOutcomes:
-    """Rewards and costs drawn from parametric laws around fixed means.
+class DistributionOutcomes:
+    """Rewards and costs drawn from parametric distributions around fixed means.
 
     Attributes:
       reward_mean: `[N]` expected rewards.
       cost_mean: `[N]` expected costs.
-      reward_noise: `[]` scale of the law of the rewards.
-      cost_noise: `[]` scale of the law of the costs.
-      reward_law: law of this module (static).
-      cost_law: law of this module (static).
+      reward_noise: `[]` scale of the distribution of the rewards.
+      cost_noise: `[]` scale of the distribution of the costs.
+      reward_distribution: distribution of this module (static).
+      cost_distribution: distribution of this module (static).
     """
 
     reward_mean: Leaf
     cost_mean: Leaf
     reward_noise: Leaf
     cost_noise: Leaf
-    reward_law: Law = struct.field(pytree_node=False, default=Gaussian())
-    cost_law: Law = struct.field(pytree_node=False, default=Gaussian(relative=True))
+    reward_distribution: Distribution = struct.field(pytree_node=False, default=Gaussian())
+    cost_distribution: Distribution = struct.field(pytree_node=False, default=Gaussian(relative=True))
 
     def check(self) -> None:
         size = np.shape(self.reward_mean)
@@ -176,10 +176,10 @@ class LawOutcomes:
     def draw(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rewards `[N]` and costs `[N]` of round `t`."""
         del state, t
-        split = self.reward_law.num_shocks
-        shock = draws.normal(key, (split + self.cost_law.num_shocks,))
-        reward = self.reward_law(shock[:split], self.reward_mean, self.reward_noise)
-        return reward, self.cost_law(shock[split:], self.cost_mean, self.cost_noise)
+        split = self.reward_distribution.num_shocks
+        shock = draws.normal(key, (split + self.cost_distribution.num_shocks,))
+        reward = self.reward_distribution(shock[:split], self.reward_mean, self.reward_noise)
+        return reward, self.cost_distribution(shock[split:], self.cost_mean, self.cost_noise)
 
 
 @struct.dataclass

@@ -7,7 +7,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
+from jaxroute.core.types import Leaf, Metric, UnplannedState, planned_state
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
 from jaxroute.problems.staged.parts.deployment import Deployment, deploy
@@ -123,11 +123,13 @@ class StageRoute:
         """The routing over the slots for bounds `U` (`value`) and `L` (`cost`): by RouteOPT, eq. (7)."""
         return route_opt(value, cost, state, budget, priority, self.lp_steps)
 
-    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[SlotState]:
+    def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[SlotState]:
         del key
-        return Unplanned(empty_slots(spec))  # Algorithm 1, line 1: nothing is known, nothing is deployed
+        return UnplannedState(empty_slots(spec))  # Algorithm 1, line 1: nothing is known, nothing is deployed
 
-    def plan(self, key: jax.Array, state: SlotState | Unplanned[SlotState], obs: Observation, t: jax.Array) -> SlotState:
+    def plan(
+        self, key: jax.Array, state: SlotState | UnplannedState[SlotState], obs: Observation, t: jax.Array
+    ) -> SlotState:
         state = planned_state(state)
         book = written_back(state, self.scope)
         # Algorithm 1, line 4: models that are new have no pulls, and the start values.

@@ -1,6 +1,6 @@
 """The plain K-armed bandit: the quickstart, and the yardstick against other simulators.
 
-`env` is the bandit, `sources` its laws of rewards and how means change, `instances` the ready-made ones, `types` the state of the policies
+`env` is the bandit, `sources` its distributions of rewards and how means change, `instances` the ready-made ones, `types` the state of the policies
 and what is measured. `policies` has a file for each method, `oracle` the policy that knows the best model, `theory` the Lai-Robbins line,
 bounds of proofs, and the characteristic time of best-arm identification.
 """

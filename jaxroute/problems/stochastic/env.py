@@ -1,4 +1,4 @@
-"""K-armed stochastic bandit: only the chosen model's reward is seen; its law is fixed, or its mean changes."""
+"""K-armed stochastic bandit: only the chosen model's reward is seen; its distribution is fixed, or its mean changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,13 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.sources import Path as MeanPath
-from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law, gaussian_law
+from jaxroute.problems.stochastic.sources import (
+    PoissonDistribution,
+    bernoulli_distribution,
+    beta_distribution,
+    exponential_distribution,
+    gaussian_distribution,
+)
 from jaxroute.problems.stochastic.types import METRICS
 
 # Poisson rewards of a larger mean would take hundreds of terms in every round.
@@ -23,18 +29,20 @@ MOST_COUNTS = 64
 class BanditEnv:
     """A K-armed bandit with fixed means.
 
-    The rewards of all models are drawn in every round from one shared shock. As only one of them is seen, the law of a run is that
+    The rewards of all models are drawn in every round from one shared shock. As only one of them is seen, the distribution of a run is that
     of independent rewards, while two policies that differ in a few rounds meet the same luck (smaller error of differences).
 
     Attributes:
       mean: `[K]` expected reward of each model.
-      scale: `[]` standard deviation of the noise (Gaussian law), or concentration (beta law).
-      law: reward law, `(key, mean, scale) -> rewards [K]` (static).
+      scale: `[]` standard deviation of the noise (Gaussian distribution), or concentration (beta distribution).
+      distribution: reward distribution, `(key, mean, scale) -> rewards [K]` (static).
     """
 
     mean: Leaf
     scale: Leaf
-    law: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(pytree_node=False, default=bernoulli_law)
+    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(
+        pytree_node=False, default=bernoulli_distribution
+    )
 
     @property
     def spec(self) -> Spec:
@@ -43,11 +51,11 @@ class BanditEnv:
     def check(self) -> None:
         if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
             raise ValueError(f"mean must have shape [K] with K >= 1, got shape {np.shape(self.mean)}")
-        check_means(self.law, "mean", self.mean, self.scale)
+        check_means(self.distribution, "mean", self.mean, self.scale)
 
     def rewards(self) -> Rewards | None:
-        """Rewards of the means and the law; None with a function of the user's as `law`."""
-        return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale or 0.0))
+        """Rewards of the means and the distribution; None with a function of the user's as `distribution`."""
+        return _rewards(self.distribution, np.asarray(self.mean, np.float64), float(self.scale or 0.0))
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key
@@ -61,7 +69,7 @@ class BanditEnv:
         self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array
     ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
         del t
-        reward, flows = _played(self.law, key, self.mean, self.scale, action)
+        reward, flows = _played(self.distribution, key, self.mean, self.scale, action)
         return state, reward, flows
 
 
@@ -72,12 +80,14 @@ class ChangingEnv:
     Attributes:
       path: how the means change, for example `Pieces(means, starts)`.
       scale: `[]` as for `BanditEnv`.
-      law: likewise (static).
+      distribution: likewise (static).
     """
 
     path: MeanPath
     scale: Leaf
-    law: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(pytree_node=False, default=bernoulli_law)
+    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(
+        pytree_node=False, default=bernoulli_distribution
+    )
 
     @property
     def spec(self) -> Spec:
@@ -89,7 +99,7 @@ class ChangingEnv:
 
     def rewards(self) -> Rewards | None:
         """Rewards of means that change: known where they are 0 and 1, else None."""
-        return _rewards(self.law, np.ones(1), 0.0) if self.law is bernoulli_law else None
+        return _rewards(self.distribution, np.ones(1), 0.0) if self.distribution is bernoulli_distribution else None
 
     def init(self, key: jax.Array) -> Any:
         return self.path.init(key)
@@ -102,52 +112,62 @@ class ChangingEnv:
         self, key: jax.Array, state: Any, action: jax.Array, t: jax.Array
     ) -> tuple[Any, jax.Array, dict[str, jax.Array]]:
         k_reward, k_move = draws.split(key)
-        reward, flows = _played(self.law, k_reward, self.path.mean(state, t), self.scale, action)
+        reward, flows = _played(self.distribution, k_reward, self.path.mean(state, t), self.scale, action)
         return self.path.move(k_move, state, t), reward, flows
 
 
-def check_means(law: Any, name: str, means: Any, scale: Any) -> None:
-    """That a law can have these means.
+def check_means(distribution: Any, name: str, means: Any, scale: Any) -> None:
+    """That a distribution can have these means.
 
     Args:
-      law: of rewards.
+      distribution: of rewards.
       name: of the argument that holds the means.
       means: array of any shape.
-      scale: the law's other number.
+      scale: the distribution's other number.
     """
     value = checks.non_negative("scale", scale, ())
-    if law is bernoulli_law:
+    if distribution is bernoulli_distribution:
         checks.probability(name, means)
-    elif law is beta_law:
+    elif distribution is beta_distribution:
         least = np.min(np.minimum(checks.probability(name, means), 1.0 - np.asarray(means, np.float64))) * value
         if least < 1.0 - 1e-5:
             raise ValueError(
                 f"concentration times {name}, and times 1 - {name}, must be at least 1, got {least:g} with concentration {value:g}"
             )
-    elif law is exponential_law:
+    elif distribution is exponential_distribution:
         checks.positive(name, means)
-    elif isinstance(law, PoissonLaw) and np.max(checks.non_negative(name, means)) > MOST_COUNTS:
+    elif isinstance(distribution, PoissonDistribution) and np.max(checks.non_negative(name, means)) > MOST_COUNTS:
         raise ValueError(f"{name} must be at most {MOST_COUNTS} for counts, got {np.max(means):g}")
     checks.numbers(name, means)
 
 
-def _rewards(law: Any, mean: np.ndarray, scale: float) -> Rewards | None:
+def _rewards(distribution: Any, mean: np.ndarray, scale: float) -> Rewards | None:
     """Rewards with these means."""
     top = float(mean.max())
-    if law is gaussian_law:
+    if distribution is gaussian_distribution:
         return Rewards.normal(float(mean.min()), top, scale)
-    if law is bernoulli_law or law is beta_law:
-        return Rewards.unit("Bernoulli" if law is bernoulli_law else "beta", top)
-    name = "exponential" if law is exponential_law else "Poisson" if isinstance(law, PoissonLaw) else ""
+    if distribution is bernoulli_distribution or distribution is beta_distribution:
+        return Rewards.unit("Bernoulli" if distribution is bernoulli_distribution else "beta", top)
+    name = (
+        "exponential"
+        if distribution is exponential_distribution
+        else "Poisson"
+        if isinstance(distribution, PoissonDistribution)
+        else ""
+    )
     return Rewards(name, 0.0, np.inf, np.inf, np.inf, top) if name else None
 
 
 def _played(
-    law: Callable[[jax.Array, Leaf, Leaf], jax.Array], key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
+    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array],
+    key: jax.Array,
+    mean: jax.Array,
+    scale: Leaf,
+    action: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Reward and flows of a round with these means."""
     chosen = numerics.one_hot(action, mean.shape[-1])
-    reward = numerics.pick(chosen, law(key, mean, scale))
+    reward = numerics.pick(chosen, distribution(key, mean, scale))
     return reward, {
         "regret": jnp.max(mean) - numerics.pick(chosen, mean),
         "reward": reward,

@@ -11,23 +11,23 @@ from jaxroute.problems.stochastic.sources import (
     Brownian,
     Chains,
     Pieces,
-    PoissonLaw,
+    PoissonDistribution,
     Sinusoid,
-    bernoulli_law,
-    beta_law,
-    exponential_law,
-    gaussian_law,
+    bernoulli_distribution,
+    beta_distribution,
+    exponential_distribution,
+    gaussian_distribution,
 )
 
 
 def bernoulli(mean: Sequence[float]) -> BanditEnv:
     """Bernoulli bandit with the given success probabilities `[K]`."""
-    return _fixed(bernoulli_law, mean)
+    return _fixed(bernoulli_distribution, mean)
 
 
 def gaussian(mean: Sequence[float], scale: float = 1.0) -> BanditEnv:
     """Gaussian bandit with the given means `[K]` and a common standard deviation."""
-    return _fixed(gaussian_law, mean, float(checks.non_negative("scale", scale, ())))
+    return _fixed(gaussian_distribution, mean, float(checks.non_negative("scale", scale, ())))
 
 
 def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
@@ -36,19 +36,19 @@ def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
     Both must be at least 1 for every model. The larger the concentration, the less rewards vary: variance
     `mean (1 - mean) / (concentration + 1)`.
     """
-    return _fixed(beta_law, mean, float(checks.positive("concentration", concentration, ())))
+    return _fixed(beta_distribution, mean, float(checks.positive("concentration", concentration, ())))
 
 
 def poisson(mean: Sequence[float]) -> BanditEnv:
     """Bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
     means = _vector("mean", checks.non_negative("mean", mean))
-    check_means(PoissonLaw(1), "mean", means, 0.0)
-    return _fixed(PoissonLaw.of(means), mean)
+    check_means(PoissonDistribution(1), "mean", means, 0.0)
+    return _fixed(PoissonDistribution.of(means), mean)
 
 
 def exponential(mean: Sequence[float]) -> BanditEnv:
     """Bandit with exponential rewards of the given means `[K]`, above 0."""
-    return _fixed(exponential_law, mean)
+    return _fixed(exponential_distribution, mean)
 
 
 def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> ChangingEnv:
@@ -105,15 +105,15 @@ def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], d
 
     Args:
       low, high: `[K]` the two probabilities.
-      up, down: `[K]` chances that a model changes from the low (high) one to the other before the next round.
+      up, down: `[K]` probabilities that a model changes from the low (high) one to the other before the next round.
     """
     values = [_vector(name, checks.probability(name, v)) for name, v in (("low", low), ("high", high))]
-    chances = [_vector(name, checks.share(name, v)) for name, v in (("up", up), ("down", down))]
-    return _changing(Chains(*values, *chances))
+    probabilities = [_vector(name, checks.share(name, v)) for name, v in (("up", up), ("down", down))]
+    return _changing(Chains(*values, *probabilities))
 
 
-def _fixed(law: Callable[..., Any], mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
-    env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), law=law)
+def _fixed(distribution: Callable[..., Any], mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
+    env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), distribution=distribution)
     env.check()
     return env
 

@@ -1,4 +1,4 @@
-"""Where rewards come from: laws of the rewards of all models in a round, and how means change."""
+"""Where rewards come from: distributions of the rewards of all models in a round, and how means change."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
-def bernoulli_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+def bernoulli_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     """Reward 1 with probability `mean`, else 0; one uniform drives all models.
 
     Args:
@@ -27,7 +27,7 @@ def bernoulli_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     return (draws.uniform(key) < mean).astype(jnp.float32)
 
 
-def gaussian_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+def gaussian_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     """Normal rewards; one shock drives all models.
 
     Args:
@@ -41,7 +41,7 @@ def gaussian_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     return mean + scale * draws.normal(key)
 
 
-def beta_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+def beta_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     """Beta rewards in [0, 1], each model with draws of its own: there is no cheap inverse of its distribution function.
 
     Args:
@@ -55,7 +55,7 @@ def beta_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     return draws.beta(key, mean * scale, (1.0 - mean) * scale)
 
 
-def exponential_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+def exponential_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
     """Exponential rewards; one shock drives all models.
 
     Args:
@@ -71,7 +71,7 @@ def exponential_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class PoissonLaw:
+class PoissonDistribution:
     """Counts; one uniform drives all models, by the inverse of their distribution functions.
 
     Attributes:
@@ -81,7 +81,7 @@ class PoissonLaw:
     terms: int
 
     @classmethod
-    def of(cls, mean: np.ndarray) -> "PoissonLaw":
+    def of(cls, mean: np.ndarray) -> "PoissonDistribution":
         """With enough terms for these means, by Chernoff's inequality."""
         top, terms = float(np.max(mean)), 1
         while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
@@ -89,7 +89,7 @@ class PoissonLaw:
         return cls(terms)
 
     def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-        """Rewards `[K]` of one round, as for the other laws; `scale` is not used."""
+        """Rewards `[K]` of one round, as for the other distributions; `scale` is not used."""
         del scale
         uniform = draws.uniform(key)
         mean = jnp.asarray(mean)

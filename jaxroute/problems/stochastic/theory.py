@@ -10,7 +10,12 @@ from scipy import special
 
 from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv
-from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law
+from jaxroute.problems.stochastic.sources import (
+    PoissonDistribution,
+    bernoulli_distribution,
+    beta_distribution,
+    exponential_distribution,
+)
 
 # Halvings of an interval in float64.
 _HALVINGS = 60
@@ -25,7 +30,7 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     Source: Lai and Robbins (1985).
 
     Args:
-      env: a bandit with fixed means; of the beta law, all laws of its concentration are the family.
+      env: a bandit with fixed means; of the beta distribution, all distributions of its concentration are the family.
       t: rounds, array of any shape, at least 1.
 
     Returns:
@@ -38,10 +43,10 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def divergence_of(env: BanditEnv) -> Callable[[np.ndarray, ArrayLike], np.ndarray]:
-    """The Kullback-Leibler divergence of an environment's laws, a function of two means in float64.
+    """The Kullback-Leibler divergence of an environment's distributions, a function of two means in float64.
 
     Args:
-      env: a bandit with one of the laws of `sources`.
+      env: a bandit with one of the distributions of `sources`.
     """
     scale = float(env.scale)
 
@@ -61,11 +66,11 @@ def divergence_of(env: BanditEnv) -> Callable[[np.ndarray, ArrayLike], np.ndarra
     def gaussian(x: np.ndarray, y: ArrayLike) -> np.ndarray:
         return (x - y) ** 2 / (2.0 * scale**2)
 
-    if isinstance(env.law, PoissonLaw):
+    if isinstance(env.distribution, PoissonDistribution):
         return poisson
     known: dict[Any, Callable[[np.ndarray, ArrayLike], np.ndarray]]
-    known = {bernoulli_law: bernoulli, beta_law: beta, exponential_law: exponential}
-    return known.get(env.law, gaussian)
+    known = {bernoulli_distribution: bernoulli, beta_distribution: beta, exponential_distribution: exponential}
+    return known.get(env.distribution, gaussian)
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
@@ -142,7 +147,7 @@ def characteristic_time(env: BanditEnv) -> float:
     Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
 
     Args:
-      env: a bandit with fixed means and one best model, of a law with one parameter.
+      env: a bandit with fixed means and one best model, of a distribution with one parameter.
 
     Returns:
       `T*`, in samples.
@@ -167,8 +172,8 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
     Returns:
       `[K]`, sum 1.
     """
-    if env.law is beta_law:
-        raise ValueError("law must be one of an exponential family of one parameter, got beta_law")
+    if env.distribution is beta_distribution:
+        raise ValueError("distribution must be one of an exponential family of one parameter, got beta_distribution")
     mean, kl = np.asarray(env.mean, np.float64), divergence_of(env)
     best = int(mean.argmax())
     if mean.size < 2 or np.sum(mean == mean[best]) > 1:

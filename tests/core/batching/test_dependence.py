@@ -65,7 +65,7 @@ def test_axes_that_share_the_state_get_a_wide_tile():
 
 def test_a_function_of_the_environment_is_looked_at_too():
     env, _ = grids()
-    knows = lambda env: service.MessPlus(predictor=service.TrueChances(env.requests))  # noqa: E731
+    knows = lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests))  # noqa: E731
     learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
     bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
     assert sharing.shared_axes([(bigger, inputs.policy_settings("p", learns))]) == ("alpha",)

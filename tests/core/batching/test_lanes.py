@@ -307,18 +307,18 @@ def test_a_rare_branch_is_loop_free_elsewhere_and_survives_a_map_over_settings()
     """Predicates may differ between settings too; on other devices than a CPU both branches are computed."""
     size, settings = 48, 3
     rng = np.random.default_rng(0)
-    chance = jnp.asarray([0.0, 0.1, 0.9])
+    probability = jnp.asarray([0.0, 0.1, 0.9])
     u, x = jnp.asarray(rng.random(size), jnp.float32), jnp.asarray(rng.standard_normal((2, size)), jnp.float32)
 
-    def many(chance):
-        return lanes(lambda u, x: lax.cond(u < chance, jnp.sin, lambda x: x, x), size)(u, x)
+    def many(probability):
+        return lanes(lambda u, x: lax.cond(u < probability, jnp.sin, lambda x: x, x), size)(u, x)
 
-    found = jax.jit(jax.vmap(many))(chance)
+    found = jax.jit(jax.vmap(many))(probability)
     for s in range(settings):
-        expected = np.where(np.asarray(u) < np.asarray(chance[s]), np.sin(np.asarray(x)), np.asarray(x))
+        expected = np.where(np.asarray(u) < np.asarray(probability[s]), np.sin(np.asarray(x)), np.asarray(x))
         np.testing.assert_allclose(found[s], expected, rtol=1e-5)
-    on_gpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cuda",)).as_text()
-    on_cpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cpu",)).as_text()
+    on_gpu = jax.jit(lambda c: many(c)).trace(probability[1]).lower(lowering_platforms=("cuda",)).as_text()
+    on_cpu = jax.jit(lambda c: many(c)).trace(probability[1]).lower(lowering_platforms=("cpu",)).as_text()
     assert "stablehlo.while" in on_cpu and "stablehlo.while" not in on_gpu
 
 

@@ -16,8 +16,10 @@ def stream(seed, rounds, shown, d, spread, rare=0.0, missing=0.0):
     """Features `[T, d]`, items `[T, K]`, -1 for some that are missing, accepted places `[T]` of the logit model; the last item is rarely shown."""
     rng = np.random.default_rng(seed)
     theta, x = rng.uniform(-1, 1, (N, d)), np.float32(spread * rng.uniform(-1, 1, (rounds, d))).astype(float)
-    chance = np.array([1.0] * (N - 1) + [1.0 - rare])
-    items = np.sort(np.stack([rng.choice(N, shown, replace=False, p=chance / chance.sum()) for _ in range(rounds)]), axis=1)
+    probability = np.array([1.0] * (N - 1) + [1.0 - rare])
+    items = np.sort(
+        np.stack([rng.choice(N, shown, replace=False, p=probability / probability.sum()) for _ in range(rounds)]), axis=1
+    )
     if shown > 1:
         items[rng.random(rounds) < missing, -1] = -1
     weights = np.where(items >= 0, np.exp(np.einsum("td,tkd->tk", x, theta[items])), 0.0)
@@ -85,7 +87,7 @@ def exact(x, items, accepted, ridge):
     return np.array(estimates)
 
 
-# Rounds, items shown, dimension, spread of features, ridge, how much rarer the last item is shown, chance that the second item is missing.
+# Rounds, items shown, dimension, spread of features, ridge, how much rarer the last item is shown, probability that the second item is missing.
 CASES = {
     "one": (200, 1, 5, 1.0, 1.0, 0.0, 0.0),
     "one, small ridge": (200, 1, 8, 1.0, 0.01, 0.0, 0.0),

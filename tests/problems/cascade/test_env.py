@@ -275,7 +275,7 @@ def everything(env, obs, bounded):
 
 
 @pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
-def test_the_optimal_search_has_no_regret_whatever_the_law(name):
+def test_the_optimal_search_has_no_regret_whatever_the_distribution(name):
     """Period by period, outputs that depend on each other included."""
     flows = as_numpy(searched_periods(LAWS[name](), optimal))
     assert np.abs(flows["regret"]).max() < 2e-6 and np.abs(flows["realised_regret"]).max() < 2e-6

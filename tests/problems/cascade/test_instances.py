@@ -116,7 +116,7 @@ def test_ranges_of_groups_misfits_and_spikes():
 def test_numbers_of_pass_and_fail_and_of_groups():
     env = ca.pass_fail_cascade()
     psi = f32([1.0, 0.5, -1.0])
-    np.testing.assert_allclose(env.boxes.chance(psi), [0.30, 0.55, 0.80], atol=1e-6)
+    np.testing.assert_allclose(env.boxes.probability(psi), [0.30, 0.55, 0.80], atol=1e-6)
     loc = np.asarray(ca.uniform_cascade().index, float)
     np.testing.assert_allclose(env.index[:, 0], 0.78 + 0.4 * (loc[:, 0] - 0.52), atol=1e-6)
     np.testing.assert_allclose(env.index[:, 1:], loc[:, 1:] / 2, atol=1e-6)
@@ -125,7 +125,7 @@ def test_numbers_of_pass_and_fail_and_of_groups():
     group = ca.group_cascade()
     table = [[0.52 + 0.15 * math.cos(2.4 * a + 1.7 * g + 0.9 * a * g) for g in range(6)] for a in range(3)]
     np.testing.assert_allclose(group.index, table, atol=1e-6)
-    np.testing.assert_allclose(group.contexts.chance, [0.40, 0.30, 0.15, 0.10, 0.04, 0.01], atol=1e-7)
+    np.testing.assert_allclose(group.contexts.probability, [0.40, 0.30, 0.15, 0.10, 0.04, 0.01], atol=1e-7)
     assert (group.context_bound, ca.uniform_cascade(3, 7).context_bound) == (1.0, pytest.approx(math.sqrt(7)))
 
 

@@ -1,4 +1,4 @@
-"""Reservation indices of known laws, values of the optimal search, of recorded rows and of simple rules."""
+"""Reservation indices of known distributions, values of the optimal search, of recorded rows and of simple rules."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def test_index_cases():
     assert float(uniform_index(0.3, 0.4, 0.2)) == pytest.approx(0.3)  # Where the two branches meet.
 
 
-def test_index_of_discrete_laws_is_the_root():
+def test_index_of_discrete_distributions_is_the_root():
     rng = np.random.default_rng(0)
     for _ in range(200):
         n = int(rng.integers(1, 6))
@@ -43,12 +43,12 @@ def test_bisection_equals_the_closed_forms():
         return 0.5 * inside**2 / width + jnp.maximum(low - level, 0.0)
 
     np.testing.assert_allclose(index_by_bisection(excess, f32(cost)), uniform_index(low, width, cost), atol=2e-6)
-    high, chance = rng.uniform(0.6, 1.0, 500), rng.uniform(0.1, 0.9, 500)
+    high, probability = rng.uniform(0.6, 1.0, 500), rng.uniform(0.1, 0.9, 500)
 
     def two(level):
-        return chance * jnp.maximum(high - level, 0) + (1 - chance) * jnp.maximum(low - level, 0)
+        return probability * jnp.maximum(high - level, 0) + (1 - probability) * jnp.maximum(low - level, 0)
 
-    np.testing.assert_allclose(index_by_bisection(two, f32(cost)), two_point_index(low, high, chance, cost), atol=2e-6)
+    np.testing.assert_allclose(index_by_bisection(two, f32(cost)), two_point_index(low, high, probability, cost), atol=2e-6)
 
 
 @pytest.mark.parametrize(("x", "value"), [((0, 0), 0.5356009), ((0.5, -0.5), 0.6113105), ((-0.9, 0.8), 0.6207554)])

@@ -161,7 +161,7 @@ def luck_of(inst, horizon):
     psi = {
         "GROUP": lambda: ref.group_context(request[:, 0]),
         "FROZEN_X": lambda: ref.frozen_context(raw["frozen"], horizon),
-    }.get(inst.law, lambda: ref.context(2 * request[:, : m - 1] - 1))()
+    }.get(inst.distribution, lambda: ref.context(2 * request[:, : m - 1] - 1))()
     block = ref.ceil_power(horizon, 1 / 6)
     return {
         "psi": psi,
@@ -192,7 +192,7 @@ def _same(ours, theirs, what):
 def env_of(inst, shows_all=False):
     """The simulator's environment of an instance of the reference, with its numbers in double precision."""
     (K, m), evaluator = inst.rho.shape, None
-    if inst.theta.size and inst.law != "FROZEN_X":
+    if inst.theta.size and inst.distribution != "FROZEN_X":
         shift = inst.shift if inst.shift.any() else None
         evaluator = ca.ScoredFeatures(
             ca.instances.default_theta(inst.theta.size), shift, link=links.SCORE_LINKS[inst.reward_link]
@@ -209,20 +209,20 @@ def env_of(inst, shows_all=False):
         "SAFE_RISKY": lambda: ca.safe_and_risky(inst.rho[0, 0] - inst.rho[1, 0], evaluator=evaluator),
         "TWOBOX": ca.two_boxes,
         "FROZEN_X": ca.frozen_cascade,
-    }[inst.law]()
+    }[inst.distribution]()
     boxes = {"base_cost": inst.mean_cost, "quantile": inst.quantile, "spread": inst.spread}
-    if inst.law == "HET":
+    if inst.distribution == "HET":
         boxes["tilt"] = inst.amplitude
-    if inst.law == "PASSFAIL":
-        boxes = {"base_chance": 0.25 + 0.5 * np.arange(K) / (K - 1), "slope": 0.1, "low": ref.LOW, "high": ref.HIGH}
-    if inst.law == "TWOBOX":
-        boxes = {"base_chance": [1.0, 0.1], "low": 0.0, "high": 1.0, "spread": 0.0}
-    if inst.law == "SPIKE":
+    if inst.distribution == "PASSFAIL":
+        boxes = {"base_probability": 0.25 + 0.5 * np.arange(K) / (K - 1), "slope": 0.1, "low": ref.LOW, "high": ref.HIGH}
+    if inst.distribution == "TWOBOX":
+        boxes = {"base_probability": [1.0, 0.1], "low": 0.0, "high": 1.0, "spread": 0.0}
+    if inst.distribution == "SPIKE":
         boxes |= {"top": ref.JACKPOT, "jackpot": ref.JACKPOT_CHANCE}
     exact = {"index": inst.rho, "boxes": boxes}
-    if inst.law == "GROUP":
-        exact["contexts"] = {"chance": ref.GROUP_PROBABILITY}
-    if inst.law == "MISSPEC":
+    if inst.distribution == "GROUP":
+        exact["contexts"] = {"probability": ref.GROUP_PROBABILITY}
+    if inst.distribution == "MISSPEC":
         exact["bend"] = 0.05
     if evaluator is not None:
         exact["evaluator"] = {"theta": inst.theta}
@@ -237,10 +237,10 @@ def env_of(inst, shows_all=False):
     return sharpened(made, exact).replace(cost_weight=inst.weight)
 
 
-def instance(law="LOC", **options):
+def instance(distribution="LOC", **options):
     """An instance of the reference, whose flat link bends where the simulator's does, and the bounds the simulator knows."""
     options = {"gap": 0.1} | ({"iota0": 0.9} if options.get("link") == "flat" else {}) | options
-    inst = ref.instance(law, **options)
+    inst = ref.instance(distribution, **options)
     own = env_of(inst)
     return inst._replace(C_psi=own.context_bound, C_phi2=own.feature_bound**2)
 
@@ -258,19 +258,21 @@ def _worlds(env, key):
     return jax.vmap(at)(jnp.arange(401, dtype=jnp.int32))
 
 
-WORLDS = {law: {"law": law} for law in LAWS if law != "FROZEN_X"}
-WORLDS |= {f"{law}, unknown": {"law": law, "d": 4} for law in LAWS if law != "TWOBOX"}
+WORLDS = {distribution: {"distribution": distribution} for distribution in LAWS if distribution != "FROZEN_X"}
+WORLDS |= {
+    f"{distribution}, unknown": {"distribution": distribution, "d": 4} for distribution in LAWS if distribution != "TWOBOX"
+}
 WORLDS |= {
     "probit": {"d": 3, "reward_link": "probit"},
     "rewards around the score": {"d": 3, "reward_link": "identity"},
     "shift": {"d": 2, "shift": np.arange(6.0).reshape(3, 2) / 6},
     "K10": {"K": 10, "m": 5, "d": 8},
-    "HET, K10": {"law": "HET", "K": 10, "m": 2},
-    "SPIKE, K5": {"law": "SPIKE", "K": 5, "m": 5},
-    "PASSFAIL, K5": {"law": "PASSFAIL", "K": 5, "m": 4},
+    "HET, K10": {"distribution": "HET", "K": 10, "m": 2},
+    "SPIKE, K5": {"distribution": "SPIKE", "K": 5, "m": 5},
+    "PASSFAIL, K5": {"distribution": "PASSFAIL", "K": 5, "m": 4},
     "flat": {"link": "flat"},
-    **{f"{law}, weight": {"law": law, "weight": 2.5} for law in LAWS},
-    **{f"{law}, small weight": {"law": law, "weight": 0.3} for law in LAWS},
+    **{f"{distribution}, weight": {"distribution": distribution, "weight": 2.5} for distribution in LAWS},
+    **{f"{distribution}, small weight": {"distribution": distribution, "weight": 0.3} for distribution in LAWS},
 }
 QUICK_WORLDS = (
     "HET",
@@ -296,7 +298,7 @@ def test_worlds(name):
     np.testing.assert_array_equal(ours.psi, luck["psi"])
     np.testing.assert_array_equal(ours.coin, luck["coin"])
     # With jackpots the index is found by halving the interval [-8, 1] forty times.
-    atol = 2e-11 if inst.law == "SPIKE" else 1e-13
+    atol = 2e-11 if inst.distribution == "SPIKE" else 1e-13
     np.testing.assert_allclose(ours.index, world.sigma, atol=atol)
     np.testing.assert_allclose(ours.score, world.score, atol=1e-13)
     np.testing.assert_allclose(ours.cost, inst.weight * world.cost, atol=1e-14)
@@ -367,23 +369,27 @@ CASES = {
         LOC, fit(ca.Streaming(floor=0.3, start=1.0, bound=0.6)), STREAM | {"floor": 0.3, "A0": 1.0, "R_B": 0.6}
     ),
     # Index links.
-    "tanh": Case({"law": "TANH"}, fit(to_minimum(size=8)), {"W": 8}),
+    "tanh": Case({"distribution": "TANH"}, fit(to_minimum(size=8)), {"W": 8}),
     "flat": Case({"link": "flat"}, fit(to_minimum(size=8)), {"W": 8}),
-    "tanh, streaming": Case({"law": "TANH"}, fit(ca.Streaming()), STREAM),
+    "tanh, streaming": Case({"distribution": "TANH"}, fit(ca.Streaming()), STREAM),
     "flat, streaming": Case({"link": "flat"}, fit(ca.Streaming()), STREAM),
-    "tanh, exact": Case({"law": "TANH"}, fit(all_samples), {"estimator": "exact"}, tolerance=FLAT),
+    "tanh, exact": Case({"distribution": "TANH"}, fit(all_samples), {"estimator": "exact"}, tolerance=FLAT),
     # Sizes.
     "K5": Case({"K": 5, "m": 5}, fit(ca.Streaming()), STREAM),
     "K10, unknown": Case({"K": 10, "m": 2, "d": 3}, fit(ca.Streaming()), STREAM | ONLINE),
-    # Laws, with a cheap estimator.
-    **{f"{law}": Case({"law": law}, fit(ca.Streaming()), STREAM) for law in LAWS if law not in ("LOC", "TANH", "FROZEN_X")},
+    # Distributions, with a cheap estimator.
     **{
-        f"{law}, unknown": Case({"law": law, "d": 4}, fit(ca.Streaming()), STREAM | ONLINE)
-        for law in LAWS
-        if law not in ("LOC", "TWOBOX")
+        f"{distribution}": Case({"distribution": distribution}, fit(ca.Streaming()), STREAM)
+        for distribution in LAWS
+        if distribution not in ("LOC", "TANH", "FROZEN_X")
+    },
+    **{
+        f"{distribution}, unknown": Case({"distribution": distribution, "d": 4}, fit(ca.Streaming()), STREAM | ONLINE)
+        for distribution in LAWS
+        if distribution not in ("LOC", "TWOBOX")
     },
     "TWOBOX, large bonus": Case(
-        {"law": "TWOBOX"},
+        {"distribution": "TWOBOX"},
         fit(to_minimum(size=8), radius=ca.Practical(index=5.0)),
         {"W": 8, "b": 5.0},
     ),
@@ -391,7 +397,7 @@ CASES = {
     "unknown": Case(UNKNOWN, fit(to_minimum(size=8)), ONLINE | {"W": 8}, quick=True),
     "unknown, window 32": Case(UNKNOWN, fit(to_minimum()), ONLINE, 200),
     "unknown, streaming": Case(UNKNOWN, fit(ca.Streaming()), STREAM | ONLINE),
-    "unknown, tanh": Case({"law": "TANH", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
+    "unknown, tanh": Case({"distribution": "TANH", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, flat": Case({"link": "flat", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, both exact": Case(
         UNKNOWN,
@@ -486,7 +492,7 @@ CASES = {
     ),
     "online gradient": Case(LOC, of(ca.OnlineGradient), {"kind": "ogd_explore"}),
     "online gradient, unknown": Case(UNKNOWN, of(ca.OnlineGradient), ONLINE | {"kind": "ogd_explore"}),
-    "online gradient, tanh": Case({"law": "TANH"}, of(ca.OnlineGradient), {"kind": "ogd_explore"}),
+    "online gradient, tanh": Case({"distribution": "TANH"}, of(ca.OnlineGradient), {"kind": "ogd_explore"}),
     "location family": Case(LOC, of(ca.DistributionLearner), {"kind": "location_family"}, 200),
     "location family, unknown": Case(UNKNOWN, of(ca.DistributionLearner), ONLINE | {"kind": "location_family"}),
     # Baselines.
@@ -513,12 +519,12 @@ CASES = {
         quick=True,
     ),
     "frugal, stages, unknown": Case(
-        {"law": "SAFE_RISKY", "d": 3},
+        {"distribution": "SAFE_RISKY", "d": 3},
         of(functools.partial(ca.Frugal, np.array([0.1, 0.4]))),
         ONLINE | {"kind": "frugal", "tau": [0.4]},
     ),
     "frugal, order": Case(
-        {"law": "TWOBOX"},
+        {"distribution": "TWOBOX"},
         lambda env, T: ca.Frugal(np.array([0.7, 0.0]), ca.cost_order(env)),
         {"kind": "frugal", "tau": [0.7]},
     ),
@@ -547,7 +553,7 @@ def assert_same_run(seen, want, inst, tolerance):
     equal(flows["opened"], want["opened"].astype(float), "opened")
     for ours, theirs in FLOWS.items():  # From the first charged period on.
         assert flows[ours].dtype == np.float64
-        close(flows[ours][1:], want[theirs][1:], ours, 2e-11 if inst.law == "SPIKE" else 1e-12)
+        close(flows[ours][1:], want[theirs][1:], ours, 2e-11 if inst.distribution == "SPIKE" else 1e-12)
     close(flows["utility"][1:], (want["reward"] - inst.weight * want["cost"])[1:], "utility", 1e-12)
     for name in ("empty", "violations"):
         assert not flows[name].any(), name
@@ -612,8 +618,8 @@ PATHS = {
     "window of 8": (LOC, ca.Window(size=8), {"W": 8}),
     "all samples": (LOC, ca.Window.exact(200), {"W": 201}),
     "five boxes": ({"K": 5, "m": 5}, ca.Window(), {}),
-    "spikes": ({"law": "SPIKE"}, ca.Window(), {}),
-    "tanh": ({"law": "TANH"}, ca.Window(), {}),
+    "spikes": ({"distribution": "SPIKE"}, ca.Window(), {}),
+    "tanh": ({"distribution": "TANH"}, ca.Window(), {}),
 }
 
 
@@ -634,7 +640,7 @@ def test_every_decision_in_single_precision_is_that_of_the_exact_index(name):
 
 
 @slow
-@pytest.mark.parametrize("world", [LOC, UNKNOWN, {"law": "TANH"}], ids=["known", "unknown", "tanh"])
+@pytest.mark.parametrize("world", [LOC, UNKNOWN, {"distribution": "TANH"}], ids=["known", "unknown", "tanh"])
 def test_moment_equations(world):
     """Once there are enough samples, every way to the root of the moments ends there, and decides alike."""
     inst, T, warm = instance(**world), 100, 30
@@ -840,7 +846,7 @@ def test_searches_equal_the_literal_loop():
 
 
 def test_reservation_indices():
-    """Closed forms, discrete laws and halving against each other on thousands of boxes."""
+    """Closed forms, discrete distributions and halving against each other on thousands of boxes."""
     rng, n = np.random.default_rng(5), 5000
     low, width, cost, p = rng.random(n), rng.uniform(0.01, 1, n), rng.uniform(0.001, 1, n), rng.uniform(0.01, 1, n)
     with double():
@@ -855,12 +861,15 @@ def test_reservation_indices():
     close(two, ref.index_two_point(low, low + width, p, cost), "two points", 1e-12)
     close(halved, two, "halving", 1e-11)
     pieces = [(1 - p, low, np.zeros(n)), (p, low, width)]
-    close(ref.law_excess(pieces, ref.index_bisection(pieces, cost, 60, -3.0, 3.0)), cost, "reference", 1e-11)
+    close(ref.distribution_excess(pieces, ref.index_bisection(pieces, cost, 60, -3.0, 3.0)), cost, "reference", 1e-11)
     for _ in range(2000):
         size = rng.integers(1, 7)
-        values, chance, price = rng.integers(0, 9, size) / 8, rng.dirichlet(np.ones(size)), rng.random()
+        values, probability, price = rng.integers(0, 9, size) / 8, rng.dirichlet(np.ones(size)), rng.random()
         close(
-            reservation.discrete_index(values, chance, price), ref.index_discrete(values, chance, price), "discrete", 1e-12
+            reservation.discrete_index(values, probability, price),
+            ref.index_discrete(values, probability, price),
+            "discrete",
+            1e-12,
         )
 
 
@@ -892,22 +901,31 @@ def test_bounds_and_ridges():
             )
 
 
-@pytest.mark.parametrize("law", [law if law in ("LOC", "TWOBOX") else pytest.param(law, marks=slow) for law in LAWS])
-def test_values_of_a_request(law):
+@pytest.mark.parametrize(
+    "distribution",
+    [distribution if distribution in ("LOC", "TWOBOX") else pytest.param(distribution, marks=slow) for distribution in LAWS],
+)
+def test_values_of_a_request(distribution):
     """By the simulator's integration in float32 and by the reference's exact one."""
-    inst = instance(law, weight=1.5)
+    inst = instance(distribution, weight=1.5)
     for psi in ref.draw_contexts(inst, np.random.default_rng(8), 2):
         close(ca.oracle_value(env_of(inst), psi), ref.oracle_value(inst, psi), "oracle", 2e-5)
 
 
-# Indices at the mean request: in these two laws that is not where the bumps are zero.
+# Indices at the mean request: in these two distributions that is not where the bumps are zero.
 MEAN_REQUEST = {"MISSPEC": 0.05 * np.cos(np.arange(3)), "FROZEN_X": 0.05}
 
 
-@pytest.mark.parametrize("law", [law if law in ("MISSPEC", "FROZEN_X") else pytest.param(law, marks=slow) for law in LAWS])
-def test_what_policies_know(law):
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        distribution if distribution in ("MISSPEC", "FROZEN_X") else pytest.param(distribution, marks=slow)
+        for distribution in LAWS
+    ],
+)
+def test_what_policies_know(distribution):
     """The best single model, values of single calls, indices that ignore the request, the order of costs."""
-    inst = instance(law)
+    inst = instance(distribution)
     own = env_of(inst)
     grid, weights = ref.context_grid(inst)
     means = weights @ ref.single_values(inst, grid)
@@ -919,7 +937,7 @@ def test_what_policies_know(law):
     with double():
         index = np.asarray(ca.StaticIndex.of(doubles(own)).act(None, (), None, 0)[0].priority)
         value = jax.vmap(doubles(own).single_value)(jnp.asarray(grid))
-    close(index, ref.static_index(inst) + MEAN_REQUEST.get(law, 0.0), "static index", 2e-11)
+    close(index, ref.static_index(inst) + MEAN_REQUEST.get(distribution, 0.0), "static index", 2e-11)
     close(value, ref.single_values(inst, grid), "single values of a request", 1e-13)
 
 
@@ -996,12 +1014,12 @@ STUDIES = {
     "location family": Study(LOC, ca.DistributionLearner(), {"kind": "location_family"}, 600, 256, 12),
     "Thompson": Study(LOC, ca.ThompsonSampling(), STREAM | {"radius": "thompson"}, runs=40),
     "bootstrap": Study(LOC, ca.BootstrapCOSMOS(), STREAM | {"radius": "bootstrap", "warm": 10}, 300, 256, 24),
-    "HET": Study({"law": "HET"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "SPIKE": Study({"law": "SPIKE"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "TANH": Study({"law": "TANH"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "MISSPEC": Study({"law": "MISSPEC"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "GROUP": Study({"law": "GROUP"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "TWOBOX": Study({"law": "TWOBOX"}, ca.COSMOS(radius=ca.Practical(index=1.0)), {"b": 1.0}, 1000, 512, 40),
+    "HET": Study({"distribution": "HET"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "SPIKE": Study({"distribution": "SPIKE"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "TANH": Study({"distribution": "TANH"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "MISSPEC": Study({"distribution": "MISSPEC"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "GROUP": Study({"distribution": "GROUP"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "TWOBOX": Study({"distribution": "TWOBOX"}, ca.COSMOS(radius=ca.Practical(index=1.0)), {"b": 1.0}, 1000, 512, 40),
     "REF5": Study({"K": 5, "m": 5}, ca.COSMOS(fit=ca.Streaming()), STREAM),
     "unknown, streaming": Study({"d": 5}, ca.COSMOS(fit=ca.Streaming()), STREAM | ONLINE, 1000, 256, 24),
     "unknown, both exact": Study(

@@ -1,4 +1,4 @@
-"""Laws of requests, outputs and their features: the index meets its moment, costs, noise, recorded outcomes."""
+"""Distributions of requests, outputs and their features: the index meets its moment, costs, noise, recorded outcomes."""
 
 import functools
 import math
@@ -34,7 +34,7 @@ def test_the_index_meets_its_moment(name):
 
 
 @pytest.mark.parametrize("name", ["LOC", "SPIKE", "PASSFAIL"])
-def test_excess_and_chances_of_a_law_belong_together(name):
+def test_excess_and_probabilities_of_a_distribution_belong_together(name):
     """The slope of `E(M - u)^+` is `-P(M > u)`; the moment has one root, with at least the slope that the theory asks for."""
     env = LAWS[name]()
     psi = f32([1.0, 0.4, -0.6])
@@ -47,7 +47,7 @@ def test_excess_and_chances_of_a_law_belong_together(name):
     assert (slope <= -above[1:] + 1e-3).all() and (slope >= -above[:-1] - 1e-3).all()
     np.testing.assert_allclose(env.boxes.mean_score(psi, base), excess[0] + grid[0], atol=1e-5)
     index, cost = np.asarray(base, float), np.asarray(env.boxes.mean_cost(psi, base), float)
-    for a in range(3):  # Lemma 8.1 with the least chance on the way from the index.
+    for a in range(3):  # Lemma 8.1 with the least probability on the way from the index.
         far = np.abs(grid - index[a]) > 0.02
         least = np.array([above[(grid >= min(u, index[a])) & (grid <= max(u, index[a])), a].min() for u in grid[far]])
         product = (grid[far] - index[a]) * (cost[a] - excess[far, a])
@@ -72,8 +72,8 @@ def test_uniform_and_group_contexts():
         assert stats.kstest(psi[:, j], stats.uniform(-1, 2).cdf).pvalue > 1e-3
     psi = np.asarray(drawn(ca.group_cascade()).psi)
     assert (psi.sum(axis=1) == 1).all() and set(np.unique(psi)) == {0.0, 1.0}
-    chance = np.array([0.40, 0.30, 0.15, 0.10, 0.04, 0.01])
-    assert (np.abs(psi.mean(axis=0) - chance) < 4 * np.sqrt(chance / 20_000)).all()
+    probability = np.array([0.40, 0.30, 0.15, 0.10, 0.04, 0.01])
+    assert (np.abs(psi.mean(axis=0) - probability) < 4 * np.sqrt(probability / 20_000)).all()
 
 
 def test_contexts_of_two_times_and_recorded_ones():
@@ -198,7 +198,7 @@ def test_frozen_features():
         assert np.linalg.norm(period.features, axis=-1).max() <= env.feature_bound
 
 
-def test_lengths_of_radial_noise_follow_their_law():
+def test_lengths_of_radial_noise_follow_their_distribution():
     d, longest, freedom = 5, 3.0, 4.0
     square = longest**2 / d
 
@@ -209,17 +209,17 @@ def test_lengths_of_radial_noise_follow_their_law():
         return stats.f(d, freedom).cdf(np.square(r) / d) / stats.f(d, freedom).cdf(square)
 
     draw = jax.jit(lambda noise, key: noise.draw(key, (20_000, d)))
-    for number, (noise, law) in enumerate(
+    for number, (noise, distribution) in enumerate(
         [(ca.RadialNoise.normal(d, longest), normal), (ca.RadialNoise.student(d, freedom, longest), student)]
     ):
         z = np.asarray(draw(noise, draws.key(number)), float)
         length = np.linalg.norm(z, axis=1)
         assert length.max() <= noise.bound(d) + 1e-6 <= longest + 1e-3
-        assert stats.kstest(length, law).pvalue > 1e-3
+        assert stats.kstest(length, distribution).pvalue > 1e-3
         direction = z / length[:, None]
         assert np.abs(direction.mean(axis=0)).max() < 4 / math.sqrt(20_000 * d)
         assert np.abs(direction.T @ direction / 20_000 - np.eye(d) / d).max() < 0.01
-        with pytest.raises(AssertionError):  # The test can fail: another law is told apart.
+        with pytest.raises(AssertionError):  # The test can fail: another distribution is told apart.
             assert stats.kstest(length, stats.chi(d, scale=1.1).cdf).pvalue > 1e-3
 
 
@@ -283,7 +283,7 @@ def test_index_with_a_cost_weight(weight):
 
 @pytest.mark.parametrize("weight", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("make", [ca.spike_cascade, ca.pass_fail_cascade, ca.group_cascade])
-def test_index_with_a_cost_weight_of_other_laws(make, weight):
+def test_index_with_a_cost_weight_of_other_distributions(make, weight):
     """`E(M - index)^+` is the weighted mean cost."""
     env = make(cost_weight=weight)
     for psi in np.eye(env.spec.context_dim)[:3] if make is ca.group_cascade else ([1, 0.5, -0.5], [1, -0.9, 0.8]):
@@ -296,7 +296,7 @@ def test_index_with_a_cost_weight_of_other_laws(make, weight):
 @pytest.mark.parametrize("longest", [1.0, 3.0, 10.0])
 @pytest.mark.parametrize("dim", [1, 2, 5, 16])
 def test_any_length_may_be_the_longest(dim, longest):
-    """Also where the chance of it rounds to 1, or its quantile to infinity (F law with d = 5, 3 degrees of freedom, length
+    """Also where the probability of it rounds to 1, or its quantile to infinity (F distribution with d = 5, 3 degrees of freedom, length
     3).
     """
     for noise in (ca.RadialNoise.normal(dim, longest), ca.RadialNoise.student(dim, longest=longest)):
@@ -305,7 +305,7 @@ def test_any_length_may_be_the_longest(dim, longest):
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_features_with_noise_of_any_law(name):
+def test_features_with_noise_of_any_distribution(name):
     """They hold the score, are no longer than said, and are spread in every direction (assumption 5.2)."""
     features = ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name])
     env = ca.uniform_cascade(evaluator=features)

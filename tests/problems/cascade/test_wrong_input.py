@@ -40,9 +40,9 @@ WRONG = {
     "cost weight as text": (lambda: ca.spike_cascade(cost_weight="a"), "cost_weight must be a number or an array of numbers, got 'a'"),
     "two cost weights": (lambda: ca.group_cascade(cost_weight=[1.0, 2.0]), r"cost_weight must have shape \(\), got \(2,\)"),
     "a flag as a number": (lambda: ca.uniform_cascade(shows_all=2), "shows_all must be True or False, got 2"),
-    "chances above 1": (lambda: ca.group_cascade([0.5, 1.5]), r"chances must be in \[0, 1\], got 1.5 at index \(1,\)"),
-    "chances that do not sum to 1": (lambda: ca.group_cascade([0.5, 0.4]), r"chances must be a vector that sums to 1, got shape \(2,\) with sum 0.9"),
-    "one chance": (lambda: ca.group_cascade(0.5), "chances must be a vector that sums to 1"),
+    "probabilities above 1": (lambda: ca.group_cascade([0.5, 1.5]), r"probabilities must be in \[0, 1\], got 1.5 at index \(1,\)"),
+    "probabilities that do not sum to 1": (lambda: ca.group_cascade([0.5, 0.4]), r"probabilities must be a vector that sums to 1, got shape \(2,\) with sum 0.9"),
+    "one probability": (lambda: ca.group_cascade(0.5), "probabilities must be a vector that sums to 1"),
     "a gap as text": (lambda: ca.safe_and_risky("a"), "gap must be a number or an array of numbers, got 'a'"),
     "many gaps": (lambda: ca.safe_and_risky([0.1, 0.2]), r"gap must have shape \(\), got \(2,\)"),
     "one row of indices": (lambda: custom(index=[0.5, 0.6]), r"index must have shape \[K, m\], got \(2,\)"),
@@ -75,7 +75,7 @@ WRONG = {
     "NaN features of queries": (lambda: queries(contexts=np.full((40, 2), NAN)), r"contexts must be finite, got nan at index \(0, 0\)"),
     "a model for free": (lambda: queries(costs=table()[1] * [1.0, 0.0, 1.0]), "costs must be above 0 somewhere in each column, got none in column 1"),
     "an order by name": (lambda: queries(shuffled="file"), "shuffled must be True or False, got 'file'"),
-    "queries of a law": (lambda: run(ca.QueryAll(), queries().replace(contexts=ca.UniformContexts(2))), "contexts must be recorded ones, RecordedContexts or ShuffledContexts"),
+    "queries of a distribution": (lambda: run(ca.QueryAll(), queries().replace(contexts=ca.UniformContexts(2))), "contexts must be recorded ones, RecordedContexts or ShuffledContexts"),
     "directions without features": (lambda: ca.recorded_rows("standin", directions=0), "directions must be from 1 to 64, got 0"),
     "too many directions": (lambda: ca.recorded_rows("standin", directions=65), "directions must be .*64, got 65"),
     "negative tokens": (lambda: ca.token_costs([1, -2], 1, 1, 1), r"input_tokens must be at least 0, got -2 at index \(1,\)"),
@@ -91,9 +91,9 @@ WRONG = {
     "one cost": (lambda: ca.UniformBoxes(0.1, 0.5).check(), r"base_cost must have shape \[K\], got \(\)"),
     "a jackpot above 1": (lambda: ca.SpikeBoxes([0.1], [0.5], jackpot=2.0).check(), r"jackpot must be in \[0, 1\], got 2"),
     "no top": (lambda: ca.SpikeBoxes([0.1], [0.5], top=0.0).check(), r"top must be in \(0, 1\], got 0"),
-    "chance of zero": (lambda: ca.PassFailBoxes([0.0, 0.5]).check(), r"base_chance must be in \(0, 1\], got 0 at index \(0,\)"),
+    "probability of zero": (lambda: ca.PassFailBoxes([0.0, 0.5]).check(), r"base_probability must be in \(0, 1\], got 0 at index \(0,\)"),
     "low above high": (lambda: ca.PassFailBoxes([0.5], low=0.9, high=0.2).check(), "low must be below high, got 0.9 and 0.2"),
-    "a slope too steep": (lambda: ca.PassFailBoxes([0.3], slope=0.5).check(), r"slope must leave chances in \(0, 1\], got 0.5 with chances \[0.3"),
+    "a slope too steep": (lambda: ca.PassFailBoxes([0.3], slope=0.5).check(), r"slope must leave probabilities in \(0, 1\], got 0.5 with probabilities \[0.3"),
     "a slope without x": (lambda: ca.CascadeEnv(ca.UniformContexts(1), ca.PassFailBoxes([0.3]), [[0.5]]).check(), "slope must be None where requests have one feature"),
     "low contexts above high": (lambda: ca.UniformContexts(2, 1.0, 0.0).check(), "low must not be above high, got 1 and 0"),
     "a vector of contexts": (lambda: ca.RecordedContexts([1.0, 2.0]).check(), r"table must have shape \[periods, m\], got \(2,\)"),
@@ -103,7 +103,7 @@ WRONG = {
     "half a period": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(2), 0.5).check(), "length must be a whole number of periods, got 0.5"),
     "no period": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(2), 0).check(), "length must be above 0, got 0"),
     "contexts of two sizes": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(3), 5).check(), "first and second must have one dimension, got 2 and 3"),
-    "chances of groups": (lambda: ca.GroupContexts([0.2, 0.2]).check(), r"chance must be a vector that sums to 1, got shape \(2,\) with sum 0.4"),
+    "probabilities of groups": (lambda: ca.GroupContexts([0.2, 0.2]).check(), r"probability must be a vector that sums to 1, got shape \(2,\) with sum 0.4"),
     "a zero theta": (lambda: custom(evaluator=ca.ScoredFeatures([0.0, 0.0])), r"theta must be a vector that is not zero, got shape \(2,\)"),
     "a table for theta": (lambda: custom(evaluator=ca.ScoredFeatures(np.ones((2, 2)))), r"theta must be a vector that is not zero, got shape \(2, 2\)"),
     "noise by name": (lambda: custom(evaluator=ca.ScoredFeatures([1.0], noise="normal")), r"noise must be CubeNoise\(\) or RadialNoise\(...\), got 'normal'"),
@@ -182,9 +182,9 @@ WRONG = {
     "costs of nothing": (lambda: ca.cost_order(5), "env must be a CascadeEnv, got 5"),
     "a threshold for nothing": (lambda: ca.tuned_threshold(5), "env must be a CascadeEnv, got 5"),
     "a threshold on no draws": (lambda: ca.tuned_threshold(custom(), number=0), "number must be at least 1, got 0"),
-    "a value of recorded queries": (lambda: ca.oracle_value(rows(), [1.0, 0.0, 0.0]), "oracle_value needs a law of scores, got recorded ones"),
+    "a value of recorded queries": (lambda: ca.oracle_value(rows(), [1.0, 0.0, 0.0]), "oracle_value needs a distribution of scores, got recorded ones"),
     "a value of another request": (lambda: ca.oracle_value(custom(), [1.0]), r"psi must have shape \(2,\), got \(1,\)"),
-    "a plan for a law": (lambda: ca.joint_plan(custom()), "joint_plan needs recorded rows that all models share"),
+    "a plan for a distribution": (lambda: ca.joint_plan(custom()), "joint_plan needs recorded rows that all models share"),
     "a plan for rows of their own": (lambda: ca.joint_plan(rows()), "joint_plan needs recorded rows that all models share"),
     "a plan for many histories": (lambda: ca.joint_plan(ca.replay_cascade(np.random.default_rng(0).random((200, 3)), np.ones((200, 3)), np.zeros(200), cost_weight=0.1, joint=True)), "env must have at most 2,097,152 histories for an exact optimum, got 8,120,601: take fewer models"),
     "a plan of other rows": (lambda: run(ca.JointOracle.of(rows(joint=True)), custom()), r"decisions must be for 2 models and 2 groups, as the rows that are played, got \(3, 3\)"),
@@ -208,8 +208,8 @@ def test_wrong_input_is_refused(name):
 def test_the_right_input_is_not_refused():
     assert custom(names=["a", "b"], cost_weight=2, evaluator=np.int64(2)).spec.model_names == ("a", "b")
     ca.Frugal(threshold=np.inf).check()
-    ca.Frugal(threshold=[0.5, np.inf], order=[1, 0]).check_for(custom().spec)
-    ca.COSMOS(evaluator=ca.ExactGLM(capacity=5)).check_for(spec_for(custom(), 100))  # Not used where scores are seen.
+    ca.Frugal(threshold=[0.5, np.inf], order=[1, 0]).check_spec(custom().spec)
+    ca.COSMOS(evaluator=ca.ExactGLM(capacity=5)).check_spec(spec_for(custom(), 100))  # Not used where scores are seen.
     ca.TwoTimesContexts(ca.RecordedContexts([[1.0, 0.0]]), ca.UniformContexts(2), 3.0).check()
     assert rows(names=("a", "b", "c"), joint=np.bool_(True)).boxes.joint
 

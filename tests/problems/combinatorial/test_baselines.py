@@ -44,7 +44,7 @@ def test_offline_set_follows_the_shift():
 
 @pytest.mark.slow
 def test_exploration_schedule():
-    """Always up to round 36, then by the printed chances: .98639 in round 37, .6 in round 100, .18974 in round 1,000."""
+    """Always up to round 36, then by the printed probabilities: .98639 in round 37, .6 in round 100, .18974 in round 1,000."""
     env = cb.sciq_cloud(reward="suc")
     data = simulate(
         env, cb.EpsilonGreedy(), horizon=1000, seeds=2048, record_every=1, record=["info.explored"], progress=False

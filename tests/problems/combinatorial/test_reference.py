@@ -140,12 +140,12 @@ def test_equals_the_reference_round_by_round(name):
     changes = {"cost": list(price), "price": list(price), "mu": list(np.asarray(env.outcomes.outcome_mean[0], float))}
     changes["budget"] = float(env.budget)
     if "costs" in options:
-        changes["cost_law"] = "fixed"
+        changes["cost_distribution"] = "fixed"
     if "graded" in options:
         levels = (env.outcomes.successes.correct, env.outcomes.successes.formatted, env.outcomes.successes.empty)
         changes |= {"outcome": "graded", "levels": np.stack([np.asarray(x[0], float) for x in levels], 1)}
     if "availability" in options:
-        changes["available_chance"] = float(np.float32(options["availability"]))
+        changes["available_probability"] = float(np.float32(options["availability"]))
     params = plain.sciq9(task.upper(), **changes)
     lottery = luck(seed, horizon, 9, 4, kind, options.get("arrival"))
     settings = {"delta": 1e-4, "rounding": "swap" if task == "awc" else "pairwise", **choice}

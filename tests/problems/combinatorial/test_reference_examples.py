@@ -17,15 +17,15 @@ TIED = {"w": [0.9, 0.5, 0.8, 0.3, 0.6], "c": [0.7, 0.2, 0.6, 0.1, 0.4], "size": 
 FRACTIONS, FRACTIONS_MU = np.array([0.3, 0.6, 0.5, 0.6]), np.array([0.5, 0.2, 0.8, 0.4])
 
 
-def law_of(**masses):
+def distribution_of(**masses):
     """{frozenset: probability} from keys like s02 for the set {0, 2}."""
     return {frozenset(int(d) for d in name[1:]): mass for name, mass in masses.items()}
 
 
-def assert_same_law(law, expected, tolerance=1e-12):
-    assert abs(sum(law.values()) - 1) < 1e-12
-    for members in set(law) | set(expected):
-        assert law.get(members, 0.0) == pytest.approx(expected.get(members, 0.0), abs=tolerance), members
+def assert_same_distribution(distribution, expected, tolerance=1e-12):
+    assert abs(sum(distribution.values()) - 1) < 1e-12
+    for members in set(distribution) | set(expected):
+        assert distribution.get(members, 0.0) == pytest.approx(expected.get(members, 0.0), abs=tolerance), members
 
 
 def random_instance(generator, kind, K):
@@ -424,19 +424,20 @@ def test_decomposition_examples():
     assert [np.flatnonzero(s).tolist() for s in sets] == [[0, 2], [1, 2], [1, 3], [1], [2]]
 
 
-def test_exact_laws_of_the_specification():
-    four = law_of(s02=2 / 15, s03=1 / 6, s12=4 / 15, s13=1 / 3, s23=1 / 10)
-    assert_same_law(ref.pairwise_law(FRACTIONS), four)
-    assert_same_law(ref.swap_law(FRACTIONS), four)
-    assert_same_law(ref.pairwise_law([0.7, 0.55]), law_of(s0=0.45, s01=0.25, s1=0.3))
-    eight = law_of(s01=0.05, s02=0.35, s03=0.1, s1=0.05, s12=0.2325, s13=0.0675, s2=0.1175, s3=0.0325)
-    assert_same_law(ref.swap_law([0.5, 0.4, 0.7, 0.2]), eight)
+def test_exact_distributions_of_the_specification():
+    four = distribution_of(s02=2 / 15, s03=1 / 6, s12=4 / 15, s13=1 / 3, s23=1 / 10)
+    assert_same_distribution(ref.pairwise_distribution(FRACTIONS), four)
+    assert_same_distribution(ref.swap_distribution(FRACTIONS), four)
+    assert_same_distribution(ref.pairwise_distribution([0.7, 0.55]), distribution_of(s0=0.45, s01=0.25, s1=0.3))
+    eight = distribution_of(s01=0.05, s02=0.35, s03=0.1, s1=0.05, s12=0.2325, s13=0.0675, s2=0.1175, s3=0.0325)
+    assert_same_distribution(ref.swap_distribution([0.5, 0.4, 0.7, 0.2]), eight)
 
 
 def test_convexity_gain():
-    law = ref.pairwise_law(FRACTIONS)
+    distribution = ref.pairwise_distribution(FRACTIONS)
     gains = {
-        r: (ref.expected_reward(law, r, FRACTIONS_MU), ref.relaxed_reward(r, FRACTIONS, FRACTIONS_MU)) for r in ref.REWARDS
+        r: (ref.expected_reward(distribution, r, FRACTIONS_MU), ref.relaxed_reward(r, FRACTIONS, FRACTIONS_MU))
+        for r in ref.REWARDS
     }
     np.testing.assert_allclose(gains["AWC"], [0.722, 0.658912], atol=1e-9)
     np.testing.assert_allclose(gains["SUC"], [0.91, 0.91], atol=1e-9)
@@ -451,48 +452,48 @@ def random_points(whole):
         yield ref.project(z, np.zeros(5), 2, 1.0, True)[0] if whole else z
 
 
-@pytest.mark.parametrize("law_of_rounding", [ref.pairwise_law, ref.swap_law])
+@pytest.mark.parametrize("distribution_of_rounding", [ref.pairwise_distribution, ref.swap_distribution])
 @pytest.mark.parametrize("whole", [True, False])
-def test_rounding_properties(law_of_rounding, whole):
+def test_rounding_properties(distribution_of_rounding, whole):
     """Section 3.3, (i) to (v)."""
     generator = np.random.default_rng(9)
     for z in random_points(whole):
-        law, mu = law_of_rounding(z), generator.random(5)
-        np.testing.assert_allclose(ref.marginals(law, 5), z, atol=1e-9)
+        distribution, mu = distribution_of_rounding(z), generator.random(5)
+        np.testing.assert_allclose(ref.marginals(distribution, 5), z, atol=1e-9)
         sizes = {math.floor(z.sum() + 1e-9), math.ceil(z.sum() - 1e-9)}
-        assert {len(members) for members, mass in law.items() if mass > 1e-9} <= sizes
+        assert {len(members) for members, mass in distribution.items() if mass > 1e-9} <= sizes
         for n in range(1, 6):
             for group in itertools.combinations(range(5), n):
-                inside = sum(mass for members, mass in law.items() if members >= set(group))
-                outside = sum(mass for members, mass in law.items() if not members & set(group))
+                inside = sum(mass for members, mass in distribution.items() if members >= set(group))
+                outside = sum(mass for members, mass in distribution.items() if not members & set(group))
                 assert inside <= np.prod(z[list(group)]) + 1e-9
                 assert outside <= np.prod(1 - z[list(group)]) + 1e-9
         for reward in ref.REWARDS if whole else ("AWC", "SUC"):
-            assert ref.expected_reward(law, reward, mu) >= ref.relaxed_reward(reward, z, mu) - 1e-9
-        assert ref.expected_reward(law, "SUC", mu) == pytest.approx(z @ mu)
+            assert ref.expected_reward(distribution, reward, mu) >= ref.relaxed_reward(reward, z, mu) - 1e-9
+        assert ref.expected_reward(distribution, "SUC", mu) == pytest.approx(z @ mu)
 
 
-def test_at_a_vertex_all_roundings_have_one_law():
+def test_at_a_vertex_all_roundings_have_one_distribution():
     for reward in ref.REWARDS:
         found = ref.relaxed_optimum(reward, MU, COST, 4, ref.SCIQ9_BUDGET[reward])
-        coin = ref.coin_law(found.dear, found.cheap, found.theta)
-        assert_same_law(ref.pairwise_law(found.z), coin, 1e-9)
-        assert_same_law(ref.swap_law(found.z), coin, 1e-9)
+        coin = ref.coin_distribution(found.dear, found.cheap, found.theta)
+        assert_same_distribution(ref.pairwise_distribution(found.z), coin, 1e-9)
+        assert_same_distribution(ref.swap_distribution(found.z), coin, 1e-9)
 
 
 @pytest.mark.parametrize("z", [FRACTIONS, np.array([0.5, 0.4, 0.7, 0.2]), np.array([1.0, 0.25, 0.5, 0.0])])
-def test_sequential_roundings_follow_their_laws(z):
+def test_sequential_roundings_follow_their_distributions(z):
     generator, n = np.random.default_rng(10), 8000
-    for rounded, law in (
-        (lambda: ref.round_pairwise(z, generator.random(4)), ref.pairwise_law(z)),
-        (lambda: ref.round_swap(z, generator.random((4, 3)), generator.random(4)), ref.swap_law(z)),
+    for rounded, distribution in (
+        (lambda: ref.round_pairwise(z, generator.random(4)), ref.pairwise_distribution(z)),
+        (lambda: ref.round_swap(z, generator.random((4, 3)), generator.random(4)), ref.swap_distribution(z)),
     ):
         counts = {}
         for _ in range(n):
             members = frozenset(np.flatnonzero(rounded()).tolist())
             counts[members] = counts.get(members, 0) + 1
-        assert set(counts) <= set(law)
-        for members, mass in law.items():
+        assert set(counts) <= set(distribution)
+        for members, mass in distribution.items():
             assert abs(counts.get(members, 0) / n - mass) < 5 * math.sqrt(mass * (1 - mass) / n) + 1e-12
 
 
@@ -516,7 +517,7 @@ def test_swap_rounding_by_hand():
 
 
 def test_steady_state():
-    scaled, fixed = (ref.steady_state("SUC", MU, COST, 4, 0.5, law) for law in ("scaled", "fixed"))
+    scaled, fixed = (ref.steady_state("SUC", MU, COST, 4, 0.5, distribution) for distribution in ("scaled", "fixed"))
     assert scaled["reward"] == pytest.approx(1.0442667, abs=1e-7) and scaled["cost"] == pytest.approx(0.5)
     assert scaled["violation"] == pytest.approx(0.0744, abs=5e-5) and fixed["violation"] == pytest.approx(0.0733, abs=5e-5)
     uniforms = np.random.default_rng(11).random((200_000, 3))
@@ -614,7 +615,7 @@ def test_cascade_queries_a_prefix():
 
 def test_two_rounds_by_hand():
     """SUC, K=3, N=2, rho=.5, fixed costs (.1, .3, .4), delta=.1, a_mu=.1, a_c=.05."""
-    params = ref.Params("SUC", [0.5, 0.5, 0.5], [0.1, 0.3, 0.4], 2, 0.5, cost_law="fixed")
+    params = ref.Params("SUC", [0.5, 0.5, 0.5], [0.1, 0.3, 0.4], 2, 0.5, cost_distribution="fixed")
     draws = ref.Draws(2, outcome=[[0.9, 0.9, 0.1], [0.1, 0.1, 0.1]], tie=[[0.9, 0.5, 0.1], [0, 0, 0]], coin=[0.5, 0.5])
     run = ref.simulate(params, draws, reward_width=0.1, cost_width=0.05, delta=0.1)
     # t=1: indices 1, costs 0; the two smallest tie uniforms win: {1, 2}. Outcomes 0 and 1, cost .7, excess .2.
@@ -698,7 +699,7 @@ def test_asynchronous_mode():
 
 
 def test_availability_and_two_tier():
-    params = ref.sciq9("SUC", available_chance=0.5)
+    params = ref.sciq9("SUC", available_probability=0.5)
     draws = ref.random_draws(np.random.default_rng(19), 40, params)
     usable = draws.available < 0.5
     for policy in ref.POLICIES:
@@ -715,10 +716,10 @@ def test_availability_and_two_tier():
     assert run["ucb"][first + 1, 4] == pytest.approx(min(run["outcome"][first, 4] + 0.3 * radius, 1))
 
 
-@pytest.mark.parametrize("outcome,cost_law", [("graded", "tokens"), ("copula", "fixed"), ("bernoulli", "scaled")])
+@pytest.mark.parametrize("outcome,cost_distribution", [("graded", "tokens"), ("copula", "fixed"), ("bernoulli", "scaled")])
 @pytest.mark.parametrize("order", ["index", "random", "ucb", "lcb_cost"])
-def test_other_laws_and_orders(outcome, cost_law, order):
-    params = ref.sciq9("AWC", outcome=outcome, cost_law=cost_law, correlation=0.35)
+def test_other_distributions_and_orders(outcome, cost_distribution, order):
+    params = ref.sciq9("AWC", outcome=outcome, cost_distribution=cost_distribution, correlation=0.35)
     draws = ref.random_draws(np.random.default_rng(25), 30, params)
     run = ref.simulate(params, draws, order=order, cost_feedback="action", start="round_robin", reward_width=1.0)
     assert [np.flatnonzero(s).tolist() for s in run["selected"][:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 8]]
@@ -751,7 +752,7 @@ def test_graded_thompson_and_cucb_with_the_paper_radius():
 
 def test_drift_moves_the_benchmark():
     mu = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
-    params = ref.Params("SUC", mu, [0.1, 0.1, 0.1], 1, 1.0, starts=[1, 4], cost_law="fixed")
+    params = ref.Params("SUC", mu, [0.1, 0.1, 0.1], 1, 1.0, starts=[1, 4], cost_distribution="fixed")
     run = ref.simulate(params, ref.random_draws(np.random.default_rng(20), 6, params), "OracleInteger")
     assert np.argmax(run["selected"], axis=1).tolist() == [0, 0, 0, 1, 1, 1]
 
@@ -775,7 +776,7 @@ def test_epsilon_schedule():
 
 
 def test_baselines_on_given_draws():
-    params = ref.Params("SUC", [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], 1, 1.0, cost_law="fixed")
+    params = ref.Params("SUC", [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], 1, 1.0, cost_distribution="fixed")
     subset = np.array([[0.4, 0.2, 0.9]] * 3)
     outcome, tie = np.array([[0.1] * 3, [0.9] * 3, [0.1] * 3]), np.array([[0.9, 0.8, 0.7]] * 3)
     draws = ref.Draws(3, outcome=outcome, tie=tie, subset=subset, explore=np.zeros(3), theta=np.array([[0.0, 0.1, 0.2]] * 3))
@@ -784,15 +785,17 @@ def test_baselines_on_given_draws():
     # CUCB: t=1 the smallest uniform, model 2, wins and succeeds; at t=2 its index is again 1, at t=3 its mean is .5 and
     # its index .5 + sqrt(3 ln 3 / 4) = 1.41, capped: model 2 for ever.
     assert np.argmax(ref.simulate(params, draws, "CUCB")["selected"], axis=1).tolist() == [2, 2, 2]
-    # Thompson: t=1 equal laws, the largest normal is model 2, which wins: Beta(2, 1), mean .667, and stays; after a
+    # Thompson: t=1 equal distributions, the largest normal is model 2, which wins: Beta(2, 1), mean .667, and stays; after a
     # failure Beta(2, 2), mean .5, sd .224 against .5 + .1 * .289 of model 1: .5447 against .5289.
     assert np.argmax(ref.simulate(params, draws, "Thompson")["selected"], axis=1).tolist() == [2, 2, 2]
 
 
-def test_thompson_samples_have_the_moments_of_the_beta_law():
+def test_thompson_samples_have_the_moments_of_the_beta_distribution():
     generator, n = np.random.default_rng(22), 40_000
-    for law, draw in (("normal", generator.standard_normal(n)), ("beta", generator.random(n))):
-        theta = ref.thompson_sample(np.full(n, 3.0), np.full(n, 5.0), draw, law)  # Beta(4, 6): mean .4, variance .24/11.
+    for distribution, draw in (("normal", generator.standard_normal(n)), ("beta", generator.random(n))):
+        theta = ref.thompson_sample(
+            np.full(n, 3.0), np.full(n, 5.0), draw, distribution
+        )  # Beta(4, 6): mean .4, variance .24/11.
         assert abs(theta.mean() - 0.4) < 5 * math.sqrt(0.24 / 11 / n)
         assert theta.var() == pytest.approx(0.24 / 11, rel=0.05)
 

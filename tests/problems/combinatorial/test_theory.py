@@ -19,7 +19,7 @@ def test_theorem_bounds():
     assert (end(data, "regret") <= cb.bound_regret(9, 4, 2000, 1.0, 1.426)).all()
 
 
-def test_chance_that_a_cascade_observes_everything():
+def test_probability_that_a_cascade_observes_everything():
     env = cb.sciq_cloud(reward="awc")
     success = np.asarray(env.outcomes.outcome_mean[0])
     assert cb.least_observed(success, env.price, 4) == pytest.approx(0.28374, abs=1e-5)

@@ -1,4 +1,4 @@
-"""Contextual environments: laws, tables, benchmarks, and what is refused."""
+"""Contextual environments: distributions, tables, benchmarks, and what is refused."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +40,7 @@ def test_flows_by_hand():
 
 @pytest.mark.fast
 def test_averages_are_those_of_the_contexts():
-    """With an intercept the mean of a linear model is its first number over sqrt(d); logistic chances around zero are one half."""
+    """With an intercept the mean of a linear model is its first number over sqrt(d); logistic probabilities around zero are one half."""
     env = contextual.linear([[0.6, 1.0], [0.2, -1.0]], intercept=True)
     np.testing.assert_allclose(env.average, np.array([0.6, 0.2]) / np.sqrt(2), atol=0.01)
     np.testing.assert_allclose(contextual.logistic([[3.0, 1.0], [0.0, -2.0]]).average, [0.5, 0.5], atol=0.01)

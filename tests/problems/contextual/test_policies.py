@@ -171,9 +171,9 @@ def test_what_is_out_of_range_is_refused(name):
 def test_parameters_that_do_not_suit_are_refused():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9]])
     with pytest.raises(ValueError, match="descriptors of the models must be given"):
-        contextual.LinUCB(parameters=Shared()).check_for(env.spec)
+        contextual.LinUCB(parameters=Shared()).check_spec(env.spec)
     with pytest.raises(ValueError, match="descriptors must have 2 rows"):
-        contextual.LinUCB(parameters=Shared(np.ones((3, 1)))).check_for(env.spec)
+        contextual.LinUCB(parameters=Shared(np.ones((3, 1)))).check_spec(env.spec)
 
 
 @pytest.mark.slow

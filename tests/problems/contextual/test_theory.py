@@ -13,7 +13,7 @@ def test_the_bound_of_oful_by_hand():
     by_hand = 4 * np.sqrt(200 * np.log(51)) * (1 + np.sqrt(2 * np.log(10) + 2 * np.log(51)))
     assert contextual.oful_bound(100, 2, noise=1.0, delta=0.1) == pytest.approx(by_hand)
     two = contextual.oful_bound(200, 2, noise=1.0, delta=0.2, number=2)
-    assert two == pytest.approx(2 * by_hand), "two parameters with half of the rounds and of the chance each"
+    assert two == pytest.approx(2 * by_hand), "two parameters with half of the rounds and of the probability each"
 
 
 def test_the_bound_of_squarecb_by_hand():

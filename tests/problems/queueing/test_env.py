@@ -48,7 +48,7 @@ def test_what_finds_a_full_buffer_is_counted():
 
     state, dropped = lax.scan(round_of, env.init(draws.key(0)), jnp.arange(60))
     assert float(dropped.sum()) > 0 and int(state.backlog.length) <= 4
-    assert env.roomier().backlog.limit == 8
+    assert env.with_double_capacity().backlog.limit == 8
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ WRONG = {
     "NaN parameters": (lambda: qu.fixed_queue([[1.0, float("nan")]]), r"theta must be finite, got nan at index \(0, 1\)"),
     "no horizon": (lambda: small(horizon=0), "horizon must be at least 1, got 0"),
     "no room": (lambda: small(limit=0), "limit must be at least 1, got 0"),
-    "certain acceptance": (lambda: qu.pool_queue(np.ones((2, 1)), [[0.5], [1.0]], arrival_rate=0.5), r"chance must be above 0 and below 1, got 1 at index \(1, 0\)"),
+    "certain acceptance": (lambda: qu.pool_queue(np.ones((2, 1)), [[0.5], [1.0]], arrival_rate=0.5), r"probability must be above 0 and below 1, got 1 at index \(1, 0\)"),
     "tables of other lengths": (lambda: qu.pool_queue(np.ones((3, 1)), [[0.5], [0.4]], arrival_rate=0.5), r"same P, got \(3, 1\) and \(2, 1\)"),
     "features of a pool by column": (lambda: pool().contexts.replace(features=np.ones((2, 12))).check(), r"features must have shape \[P, d\] with P = 12, a row per prompt, got \(2, 12\)"),
     "recorded contexts of another size": (lambda: qu.recorded_queue(THETA, [1, 0], np.ones((2, 3)), [0.1, 0.2]), r"contexts must have shape \[T, d\] with d = 2, got \(2, 3\)"),

@@ -370,7 +370,7 @@ def test_policy_switching_queues(K):
 
 @slow
 @pytest.mark.parametrize("K", [1, 2])
-def test_whole_runs_have_the_same_law(K):
+def test_whole_runs_have_the_same_distribution(K):
     """Random instances of figure 2, 300 rounds: queue and regrets within 4 standard errors of the reference's own runs."""
     T, runs = 300, 100
     env = rq.RandomQueues(num_offered=K, horizon=T)

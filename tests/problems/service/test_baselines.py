@@ -55,7 +55,7 @@ def test_educated_guessing_has_no_answer_above_the_best_accuracy():
     for guess in (sv.EducatedGuessing.of, lambda env: sv.educated_guess(env.accuracy, env.alpha)):
         with pytest.raises(ValueError, match=r"alpha must be at most the accuracy of the best model, 0.5, got 0.9"):
             guess(env)
-    equal = jax.jit(lambda env: sv.EducatedGuessing.of(env).chances)(env)
+    equal = jax.jit(lambda env: sv.EducatedGuessing.of(env).probabilities)(env)
     assert np.isfinite(equal).all() and np.sum(equal) == pytest.approx(1.0)
 
 
@@ -63,11 +63,11 @@ def test_educated_guessing_is_uniform_on_six_of_eight_benchmarks():
     uniform = []
     for name in MESSPLUS_BENCHMARKS:
         env = sv.benchmark_service(name)
-        chances = guessed(env.accuracy, float(env.alpha))
-        traced = np.asarray(sv.EducatedGuessing.of(env).chances)
-        np.testing.assert_allclose(traced, chances, rtol=2.5e-2, err_msg=name)  # Up to one sweep of 1 %.
+        probabilities = guessed(env.accuracy, float(env.alpha))
+        traced = np.asarray(sv.EducatedGuessing.of(env).probabilities)
+        np.testing.assert_allclose(traced, probabilities, rtol=2.5e-2, err_msg=name)  # Up to one sweep of 1 %.
         assert traced @ np.asarray(env.accuracy) >= float(env.alpha) - 1e-5
-        if np.allclose(chances, 1 / 3, rtol=1e-9):
+        if np.allclose(probabilities, 1 / 3, rtol=1e-9):
             uniform.append(name)
     assert set(MESSPLUS_BENCHMARKS) - set(uniform) == {"logiqa", "sciq"}
     env = sv.benchmark_service("logiqa")
@@ -116,7 +116,7 @@ def test_fixed_policies_serve_with_their_shares():
     for policy, share in mixtures:
         serve = jax.jit(jax.vmap(lambda key, policy=policy: policy.act(key, (), obs, jnp.int32(0))[0].serve))(keys)
         assert_columns_close(np.asarray(serve)[:, None] == np.arange(3), share, "shares")
-    np.testing.assert_array_equal(sv.OracleBlind.of(sv.typed_service()).chances, sv.typed_service().blind_choice)
+    np.testing.assert_array_equal(sv.OracleBlind.of(sv.typed_service()).probabilities, sv.typed_service().blind_choice)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_router_that_knows_keeps_its_share_and_gains():
     satisfied = data["satisfaction"].isel(time=-1)
     gain = (satisfied.sel(policy="knows") - satisfied.sel(policy="blind")).values
     assert gain.mean() > 5 * gain.std(ddof=1) / 8
-    # z + h has variance 1.25 in place of 1 in units of the spread: both shares are near those of a normal law.
+    # z + h has variance 1.25 in place of 1 in units of the spread: both shares are near those of a normal distribution.
     share = data["served_share"].isel(time=-1, model=-1).mean("seed").values
     assert abs(share[1] - share[0]) < 0.1
     with pytest.raises(ValueError, match="tell requests apart"):
@@ -161,9 +161,9 @@ def test_a_router_that_knows_keeps_its_share_and_gains():
         (lambda: run(sv.ShadowPrice(price=-1.0)), "price must be at least 0"),
         (lambda: run(sv.Single(0.5)), "model must be a whole number"),
         (lambda: run(sv.Single(-2)), "model must be a whole number"),
-        (lambda: run(sv.RandomMix(np.array([0.5, 0.5]))), "chances must have one entry per model"),
-        (lambda: run(sv.RandomMix(np.zeros(3))), "chances must be .* not all 0"),
-        (lambda: run(sv.RandomMix(np.array([1.0, -1.0, 1.0]))), "chances must be at least 0"),
+        (lambda: run(sv.RandomMix(np.array([0.5, 0.5]))), "probabilities must have one entry per model"),
+        (lambda: run(sv.RandomMix(np.zeros(3))), "probabilities must be .* not all 0"),
+        (lambda: run(sv.RandomMix(np.array([1.0, -1.0, 1.0]))), "probabilities must be at least 0"),
         (lambda: run(sv.RouteLLM(threshold=1.5)), r"threshold must be in \[0, 1\]"),
         (lambda: run(sv.RouteLLM(spread=0.0)), "spread must be above 0"),
         (lambda: run(sv.RouteLLM(energy=-1.0)), "energy must be at least 0"),
@@ -172,7 +172,7 @@ def test_a_router_that_knows_keeps_its_share_and_gains():
         (lambda: sv.fit_routerdc(sv.typed_service(), learning_rate=0.0), "learning_rate must be above 0"),
         (lambda: sv.fit_routerdc(sv.typed_service(), cluster_weight=-1.0), "cluster_weight must be at least 0"),
         (lambda: sv.RouterDC(np.zeros((3, 2)), np.zeros((9, 2))).init(draws.key(0), SPEC), "encoder and experts must have"),
-        (lambda: sv.RouteLLM(predictor=sv.Learned()).check(), "predictor must be TrueChances"),
+        (lambda: sv.RouteLLM(predictor=sv.Learned()).check(), "predictor must be TrueProbabilities"),
         (lambda: sv.fit_routerdc(sv.benchmark_service(), num_clusters=1), "num_clusters must be at least 2"),
     ],
 )  # fmt: skip

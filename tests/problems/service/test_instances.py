@@ -62,7 +62,7 @@ def test_bad_input_of_instances(make, message):
 
 def test_a_target_out_of_reach_is_said():
     with pytest.warns(
-        UserWarning, match="alpha is 0.95, but no policy, even if it knew the chances, satisfies more than 0.79"
+        UserWarning, match="alpha is 0.95, but no policy, even if it knew the probabilities, satisfies more than 0.79"
     ):
         sv.benchmark_service(alpha=0.95)
     with pytest.warns(

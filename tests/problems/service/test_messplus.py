@@ -47,7 +47,7 @@ def test_without_a_weight_of_cost_the_likeliest_model_serves():
     before = np.concatenate([[0.0], found["queue"][:-1]])
     serves = ~found["action"].explore & (before > 0)
     assert serves.sum() > 30
-    np.testing.assert_array_equal(found["action"].serve[serves], np.argmax(found["info"]["chance"][serves], axis=1))
+    np.testing.assert_array_equal(found["action"].serve[serves], np.argmax(found["info"]["probability"][serves], axis=1))
     idle = ~found["action"].explore & (before == 0)
     assert idle.any() and (found["action"].serve[idle] == 0).all()
 
@@ -115,7 +115,7 @@ def test_the_predictor_does_not_depend_on_weight_and_target():
     for other in runs[1:]:
         for name in ("loss", "steps", "u"):
             np.testing.assert_array_equal(runs[0][name], other[name])
-        np.testing.assert_array_equal(runs[0]["info"]["chance"], other["info"]["chance"])
+        np.testing.assert_array_equal(runs[0]["info"]["probability"], other["info"]["probability"])
         np.testing.assert_array_equal(runs[0]["action"].explore, other["action"].explore)
         jax.tree.map(np.testing.assert_array_equal, runs[0]["last"].params, other["last"].params)
         assert not np.array_equal(runs[0]["action"].serve, other["action"].serve)

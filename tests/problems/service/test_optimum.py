@@ -56,7 +56,7 @@ def test_demo_instance_of_section_2_7():
     choice = sv.best_informed(env.requests, 0.75).choice
     np.testing.assert_allclose(choice, [[1, 0, 0], [0, 1, 0], [5 / 12, 7 / 12, 0]], atol=1e-5)
     for slack, q in ((0.03, 0.906), (0.05, 0.906), (0.1, 0.886), (1.0, 0.64)):
-        assert sv.admissible_chance(env.requests.contexts(), slack) == pytest.approx(q, abs=1e-6)
+        assert sv.admissible_probability(env.requests.contexts(), slack) == pytest.approx(q, abs=1e-6)
         expected = ref.q_of_beta(ref.DEMO_WEIGHTS, ref.DEMO_SATISFACTION, ref.DEMO_SATISFACTION, slack)
         assert expected == pytest.approx(q, abs=1e-12)
 
@@ -89,7 +89,7 @@ def test_derived_quantities_of_section_2_8(name):
 
 
 def instances(number, seed=0):
-    """Random contexts of all sizes, some with ties, equal costs, chances that do not differ; and a target, not always possible."""
+    """Random contexts of all sizes, some with ties, equal costs, probabilities that do not differ; and a target, not always possible."""
     rng = np.random.default_rng(seed)
     for _ in range(number):
         contexts, models = rng.choice([1, 1, 2, 3, 6, 12]), rng.integers(1, 6)
@@ -179,11 +179,11 @@ def test_more_knowledge_is_never_dearer():
             values = [best(env.requests, 0.6).value for best in (sv.best_clairvoyant, sv.best_informed, sv.best_blind)]
             finite = [v for v in values if not math.isnan(v)]
             assert finite == sorted(finite) or np.diff(finite).min() > -1e-9
-            law = "comonotone" if comonotone else "independent"
-            w, P, E = (np.asarray(x, float) for x in (env.requests.weight, env.requests.chance, env.requests.cost_mean))
+            distribution = "comonotone" if comonotone else "independent"
+            w, P, E = (np.asarray(x, float) for x in (env.requests.weight, env.requests.probability, env.requests.cost_mean))
             w = w / w.sum()
             expected = [
-                ref.opt_label(w, P, E, 0.6, law).value,
+                ref.opt_label(w, P, E, 0.6, distribution).value,
                 ref.opt_context(w, P, E, 0.6).value,
                 ref.opt_stat(w, P, E, 0.6).value,
             ]

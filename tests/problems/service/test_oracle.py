@@ -57,9 +57,9 @@ def test_oracles_of_sampled_optima(make):
     )
     sample = draw_requests(env.requests, draws.key(0), 1 << 16)
     for name, price in (("informed", env.best), ("clairvoyant", env.clairvoyant)):
-        chance = np.asarray(sample.success if name == "informed" else sample.satisfied, float)
+        probability = np.asarray(sample.success if name == "informed" else sample.satisfied, float)
         cost = np.asarray(sample.cost, float)
-        choice = np.argmin(cost - float(price.price) * chance, axis=1)
+        choice = np.argmin(cost - float(price.price) * probability, axis=1)
         spread = {"cost": np.take_along_axis(cost, choice[:, None], 1).std(), "satisfaction": 0.5}
         for metric, expected in (("cost", float(price.cost)), ("satisfaction", float(env.alpha))):
             values = end(data.sel(policy=name), metric)
@@ -80,7 +80,7 @@ def test_an_oracle_of_models_that_cost_the_same_takes_the_better_one():
     ("make", "message"),
     [
         (lambda: run(sv.OracleClairvoyant.of), "Labels needs an environment with reveals_labels=True"),
-        (lambda: run(sv.OracleInformed.of, table()), "a table of recorded requests has no true chances"),
+        (lambda: run(sv.OracleInformed.of, table()), "a table of recorded requests has no true probabilities"),
     ],
 )  # fmt: skip
 def test_bad_input_of_oracle(make, message):

@@ -57,7 +57,7 @@ def expected_path(env, policy, found, **changes):
             masks = dict(zip(("input", "hidden"), (k > 0 for k in found["keep"]), strict=True))
             predictor += ({"rate": float(policy.predictor.head.dropout), **masks},)
     else:
-        predictor = ("given", found["info"]["chance"])
+        predictor = ("given", found["info"]["probability"])
     settings = {"predictor": predictor, "V": float(getattr(policy, "V", 0.0))} | settings | changes
     return ref.messplus(request.features, request.satisfied.astype(float), request.cost, found["u"], **settings)
 
@@ -76,8 +76,8 @@ def assert_same_run(env, policy, found, path, least=100, atol=2e-4):
     satisfied = np.cumsum(path["sat"])
     pairs = {
         "explored": (found["action"].explore, path["explored"]),
-        "exploration chance": (found["info"]["explore_chance"], path["probability"]),
-        "predicted chance": (found["info"]["chance"], path["sat_hat"]),
+        "exploration probability": (found["info"]["explore_probability"], path["probability"]),
+        "predicted probability": (found["info"]["probability"], path["sat_hat"]),
         "cost": (flows["cost"], path["cost"]),
         "served_cost": (flows["served_cost"], path["cost_served"]),
         "satisfaction": (flows["satisfaction"], path["sat"]),
@@ -88,7 +88,7 @@ def assert_same_run(env, policy, found, path, least=100, atol=2e-4):
         "steps": (found["steps"], steps),
     }
     if policy.explores_first:
-        pairs["exploration chance"] = (found["info"]["explore_chance"][1:], path["probability"][1:])
+        pairs["exploration probability"] = (found["info"]["explore_probability"][1:], path["probability"][1:])
     for name, (got, expected) in pairs.items():
         got, expected = (np.asarray(x, float)[:until] for x in (got, expected))
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=atol, err_msg=name)
@@ -121,7 +121,7 @@ RUNS = {
         lambda: sv.typed_service(),
         learner(c=1.0, l2=0.1, explores_first=False, optimiser=SGD(TheorySteps(0.1, 0.6), momentum=0.0, weight_decay=0.0)),
     ),
-    "true chances": (lambda: typed(comonotone=True), learner(predictor=sv.TrueChances(sv.typed_service().requests))),
+    "true probabilities": (lambda: typed(comonotone=True), learner(predictor=sv.TrueProbabilities(sv.typed_service().requests))),
     "Mlp": (cells, learner(predictor=MLP)),
     "serve the best": (lambda: typed(serve_best=True), learner()),
     "running mean on types": (lambda: typed(knows_cost=False), learner(costs=sv.RunningMeanCost(), explores_first=False)),
@@ -134,7 +134,7 @@ RUNS = {
 
 
 SLOW = (
-    "Mlp", "true chances",
+    "Mlp", "true probabilities",
     "serve the best", "running mean on types", "last cost on types", "probit", "sparse feedback, Mlp", "uninformative benchmark",
 )  # fmt: skip
 
@@ -170,11 +170,11 @@ def test_ablations_equal_the_reference(name):
 def test_cheapest_above_is_the_first_sufficient_model():
     env, policy = sv.typed_service(), sv.CheapestAbove(c=0.5, predictor=LOGISTIC)
     found = played(env, policy)
-    chance, cost = found["info"]["chance"], found["request"].cost
+    probability, cost = found["info"]["probability"], found["request"].cost
     alpha = float(np.float32(env.alpha))
     quiet = ~found["action"].explore
-    expected = np.array([ref.cheapest_sufficient(cost[i], chance[i], alpha) for i in range(300)])
-    clear = np.abs(chance - alpha).min(axis=1) > 1e-5
+    expected = np.array([ref.cheapest_sufficient(cost[i], probability[i], alpha) for i in range(300)])
+    clear = np.abs(probability - alpha).min(axis=1) > 1e-5
     assert (quiet & clear).sum() > 100
     np.testing.assert_array_equal(found["action"].serve[quiet & clear], expected[quiet & clear])
     assert len(np.unique(expected[quiet & clear])) > 1
@@ -218,8 +218,8 @@ def test_metrics_are_those_of_the_reference():
         assert gauges["violation"][-1] == pytest.approx(expected["violation"], abs=1e-6)
         assert gauges["virtual_queue"][-1] / horizon == pytest.approx(expected["queue_per_round"], abs=1e-5)
         assert found["loss"][-1] == pytest.approx(expected["train_loss_mean"], rel=1e-4)
-        chance = np.take_along_axis(found["request"].success, path["choice"][:, None], axis=1)[:, 0]
-        np.testing.assert_allclose(flows["satisfaction_mean"], chance, rtol=1e-6)
+        probability = np.take_along_axis(found["request"].success, path["choice"][:, None], axis=1)[:, 0]
+        np.testing.assert_allclose(flows["satisfaction_mean"], probability, rtol=1e-6)
 
 
 @pytest.mark.slow

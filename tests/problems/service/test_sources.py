@@ -1,4 +1,4 @@
-"""Laws of the requests of every source."""
+"""Distributions of the requests of every source."""
 
 import math
 
@@ -33,14 +33,14 @@ def drawn(env, number=40_000, seed=11):
 
 
 def assert_calibrated(features, satisfied, success, what):
-    """The error of the chance is uncorrelated with every feature and with the chance itself."""
+    """The error of the probability is uncorrelated with every feature and with the probability itself."""
     given = np.concatenate([features, np.ones((len(features), 1)), success], axis=1)
     products = ((satisfied - success)[:, :, None] * given[:, None, :]).reshape(len(features), -1)
     assert_columns_close(products, np.zeros(products.shape[1]), what)
 
 
 @pytest.mark.parametrize("comonotone", [False, True])
-def test_law_of_types(comonotone):
+def test_distribution_of_types(comonotone):
     env = typed(comonotone=comonotone)
     features, satisfied, cost, success = drawn(env)
     assert_columns_close(features, ref.DEMO_WEIGHTS, "types")
@@ -51,16 +51,16 @@ def test_law_of_types(comonotone):
         assert_columns_close(np.log(cost[here]), np.log(ref.DEMO_COST[k]) - 0.2**2 / 2, f"logarithm of the cost of type {k}")
         np.testing.assert_allclose(np.log(cost[here]).std(axis=0), 0.2, rtol=0.05)
         np.testing.assert_allclose(success[here], np.tile(ref.DEMO_SATISFACTION[k], (here.sum(), 1)), rtol=1e-6)
-        law = ref.label_law(ref.DEMO_SATISFACTION[k], "comonotone" if comonotone else "independent")
-        hits = np.stack([(satisfied[here] == labels).all(1) for labels, _ in law], axis=1)
-        assert_columns_close(hits, [p for _, p in law], f"joint law of type {k}")
+        distribution = ref.label_distribution(ref.DEMO_SATISFACTION[k], "comonotone" if comonotone else "independent")
+        hits = np.stack([(satisfied[here] == labels).all(1) for labels, _ in distribution], axis=1)
+        assert_columns_close(hits, [p for _, p in distribution], f"joint distribution of type {k}")
         assert hits.sum() == here.sum()
     assert_calibrated(features, satisfied, success, "types")
     np.testing.assert_allclose(env.requests.success(jnp.asarray(features[0])), success[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.6])
-def test_law_of_cells(signal):
+def test_distribution_of_cells(signal):
     features, satisfied, cost, success = drawn(cells(signal=signal))
     counts = np.array(ref.CELLS["winogrande"])
     hits = (satisfied[:, None] == all_labels(3)).all(2)
@@ -81,12 +81,12 @@ def test_law_of_cells(signal):
 
 
 @pytest.mark.slow
-def test_law_of_probit():
+def test_distribution_of_probit():
     accuracy = np.array([0.6, 0.65, 0.8, 0.9])
     env = probit(from_features=0.5, shared=0.5)
     features, satisfied, cost, success = drawn(env)
     assert_columns_close(satisfied, accuracy, "accuracy")
-    assert_columns_close(success, accuracy, "mean chance")
+    assert_columns_close(success, accuracy, "mean probability")
     assert_columns_close(cost, [40.0, 60.0, 200.0, 900.0], "cost")
     np.testing.assert_allclose(cost / cost[:, :1], np.tile(np.array([1, 1.5, 5, 22.5]), (len(cost), 1)), rtol=1e-5)
     assert_calibrated(features, satisfied, success, "probit")

@@ -1,4 +1,4 @@
-"""Laws and tables: where rewards and costs come from."""
+"""Distributions and tables: where rewards and costs come from."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxroute.core import draws
 from jaxroute.data import STAGEROUTE_TABLE_2, RoutingTable
 from jaxroute.problems import staged
 
-# Laws and tables.
+# Distributions and tables.
 
 
 def draw_many(outcomes, number, seed=0):
@@ -22,13 +22,18 @@ def draw_many(outcomes, number, seed=0):
     return np.asarray(reward, np.float64), np.asarray(cost, np.float64)
 
 
-def outcomes_of(reward_law=staged.Gaussian(), cost_law=staged.Gaussian(relative=True), noise=0.1):
-    return staged.LawOutcomes(
-        np.array([0.02, 0.4, 0.97]), np.array([0.3, 2.0, 15.0]), np.float32(noise), np.float32(noise), reward_law, cost_law
+def outcomes_of(reward_distribution=staged.Gaussian(), cost_distribution=staged.Gaussian(relative=True), noise=0.1):
+    return staged.DistributionOutcomes(
+        np.array([0.02, 0.4, 0.97]),
+        np.array([0.3, 2.0, 15.0]),
+        np.float32(noise),
+        np.float32(noise),
+        reward_distribution,
+        cost_distribution,
     )
 
 
-def test_gaussian_law():
+def test_gaussian_distribution():
     reward, cost = draw_many(outcomes_of(), 200_000)
     for m, (mu, c) in enumerate(((0.02, 0.3), (0.4, 2.0), (0.97, 15.0))):
         assert_mean_close(reward[:, m], mu)
@@ -42,7 +47,7 @@ def test_gaussian_law():
     assert reward.min() < 0 < 1 < reward.max()  # Not clipped.
 
 
-def test_clipped_gaussian_law():
+def test_clipped_gaussian_distribution():
     reward, _ = draw_many(outcomes_of(staged.Gaussian(clip=(0.0, 1.0))), 200_000)
     assert reward.min() == 0.0
     assert reward.max() == 1.0
@@ -53,7 +58,7 @@ def test_clipped_gaussian_law():
         assert_mean_close(reward[:, m], expected)
 
 
-def test_bernoulli_and_fixed_laws():
+def test_bernoulli_and_fixed_distributions():
     reward, cost = draw_many(outcomes_of(staged.Bernoulli(), staged.Fixed()), 200_000)
     assert set(np.unique(reward)) == {0.0, 1.0}
     for m, mu in enumerate((0.02, 0.4, 0.97)):
@@ -61,8 +66,8 @@ def test_bernoulli_and_fixed_laws():
     np.testing.assert_array_equal(cost, np.broadcast_to(np.float32([0.3, 2.0, 15.0]), cost.shape))
 
 
-def test_lognormal_law():
-    _, cost = draw_many(outcomes_of(cost_law=staged.LogNormal(), noise=1.0), 200_000)
+def test_lognormal_distribution():
+    _, cost = draw_many(outcomes_of(cost_distribution=staged.LogNormal(), noise=1.0), 200_000)
     for m, c in enumerate((0.3, 2.0, 15.0)):
         assert_mean_close(cost[:, m], c)
         logs = np.log(cost[:, m] / c)  # Coefficient of variation 1: sigma^2 = ln 2.
@@ -70,10 +75,12 @@ def test_lognormal_law():
     assert cost.min() > 0
 
 
-@pytest.mark.parametrize("law", [staged.TokenCost(), staged.TokenCost(mean_input=50.0, mean_output=800.0, cap_output=900.0)])
-def test_token_costs(law):
+@pytest.mark.parametrize(
+    "distribution", [staged.TokenCost(), staged.TokenCost(mean_input=50.0, mean_output=800.0, cap_output=900.0)]
+)
+def test_token_costs(distribution):
     """The cap is accounted for: the mean stays that of the table, and costs are proportional across models."""
-    _, cost = draw_many(outcomes_of(cost_law=law, noise=1.0), 400_000)
+    _, cost = draw_many(outcomes_of(cost_distribution=distribution, noise=1.0), 400_000)
     for m, c in enumerate((0.3, 2.0, 15.0)):
         assert_mean_close(cost[:, m], c)
     np.testing.assert_allclose(cost[:, 2] / cost[:, 0], 50.0, rtol=1e-4)
@@ -136,10 +143,10 @@ def test_runs_over_a_table():
 
 
 @pytest.mark.slow
-def test_independent_shocks_give_the_same_law():
+def test_independent_shocks_give_the_same_distribution():
     """One shock drives all models. A market whose models have shocks of their own has the same mean regret and spread."""
 
-    class Independent(staged.LawOutcomes):
+    class Independent(staged.DistributionOutcomes):
         def draw(self, key, state, t):
             del state, t
             size = self.reward_mean.shape[-1]

@@ -8,15 +8,15 @@ from stochastic_cases import MEANS, SEEDS, bandit, luck, play, tie_order
 from jaxroute.problems import stochastic
 
 
-def references(law, policy, parameters):
+def references(distribution, policy, parameters):
     """The float64 loop of one policy on the draws of every seed, with the models in the order of the run's ties."""
     for seed in SEEDS:
         uniform, normal, normals, coin, arm = luck(seed)
-        reward_draws = uniform if law == "bernoulli" else normal
+        reward_draws = uniform if distribution == "bernoulli" else normal
         # Means and noise as the environment holds them, in single precision.
         order = tie_order(seed)
         means = [float(x) for x in np.float32(MEANS)[order]]
-        common = {"law": law, "noise_scale": float(np.float32(0.4))}
+        common = {"distribution": distribution, "noise_scale": float(np.float32(0.4))}
         if policy == "ucb1":
             found = plain.ucb1(means, reward_draws, **parameters, **common)
         elif policy == "thompson":
@@ -39,12 +39,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("law", ["bernoulli", "gaussian"])
+@pytest.mark.parametrize("distribution", ["bernoulli", "gaussian"])
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_reference_round_by_round(name, law):
+def test_equals_the_reference_round_by_round(name, distribution):
     policy, parameters = CASES[name]
-    chosen, rewards, regret = play(bandit(law), policy, double=True)
-    for i, expected in enumerate(references(law, name.split(",")[0], parameters)):
+    chosen, rewards, regret = play(bandit(distribution), policy, double=True)
+    for i, expected in enumerate(references(distribution, name.split(",")[0], parameters)):
         different = np.flatnonzero(chosen[i] != expected[0])
         assert not different.size, f"seed {SEEDS[i]}: {different.size} rounds differ, the first is {different[0]}"
         np.testing.assert_allclose(rewards[i], expected[1], atol=1e-5)

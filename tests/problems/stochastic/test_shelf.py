@@ -179,7 +179,7 @@ def test_tracking_by_hand():
 # Limits.
 
 
-def test_kl_ucb_of_normal_laws_is_ucb():
+def test_kl_ucb_of_normal_distributions_is_ucb():
     state = arms([3, 5, 1], [1.0, 3.0, 1.0])
     np.testing.assert_allclose(
         acted(st.KLUCB(family=families.Gaussian()), state, 10)[1], acted(st.UCB1(), state, 9)[1], rtol=1e-6

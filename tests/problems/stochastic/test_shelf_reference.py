@@ -18,25 +18,25 @@ SINGLE = [float(x) for x in np.float32(MEANS)]  # As the environment holds them.
 Gaussian = families.Gaussian(scale=0.4)
 WIDE = {"window": 90, "xi": 0.6, "upper": 1.5}
 
-# Policy, law, and the reference of the means, of the draws of the rewards, and of the uniforms of the policy.
+# Policy, distribution, and the reference of the means, of the draws of the rewards, and of the uniforms of the policy.
 CASES = {
     "KL-UCB": (stochastic.KLUCB(), "bernoulli", lambda m, r, u: plain.kl_ucb(m, r)),
     "KL-UCB of the proofs": (stochastic.KLUCB(loglog=3.0), "bernoulli", lambda m, r, u: plain.kl_ucb(m, r, 3.0)),
     "KL-UCB, normal": (
         stochastic.KLUCB(family=Gaussian),
         "gaussian",
-        lambda m, r, u: plain.kl_ucb_gaussian(m, r, 0.4, law="gaussian", noise_scale=float(np.float32(0.4))),
+        lambda m, r, u: plain.kl_ucb_gaussian(m, r, 0.4, distribution="gaussian", noise_scale=float(np.float32(0.4))),
     ),
     # Not with rewards of 0 and 1: models with equal counts tie, and rounding decides.
     "UCB-V": (
         stochastic.UCBV(zeta=0.5),
         "gaussian",
-        lambda m, r, u: plain.ucb_v(m, r, 0.5, 1.0, 1.0, law="gaussian", noise_scale=float(np.float32(0.4))),
+        lambda m, r, u: plain.ucb_v(m, r, 0.5, 1.0, 1.0, distribution="gaussian", noise_scale=float(np.float32(0.4))),
     ),
     "UCB-V, normal": (
         stochastic.UCBV(c=0.2, upper=2.0),
         "gaussian",
-        lambda m, r, u: plain.ucb_v(m, r, 1.2, 0.2, 2.0, law="gaussian", noise_scale=float(np.float32(0.4))),
+        lambda m, r, u: plain.ucb_v(m, r, 1.2, 0.2, 2.0, distribution="gaussian", noise_scale=float(np.float32(0.4))),
     ),
     "MOSS": (stochastic.MOSS(), "bernoulli", lambda m, r, u: plain.moss(m, r, HORIZON)),
     "MOSS, any time": (stochastic.AnytimeMOSS(), "bernoulli", lambda m, r, u: plain.moss_anytime(m, r, 1.35)),
@@ -62,10 +62,10 @@ CASES = {
 }
 
 
-def draws_of(seed, law):
+def draws_of(seed, distribution):
     """Draws of the rewards, and the first uniform of the policy, of each round."""
     uniform, normal, _, coin, _ = luck(seed)
-    return (uniform if law == "bernoulli" else normal)[:HORIZON], coin[:HORIZON]
+    return (uniform if distribution == "bernoulli" else normal)[:HORIZON], coin[:HORIZON]
 
 
 def played(env, policy, **options):
@@ -80,12 +80,12 @@ def played(env, policy, **options):
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_reference_round_by_round(name):
-    policy, law, reference = CASES[name]
-    chosen, data = played(bandit(law), policy)
+    policy, distribution, reference = CASES[name]
+    chosen, data = played(bandit(distribution), policy)
     for i, seed in enumerate(SEEDS):
         # The reference gives ties to the lowest number: its models are numbered in the order of the run's ties. Draws from a distribution have none.
         order = np.arange(len(MEANS)) if "Exp3" in name else tie_order(seed)
-        expected = reference([SINGLE[k] for k in order], *draws_of(seed, law))
+        expected = reference([SINGLE[k] for k in order], *draws_of(seed, distribution))
         different = np.flatnonzero(chosen[i] != order[expected[0]])
         assert not different.size, f"seed {seed}: {different.size} rounds differ, the first is {different[0]}"
         np.testing.assert_allclose(data["regret"].values[i], expected[2], atol=1e-3)

@@ -1,4 +1,4 @@
-"""Laws of the rewards."""
+"""Distributions of the rewards."""
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,14 @@ from stochastic_cases import MEANS, bandit
 
 from jaxroute.core import draws
 from jaxroute.problems import stochastic
-from jaxroute.problems.stochastic.sources import PoissonLaw
+from jaxroute.problems.stochastic.sources import PoissonDistribution
 
 # Environments.
 
 
-@pytest.mark.parametrize("law", ["bernoulli", "gaussian"])
-def test_reward_laws(law):
-    env = jax.tree.map(jnp.asarray, bandit(law))
+@pytest.mark.parametrize("distribution", ["bernoulli", "gaussian"])
+def test_reward_distributions(distribution):
+    env = jax.tree.map(jnp.asarray, bandit(distribution))
     keys = jax.random.split(draws.key(11), 100_000)
 
     def step(key, action):
@@ -28,12 +28,12 @@ def test_reward_laws(law):
         reward, regret = jax.jit(jax.vmap(step, (0, None)))(keys, m)
         assert_mean_close(reward, mean)
         np.testing.assert_allclose(regret, 0.6 - mean, atol=1e-6)
-        spread = np.sqrt(mean * (1 - mean)) if law == "bernoulli" else 0.4
+        spread = np.sqrt(mean * (1 - mean)) if distribution == "bernoulli" else 0.4
         assert np.std(reward) == pytest.approx(spread, rel=0.02)
 
 
 @pytest.mark.parametrize(
-    ("env", "law"),
+    ("env", "distribution"),
     [
         (stochastic.beta([0.2, 0.5], concentration=6.0), lambda m: stats.beta(6 * m, 6 * (1 - m))),
         (stochastic.exponential([0.5, 2.0]), lambda m: stats.expon(scale=m)),
@@ -41,12 +41,12 @@ def test_reward_laws(law):
     ],
     ids=["beta", "exponential", "poisson"],
 )
-def test_laws_of_other_rewards(env, law):
+def test_distributions_of_other_rewards(env, distribution):
     """Against SciPy's distribution functions, mean and deviation."""
     keys = jax.random.split(draws.key(5), 40_000)
-    rewards = np.asarray(jax.jit(jax.vmap(lambda key: env.law(key, env.mean, env.scale)))(keys), np.float64)
+    rewards = np.asarray(jax.jit(jax.vmap(lambda key: env.distribution(key, env.mean, env.scale)))(keys), np.float64)
     for m, mean in enumerate(np.asarray(env.mean, np.float64)):
-        expected = law(mean)
+        expected = distribution(mean)
         assert_mean_close(rewards[:, m], mean)
         assert rewards[:, m].std() == pytest.approx(expected.std(), rel=0.03)
         for value in np.quantile(rewards[:, m], [0.05, 0.3, 0.5, 0.9, 0.999]):
@@ -57,7 +57,7 @@ def test_laws_of_other_rewards(env, law):
 def test_counts_have_terms_enough():
     """What is left beyond the last term is less than a uniform can tell, and few terms are wasted."""
     for mean in (0.01, 1.0, 9.0, 64.0):
-        terms = PoissonLaw.of(np.array([mean])).terms
+        terms = PoissonDistribution.of(np.array([mean])).terms
         assert stats.poisson(mean).sf(terms) < 2.0**-23 < stats.poisson(mean).sf(0.6 * terms - 1)
 
 
@@ -98,7 +98,7 @@ def test_means_that_wander():
 
 
 def test_means_that_jump():
-    """A restless bandit: of the time in the high state up / (up + down), and jumps as often as the chances say."""
+    """A restless bandit: of the time in the high state up / (up + down), and jumps as often as the probabilities say."""
     env = stochastic.restless([0.1, 0.2], [0.9, 0.6], [0.02, 0.3], [0.06, 0.3])
     high = walked(env.path, 60_000) == np.float32([0.9, 0.6])
     np.testing.assert_allclose(high.mean(0), [0.25, 0.5], atol=0.03)

@@ -53,7 +53,7 @@ def test_auer_bound_by_hand():
     np.testing.assert_allclose(stochastic.auer_bound(env, [1, 10_000]), expected, rtol=1e-6)
 
 
-def test_lai_robbins_of_other_laws_by_hand():
+def test_lai_robbins_of_other_distributions_by_hand():
     """Poisson: kl(1, 2) = 1 + log(1/2) = .306853. Exponential: kl(1, 2) = 1/2 - 1 - log(1/2) = .193147. Beta: by quadrature."""
     assert stochastic.lai_robbins(stochastic.poisson([1.0, 2.0]), np.e) == pytest.approx(1 / 0.306853, rel=1e-5)
     assert stochastic.lai_robbins(stochastic.exponential([1.0, 2.0]), np.e) == pytest.approx(1 / 0.193147, rel=1e-5)
@@ -101,7 +101,7 @@ def test_what_has_no_characteristic_time_is_refused():
     for env, message in (
         (stochastic.bernoulli([0.5, 0.5]), "mean must have one largest of at least two values"),
         (stochastic.bernoulli([0.5]), "mean must have one largest of at least two values"),
-        (stochastic.beta([0.3, 0.5]), "law must be one of an exponential family"),
+        (stochastic.beta([0.3, 0.5]), "distribution must be one of an exponential family"),
     ):
         with pytest.raises(ValueError, match=message):
             stochastic.characteristic_time(env)

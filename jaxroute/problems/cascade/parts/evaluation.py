@@ -38,19 +38,19 @@ class Evaluation:
 
 def check(estimator: Any) -> None:
     """That a policy's evaluator is one."""
-    needs = ("add", "check", "check_for", "learns")
+    needs = ("add", "check", "check_spec", "learns")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needs):
         raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
     estimator.check()
 
 
-def check_for(estimator: GLM, spec: CascadeSpec) -> None:
+def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
     """That it suits the environment and the run."""
     if not spec.feature_dim:
         if not estimator.learns:
             raise ValueError("evaluator must not be frozen where scores are seen: the environment has no evaluator")
         return
-    estimator.check_for(spec.feature_dim, spec.horizon or 0)
+    estimator.check_spec(spec.feature_dim, spec.horizon or 0)
 
 
 def start(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> Evaluation | None:

@@ -70,7 +70,7 @@ class WarmUp(AlwaysLearns):
 
 @struct.dataclass
 class Coins(AlwaysLearns):
-    """All boxes with chance `min(1, scale t^-(1/3))`.
+    """All boxes with probability `min(1, scale t^-(1/3))`.
 
     Attributes:
       scale: `[]`.

@@ -1,4 +1,4 @@
-"""Index estimator that learns a law of the scores, of one shape for all requests, and solves for the index."""
+"""Index estimator that learns a distribution of the scores, of one shape for all requests, and solves for the index."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily:
-    """Scores are taken to be a linear mean plus noise of one law: the index is solved on the latest residuals. Wrong where
+    """Scores are taken to be a linear mean plus noise of one distribution: the index is solved on the latest residuals. Wrong where
     it is not so.
 
     Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.

@@ -154,7 +154,7 @@ class Theoretical(Stateless):
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
 
     Attributes:
-      mass: `[]`, kappa, least chance that a score is above an index.
+      mass: `[]`, kappa, least probability that a score is above an index.
       slope: `[]`, mu_1, least slope of the index link.
       reach: `[]`, iota, largest size of an index before its link.
       score_slope: `[]`, least slope of the evaluator's link.

@@ -1,6 +1,6 @@
-"""What the boxes hold: laws of scores and costs given the request, made so that the reservation index is known exactly.
+"""What the boxes hold: distributions of scores and costs given the request, made so that the reservation index is known exactly.
 
-A law is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The
+A distribution is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The
 mean cost is then defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper.
 
 Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as
@@ -20,17 +20,17 @@ from jaxroute.solvers.reservation import index_by_bisection, two_point_index, un
 
 # Keys of what drives scores, costs and rare events.
 Keys = tuple[jax.Array, jax.Array, jax.Array]
-# Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other laws.
+# Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other distributions.
 Play = tuple[jax.Array, jax.Array, jax.Array | None]
 
 
 class Boxes(Protocol):
-    """A law of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index
+    """A distribution of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index
     `[K]`.
 
     Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded
     boxes do not have; `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have;
-    `check_for(dim)`, which raises `ValueError` where requests have too few features; `joint`, True if the outputs of a
+    `check_spec(dim)`, which raises `ValueError` where requests have too few features; `joint`, True if the outputs of a
     period depend on each other.
 
     Attributes:
@@ -88,7 +88,7 @@ class UniformBoxes:
 
     Attributes:
       base_cost: `[K]` mean cost at `x = 0`.
-      quantile: `[K]` chance to stay below the index.
+      quantile: `[K]` probability to stay below the index.
       spread: `[]` of costs.
       tilt: `[]`, mean costs are `base_cost (1 + tilt x_1)`, None for 0.
     """
@@ -109,7 +109,7 @@ class UniformBoxes:
         if self.tilt is not None and abs(float(checks.numbers("tilt", self.tilt, ()))) >= 1:
             raise ValueError(f"tilt must be between -1 and 1, got {float(self.tilt):g}")
 
-    def check_for(self, dim: int) -> None:
+    def check_spec(self, dim: int) -> None:
         check_feature("tilt", self.tilt, dim)
 
     @property
@@ -152,11 +152,11 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` with a small chance, whatever the request: the mass that assumption 4.1 wants at every
+    """`UniformBoxes` that score `top` with a small probability, whatever the request: the mass that assumption 4.1 wants at every
     level.
 
     Attributes:
-      jackpot: `[]` that chance.
+      jackpot: `[]` that probability.
       top: `[]`.
     """
 
@@ -208,36 +208,38 @@ class SpikeBoxes(UniformBoxes):
 
 @struct.dataclass
 class PassFailBoxes:
-    """Scores are `high` with chance `base_chance + slope x_1`, otherwise `low`; mean costs are `chance (high - index)`.
+    """Scores are `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
 
     Attributes:
-      base_chance: `[K]`.
+      base_probability: `[K]`.
       slope: `[]`, None for 0.
       low: `[]`.
       high: `[]`.
       spread: `[]` of costs, `mean (1 + spread L / 2)`.
     """
 
-    base_chance: Leaf
+    base_probability: Leaf
     slope: Leaf | None = 0.1
     low: Leaf = 0.1
     high: Leaf = 0.95
     spread: Leaf = 0.5
 
     def check(self) -> None:
-        chance = checks.share("base_chance", self.base_chance)
-        if chance.ndim != 1:
-            raise ValueError(f"base_chance must have shape [K], got {chance.shape}")
+        probability = checks.share("base_probability", self.base_probability)
+        if probability.ndim != 1:
+            raise ValueError(f"base_probability must have shape [K], got {probability.shape}")
         low, high = (float(checks.probability(name, x, ())) for name, x in (("low", self.low), ("high", self.high)))
         if not low < high:
             raise ValueError(f"low must be below high, got {low:g} and {high:g}")
         checks.probability("spread", self.spread, ())
         if self.slope is not None:
             slope = abs(float(checks.numbers("slope", self.slope, ())))
-            if (chance - slope <= 0).any() or (chance + slope > 1).any():
-                raise ValueError(f"slope must leave chances in (0, 1], got {slope:g} with chances {chance.tolist()}")
+            if (probability - slope <= 0).any() or (probability + slope > 1).any():
+                raise ValueError(
+                    f"slope must leave probabilities in (0, 1], got {slope:g} with probabilities {probability.tolist()}"
+                )
 
-    def check_for(self, dim: int) -> None:
+    def check_spec(self, dim: int) -> None:
         check_feature("slope", self.slope, dim)
 
     def check_index(self, psi: jax.Array, base: jax.Array) -> None:
@@ -249,37 +251,37 @@ class PassFailBoxes:
 
     @property
     def num_boxes(self) -> int:
-        return np.shape(self.base_chance)[-1]
+        return np.shape(self.base_probability)[-1]
 
-    def chance(self, psi: jax.Array) -> jax.Array:
-        return jnp.asarray(self.base_chance) + (0.0 if self.slope is None else jnp.asarray(self.slope) * psi[1])
+    def probability(self, psi: jax.Array) -> jax.Array:
+        return jnp.asarray(self.base_probability) + (0.0 if self.slope is None else jnp.asarray(self.slope) * psi[1])
 
     def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
-        return self.chance(psi) * (self.high - base)
+        return self.probability(psi) * (self.high - base)
 
     def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         del base
-        return self.low + self.chance(psi) * (self.high - self.low)
+        return self.low + self.probability(psi) * (self.high - self.low)
 
     def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
-        return two_point_index(self.low, self.high, self.chance(psi), weight * self.mean_cost(psi, base))
+        return two_point_index(self.low, self.high, self.probability(psi), weight * self.mean_cost(psi, base))
 
     def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
         del row
         k_score, k_cost, _ = keys
-        passed = draws.uniform(k_score, base.shape) < self.chance(psi)
+        passed = draws.uniform(k_score, base.shape) < self.probability(psi)
         length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
         return jnp.where(passed, self.high, self.low), _times(self.mean_cost(psi, base), self.spread, 0.5 * length), None
 
     def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         del base
-        chance = self.chance(psi)
-        return chance * jnp.maximum(self.high - level, 0.0) + (1.0 - chance) * jnp.maximum(self.low - level, 0.0)
+        probability = self.probability(psi)
+        return probability * jnp.maximum(self.high - level, 0.0) + (1.0 - probability) * jnp.maximum(self.low - level, 0.0)
 
     def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         del base
-        chance = self.chance(psi)
-        return chance * (level < self.high) + (1.0 - chance) * (level < self.low)
+        probability = self.probability(psi)
+        return probability * (level < self.high) + (1.0 - probability) * (level < self.low)
 
 
 @struct.dataclass
@@ -361,7 +363,7 @@ def _cells(score: Leaf, cost: Leaf, rows: jax.Array) -> tuple[jax.Array, jax.Arr
 class QueryBoxes:
     """Outcomes of real queries, row by row: all models answer the query whose features the request shows.
 
-    Given the features of a query nothing but its own outcome is recorded. What environments of a known law have exactly, mean score, mean
+    Given the features of a query nothing but its own outcome is recorded. What environments of a known distribution have exactly, mean score, mean
     cost and index given the request, are here the linear functions of the features that fit the rows best, in hindsight.
 
     Attributes:
@@ -385,7 +387,7 @@ class QueryBoxes:
             raise ValueError(f"scores must have shape [P, K], got {shape}")
         checks.numbers("cost_fit", self.cost_fit, checks.numbers("score_fit", self.score_fit).shape)
 
-    def check_for(self, dim: int) -> None:
+    def check_spec(self, dim: int) -> None:
         if np.shape(self.score_fit) != (dim, self.num_boxes):
             raise ValueError(f"score_fit must have shape [{dim}, {self.num_boxes}], got {np.shape(self.score_fit)}")
 

@@ -12,7 +12,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 class Contexts(Protocol):
-    """A law of requests.
+    """A distribution of requests.
 
     Attributes:
       dim: `m`.
@@ -91,14 +91,14 @@ class GroupContexts(IndependentContexts):
     """`psi` is the unit vector of a group.
 
     Attributes:
-      chance: `[m]` of the groups.
+      probability: `[m]` of the groups.
     """
 
-    chance: Leaf
+    probability: Leaf
 
     @property
     def dim(self) -> int:
-        return np.shape(self.chance)[-1]
+        return np.shape(self.probability)[-1]
 
     @property
     def bound(self) -> float:
@@ -106,16 +106,18 @@ class GroupContexts(IndependentContexts):
 
     @property
     def mean(self) -> jax.Array:
-        return jnp.asarray(self.chance, jnp.float32)
+        return jnp.asarray(self.probability, jnp.float32)
 
     def check(self) -> None:
-        chance = checks.probability("chance", self.chance)
-        if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
-            raise ValueError(f"chance must be a vector that sums to 1, got shape {chance.shape} with sum {chance.sum():g}")
+        probability = checks.probability("probability", self.probability)
+        if probability.ndim != 1 or abs(probability.sum() - 1.0) > 1e-5:
+            raise ValueError(
+                f"probability must be a vector that sums to 1, got shape {probability.shape} with sum {probability.sum():g}"
+            )
 
     def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del state, t
-        which = numerics.inverse_cdf(jnp.asarray(self.chance, jnp.float32), draws.uniform(key))
+        which = numerics.inverse_cdf(jnp.asarray(self.probability, jnp.float32), draws.uniform(key))
         return numerics.one_hot(which, self.dim).astype(jnp.float32)
 
 

@@ -22,9 +22,9 @@ _REWARD_SPREAD = 0.2
 
 
 class OutputFeatures(Protocol):
-    """A law of the features of outputs: the true evaluator, eq. (17) of the paper.
+    """A distribution of the features of outputs: the true evaluator, eq. (17) of the paper.
 
-    Optional: `check_for(boxes, dim)`, which raises `ValueError` if the law does not suit boxes, or requests with `dim`
+    Optional: `check_spec(boxes, dim)`, which raises `ValueError` if the distribution does not suit boxes, or requests with `dim`
     features.
 
     Attributes:
@@ -56,7 +56,7 @@ class OutputFeatures(Protocol):
 
 
 class Noise(Protocol):
-    """A law of what features hold beside the score."""
+    """A distribution of what features hold beside the score."""
 
     def check(self) -> None:
         """Raises `ValueError` on values out of range."""
@@ -103,10 +103,10 @@ class RadialNoise:
     """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or
     `student`.
 
-    Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: laws that fulfil assumption 5.2.
+    Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: distributions that fulfil assumption 5.2.
 
     Attributes:
-      quantiles: `[n]` lengths at equally spaced chances from 0 to 1.
+      quantiles: `[n]` lengths at equally spaced probabilities from 0 to 1.
     """
 
     quantiles: Leaf
@@ -121,19 +121,19 @@ class RadialNoise:
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
         """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F
-        law.
+        distribution.
         """
         from scipy import stats
 
-        law = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
-        return cls._of(law, longest, lambda length: length**2 / dim, lambda ratio: np.sqrt(dim * ratio))
+        distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
+        return cls._of(distribution, longest, lambda length: length**2 / dim, lambda ratio: np.sqrt(dim * ratio))
 
     @classmethod
-    def _of(cls, law: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """The table of lengths whose image under `to` has this law."""
+    def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
+        """The table of lengths whose image under `to` has this distribution."""
         longest = float(checks.positive("longest", longest, ()))
-        lengths = back(law.ppf(np.linspace(0.0, law.cdf(to(longest)), 1025)))
-        # A chance that rounds to 1, or nearly, has an infinite quantile.
+        lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
+        # A probability that rounds to 1, or nearly, has an infinite quantile.
         return cls(np.minimum(lengths, longest).astype(np.float32))
 
     def check(self) -> None:
@@ -197,7 +197,7 @@ class ScoredFeatures:
         if not isinstance(self.link, Link):
             raise ValueError(f"link must be a Link, got {checks.show(self.link)}")
 
-    def check_for(self, boxes: Boxes, dim: int) -> None:
+    def check_spec(self, boxes: Boxes, dim: int) -> None:
         del dim
         if self.shift is not None:
             checks.numbers("shift", self.shift, (boxes.num_boxes, self.dim))
@@ -245,7 +245,7 @@ class FrozenFeatures:
     def check(self) -> None:
         checks.numbers("weight", self.weight, ())
 
-    def check_for(self, boxes: Boxes, dim: int) -> None:
+    def check_spec(self, boxes: Boxes, dim: int) -> None:
         del boxes
         if dim < 2:
             raise ValueError(f"evaluator must not be FrozenFeatures where requests have {dim} feature: it needs x_1")
@@ -284,7 +284,7 @@ class RecordedFeatures:
             raise ValueError(f"features must have shape [N, K, d], got {table.shape}")
         checks.numbers("theta", self.theta, (self.dim,))
 
-    def check_for(self, boxes: Boxes, dim: int) -> None:
+    def check_spec(self, boxes: Boxes, dim: int) -> None:
         del dim
         if not isinstance(boxes, RecordedBoxes | QueryBoxes):
             raise ValueError(

@@ -55,7 +55,7 @@ class ByIndex:
 
 
 @struct.dataclass
-class ByChance:
+class ByProbability:
     """In a new random order each round."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:

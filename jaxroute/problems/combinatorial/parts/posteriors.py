@@ -10,10 +10,10 @@ from jaxroute.core import draws
 
 
 class Posterior(Protocol):
-    """A law of success chances."""
+    """A distribution of success probabilities."""
 
     def sample(self, key: jax.Array, wins: jax.Array, losses: jax.Array) -> jax.Array:
-        """One chance of each model `[K]` after so many successes and failures `[K]`."""
+        """One probability of each model `[K]` after so many successes and failures `[K]`."""
         ...
 
 
@@ -59,7 +59,7 @@ class CountInPart:
 
 @struct.dataclass
 class CountByCoin:
-    """An outcome `x` in [0, 1] counts as a success with chance `x`. Source: Agrawal and Goyal (2012)."""
+    """An outcome `x` in [0, 1] counts as a success with probability `x`. Source: Agrawal and Goyal (2012)."""
 
     def count(self, key: jax.Array, outcome: jax.Array) -> jax.Array:
         return (draws.uniform(key, outcome.shape) < outcome).astype(outcome.dtype)

@@ -1,11 +1,11 @@
 """How a policy finds a relaxed selection: solvers, as small objects.
 
-A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in
+A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are probabilities in
 (0, 1), `cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is
 one problem for each group, see `solve_by_group`).
 
 The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the
-reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the chance that none wins for
+reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the probability that none wins for
 `AnyWin`.
 """
 
@@ -50,7 +50,7 @@ class Solver(Protocol):
     def solve(
         self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
     ) -> Selection:
-        """The relaxed selection for chances `w` `[K]` and costs `cost` `[K]` of the models that are allowed `[K]`."""
+        """The relaxed selection for probabilities `w` `[K]` and costs `cost` `[K]` of the models that are allowed `[K]`."""
         ...
 
 
@@ -223,7 +223,7 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the chance of no win for
+    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the probability of no win for
     `AnyWin`).
 
     It has no multiplier: the one that it returns is zero.
@@ -317,7 +317,7 @@ def solve_by_group(
     Args:
       solver: an object of this file, None for `default_solver`.
       spec: sizes, groups and the reward.
-      w: `[K]` chances, see `conditioned`.
+      w: `[K]` probabilities, see `conditioned`.
       cost: `[K]` non-negative.
       obs: budget and `N`.
       allowed: `[K]` bool.
@@ -348,12 +348,12 @@ def solve_by_group(
 
 
 def conditioned(key: jax.Array, value: jax.Array, cap: Leaf, noise: Leaf) -> jax.Array:
-    """Chances `[K]` that the solvers take, from reward indices: capped, with ties broken at random.
+    """Probabilities `[K]` that the solvers take, from reward indices: capped, with ties broken at random.
 
     Args:
       key: consumed.
       value: `[K]` reward indices.
-      cap: `[]` largest chance.
+      cap: `[]` largest probability.
       noise: `[]` size of the random tie-breaks.
     """
     tie = noise * draws.uniform(key, value.shape)

@@ -1,6 +1,6 @@
 """What a set of models earns: any win, the sum of wins, or all of them.
 
-`chosen` is a mask `[..., K]`, `z` a relaxed selection in [0, 1], `mean` the models' success chances `[..., K]`. Each
+`chosen` is a mask `[..., K]`, `z` a relaxed selection in [0, 1], `mean` the models' success probabilities `[..., K]`. Each
 function also works in NumPy, for optima in float64: pass `xp=numpy`.
 """
 

@@ -28,8 +28,8 @@ class OnRidge:
         checks.positive("ridge", self.ridge, ())
         checks.part("parameters", self.parameters, "of_chosen", "Disjoint()")
 
-    def check_for(self, spec: ContextualSpec) -> None:
-        self.parameters.check_for(spec)
+    def check_spec(self, spec: ContextualSpec) -> None:
+        self.parameters.check_spec(spec)
 
     def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
         del key

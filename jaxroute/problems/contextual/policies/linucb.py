@@ -57,19 +57,19 @@ class OFULState:
 
 @struct.dataclass
 class OFUL(OnRidge):
-    """LinUCB with the radius that holds in all rounds with a given chance: optimism in the face of uncertainty, linear.
+    """LinUCB with the radius that holds in all rounds with a given probability: optimism in the face of uncertainty, linear.
 
     The bound is `theta . x + beta sqrt(x' V^-1 x)` with
     `beta = noise sqrt(log(det V / det(lambda I)) + 2 log(1 / delta)) + sqrt(lambda) norm`.
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2 and Figure 1.
 
-    Differs from the paper: with `Disjoint()` each of the `K` parameters has a radius of its own, that fails with chance `delta / K`.
+    Differs from the paper: with `Disjoint()` each of the `K` parameters has a radius of its own, that fails with probability `delta / K`.
 
     Attributes:
       noise: `[]` sub-Gaussian constant of the rewards, the paper's R.
       norm: `[]` the longest that a parameter may be, the paper's S.
-      delta: `[]` chance that the radius ever fails, in (0, 1].
+      delta: `[]` probability that the radius ever fails, in (0, 1].
       ridge: `[]` the paper's lambda, above 0.
       parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
     """

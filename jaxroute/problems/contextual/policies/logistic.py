@@ -17,7 +17,7 @@ _STEPS = 10
 
 @struct.dataclass
 class Laplace:
-    """Normal laws of the weights of logistic regressions, with independent entries: `w_i ~ N(m_i, 1 / q_i)`.
+    """Normal distributions of the weights of logistic regressions, with independent entries: `w_i ~ N(m_i, 1 / q_i)`.
 
     Attributes:
       mean: `m` `[d, G]`.
@@ -51,8 +51,8 @@ def newest_slope(level: jax.Array, variance: jax.Array, label: jax.Array) -> jax
     target = level + variance * label
     s = jnp.zeros_like(target)
     for _ in range(_STEPS):
-        chance = jax.nn.sigmoid(s)
-        s = s - (s + variance * chance - target) / (1.0 + variance * chance * (1.0 - chance))
+        probability = jax.nn.sigmoid(s)
+        s = s - (s + variance * probability - target) / (1.0 + variance * probability * (1.0 - probability))
     return label - jax.nn.sigmoid(s)
 
 
@@ -60,7 +60,7 @@ def newest_slope(level: jax.Array, variance: jax.Array, label: jax.Array) -> jax
 class LogisticThompson:
     """Draws the weights of logistic regressions from an approximate posterior, and uses the model that is best with these.
 
-    After each round the posterior becomes the normal law around the weights that minimise
+    After each round the posterior becomes the normal distribution around the weights that minimise
     `1/2 sum_i q_i (w_i - m_i)^2 + log loss(w . x, y)`, and `q_i` grows by `x_i^2 p (1 - p)` with `p = sigmoid(w . x)`. The minimum lies on
     the line `m + c x / q`, so that one number has to be found.
 
@@ -94,8 +94,8 @@ class LogisticThompson:
             raise ValueError(f"high must be above low, got {high:g} and {low:g}")
         checks.part("parameters", self.parameters, "of_chosen", "Disjoint()")
 
-    def check_for(self, spec: ContextualSpec) -> None:
-        self.parameters.check_for(spec)
+    def check_spec(self, spec: ContextualSpec) -> None:
+        self.parameters.check_spec(spec)
 
     def init(self, key: jax.Array, spec: ContextualSpec) -> Laplace:
         del key
@@ -118,5 +118,7 @@ class LogisticThompson:
         level, variance = (numerics.pick(seen, numerics.combine(x, y)) for y in (state.mean, direction))
         label = jnp.clip((feedback - self.low) / (self.high - self.low), 0.0, 1.0)
         c = newest_slope(level, variance, label)
-        chance = jax.nn.sigmoid(level + c * variance)
-        return numerics.accumulate(state, seen, mean=c * direction, precision=jnp.square(x) * (chance * (1.0 - chance)))
+        probability = jax.nn.sigmoid(level + c * variance)
+        return numerics.accumulate(
+            state, seen, mean=c * direction, precision=jnp.square(x) * (probability * (1.0 - probability))
+        )

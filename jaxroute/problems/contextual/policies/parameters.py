@@ -12,7 +12,7 @@ from jaxroute.problems.contextual.types import ContextualSpec
 
 
 class Spread(Protocol):
-    """A normal law of the errors of `G` parameters, around 0."""
+    """A normal distribution of the errors of `G` parameters, around 0."""
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
         """Variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
@@ -26,7 +26,7 @@ class Spread(Protocol):
 class Parameters(Protocol):
     """What a linear policy learns: `G` parameters of dimension `d`, and which of them a round tells something about."""
 
-    def check_for(self, spec: ContextualSpec) -> None:
+    def check_spec(self, spec: ContextualSpec) -> None:
         """Raises `ValueError` where it does not suit an environment."""
         ...
 
@@ -49,12 +49,12 @@ class Parameters(Protocol):
         ...
 
     def errors(self, key: jax.Array, x: jax.Array, spread: Spread) -> jax.Array:
-        """Errors `[K]` of the models' predictions, where the errors of the parameters are drawn once from their law.
+        """Errors `[K]` of the models' predictions, where the errors of the parameters are drawn once from their distribution.
 
         Args:
           key: typed, `[]`.
           x: from `columns`.
-          spread: the law.
+          spread: the distribution.
         """
         ...
 
@@ -66,7 +66,7 @@ class Disjoint:
     Source: Li, Chu, Langford and Schapire (2010), section 3.1.
     """
 
-    def check_for(self, spec: ContextualSpec) -> None:
+    def check_spec(self, spec: ContextualSpec) -> None:
         del spec
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
@@ -103,7 +103,7 @@ class Shared:
         if self.descriptors is not None and checks.numbers("descriptors", self.descriptors).ndim != 2:
             raise ValueError(f"descriptors must have shape [K, m], got {checks.show(self.descriptors)}")
 
-    def check_for(self, spec: ContextualSpec) -> None:
+    def check_spec(self, spec: ContextualSpec) -> None:
         if self.descriptors is None and spec.rows < spec.num_models:
             raise ValueError("descriptors of the models must be given where all models see the same context, got None")
         if self.descriptors is not None and self.descriptors.shape[0] != spec.num_models:

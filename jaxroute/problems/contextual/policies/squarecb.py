@@ -25,7 +25,7 @@ class SquareCBState:
 
 
 def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | None = None) -> jax.Array:
-    """Chances `[K]`: `1 / (K + gamma gap)` of a model whose predicted reward is so far from the best, and the rest for the best.
+    """Probabilities `[K]`: `1 / (K + gamma gap)` of a model whose predicted reward is so far from the best, and the rest for the best.
 
     Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
 
@@ -43,7 +43,7 @@ def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | No
 
 @struct.dataclass
 class SquareCB(OnRidge):
-    """Uses each model with a chance that falls with the gap of its predicted reward to the best prediction.
+    """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
 
     Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that count the new context before they predict:
     `theta_k . x / (1 + x' V_k^-1 x)`. Their regret in square loss is known, and with it
@@ -55,7 +55,7 @@ class SquareCB(OnRidge):
 
     Attributes:
       scale: `[]` factor of gamma; 1 is that of the theorem.
-      delta: `[]` chance that the bound of the theorem fails, in (0, 1].
+      delta: `[]` probability that the bound of the theorem fails, in (0, 1].
       horizon: `[]`, `T`, None for the run's.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
@@ -88,8 +88,8 @@ class SquareCB(OnRidge):
         del t
         x = self.parameters.columns(obs)
         predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
-        chances = inverse_gap_weights(predicted, state.gamma, draws.order(draws.fold_in(key, 0), predicted.shape[-1]))
-        return numerics.inverse_cdf(chances, draws.uniform(key)), {"chance": chances}
+        probabilities = inverse_gap_weights(predicted, state.gamma, draws.order(draws.fold_in(key, 0), predicted.shape[-1]))
+        return numerics.inverse_cdf(probabilities, draws.uniform(key)), {"probability": probabilities}
 
     def update(
         self, key: jax.Array, state: SquareCBState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array

@@ -14,7 +14,7 @@ from jaxroute.problems.contextual.policies.base import OnRidge
 class LinearThompson(OnRidge):
     """Draws the parameters from their normal posterior, and uses the model that is best with these.
 
-    The law is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
+    The distribution is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
 
     Source: Agrawal and Goyal (2013b), Algorithm 1 with `Shared()`, which has `ridge = 1` and, for its proof, a
     `scale` of the order of `noise sqrt(d log(t / delta))`.

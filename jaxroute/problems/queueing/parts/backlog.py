@@ -47,7 +47,7 @@ class Backlog(Protocol):
 
     def check(self) -> None: ...
 
-    def roomier(self) -> "Backlog | None":
+    def with_double_capacity(self) -> "Backlog | None":
         """The same with twice the places; None if nothing can be lost."""
         ...
 
@@ -133,7 +133,7 @@ class ByArrival:
     def check(self) -> None:
         checks.count("rounds", self.rounds)
 
-    def roomier(self) -> None:
+    def with_double_capacity(self) -> None:
         return None
 
     @property
@@ -226,7 +226,7 @@ class Compact:
         checks.count("rounds", self.rounds)
         checks.count("limit", self.limit)
 
-    def roomier(self) -> "Compact | None":
+    def with_double_capacity(self) -> "Compact | None":
         return None if self.limit >= self.rounds else self.replace(limit=min(2 * self.limit, self.rounds))
 
     @property

@@ -29,7 +29,7 @@ class Trigger(Protocol):
 
 @struct.dataclass
 class Decaying:
-    """Explores a query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
+    """Explores a query that has just come with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
 
     Source: ACQB, section 3; Algorithm 1, line 12.
 
@@ -68,13 +68,13 @@ class RecordedCoins:
 
 @struct.dataclass
 class PhaseThenCoin:
-    """Explores every arrival of the first `phase` rounds, and later ones with chance `coin`.
+    """Explores every arrival of the first `phase` rounds, and later ones with probability `coin`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB compares itself with it (appendix B.3).
 
     Attributes:
       phase: `[]` rounds.
-      coin: `[]` chance.
+      coin: `[]` probability.
     """
 
     phase: Leaf

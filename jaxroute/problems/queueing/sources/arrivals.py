@@ -1,9 +1,9 @@
-"""When queries come, where that is not a coin of the same chance in every round: rates that change, bursts, several servers.
+"""When queries come, where that is not a coin of the same probability in every round: rates that change, bursts, several servers.
 
 Given as `arrivals` of a queue. The context of a query that comes is drawn by the queue's source as ever; `arrival_rate` then only says
 which contexts are kept (assumption 4 of ACQB), and should be the mean rate.
 
-Not in ACQB, whose arrivals are coins of one chance.
+Not in ACQB, whose arrivals are coins of one probability.
 """
 
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class Rates:
     """A rate per round: a day's course, a launch, a drift.
 
     Attributes:
-      rates: `[T]`, chance that round `t` brings a query; later rounds have the last one.
+      rates: `[T]`, probability that round `t` brings a query; later rounds have the last one.
     """
 
     rates: Leaf
@@ -63,8 +63,8 @@ class Bursts:
     Source: the discrete form of the Markov-modulated Poisson process; Fischer and Meier-Hellstern (1993).
 
     Attributes:
-      rates: `[S]`, chance of a query in a round of each phase.
-      moves: `[S, S]`, chance that phase `i` is followed by `j`; rows add up to one. A run starts in a phase drawn from the stationary law.
+      rates: `[S]`, probability of a query in a round of each phase.
+      moves: `[S, S]`, probability that phase `i` is followed by `j`; rows add up to one. A run starts in a phase drawn from the stationary distribution.
     """
 
     rates: Leaf
@@ -72,7 +72,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Queries with chance `rate` in busy spells and none in quiet ones.
+        """Queries with probability `rate` in busy spells and none in quiet ones.
 
         Args:
           rate: in busy spells.
@@ -100,8 +100,8 @@ class Bursts:
             raise ValueError(f"moves must have rows that add up to 1, got sums {checks.show(moves.sum(axis=1))}")
 
     def init(self, key: jax.Array) -> jax.Array:
-        law = _stationary(jnp.asarray(self.moves, jnp.float32))
-        return numerics.inverse_cdf(law, draws.uniform(key))
+        distribution = _stationary(jnp.asarray(self.moves, jnp.float32))
+        return numerics.inverse_cdf(distribution, draws.uniform(key))
 
     def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         del t
@@ -121,7 +121,7 @@ class Slots:
     has no more than 1 / servers of them. Metrics count rounds; divide them by the servers for slots.
 
     Attributes:
-      rate: `[]`, chance that a slot brings a query.
+      rate: `[]`, probability that a slot brings a query.
       servers: rounds in a slot (static).
     """
 
@@ -140,7 +140,7 @@ class Slots:
 
 
 def _stationary(moves: jax.Array) -> jax.Array:
-    """The stationary law `[S]` of a chain `[S, S]`, from its first state where there are several, and the mean over time of a periodic one."""
+    """The stationary distribution `[S]` of a chain `[S, S]`, from its first state where there are several, and the mean over time of a periodic one."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any spell that a run could tell from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)

@@ -23,7 +23,7 @@ def utilities_of(theta: Leaf, features: jax.Array, pair_features: bool) -> jax.A
 
 
 def departure_rate(log_weight: jax.Array) -> jax.Array:
-    """Chance that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
+    """Probability that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
@@ -50,7 +50,7 @@ def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
 def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
     """Which offered model the user accepts, and how likely it was that one is accepted.
 
-    The chances are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of
+    The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of
     two assortments the one with the larger departure rate loses the query whenever the other one does.
 
     Source: ACQB, appendix D.1.
@@ -65,8 +65,8 @@ def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.A
     """
     top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
     weight = jnp.where(offered, jnp.exp(utility - top), 0.0)
-    chance = weight / (jnp.exp(-top) + jnp.sum(weight))
-    end = numerics.materialised(numerics.prefix_sums(chance))
+    probability = weight / (jnp.exp(-top) + jnp.sum(weight))
+    end = numerics.materialised(numerics.prefix_sums(probability))
     reached = offered & (uniform <= end)
     first = numerics.argmax(reached.astype(jnp.float32), reached)
     return numerics.one_hot(first, utility.shape[-1]), jnp.max(jnp.where(offered, end, 0.0))

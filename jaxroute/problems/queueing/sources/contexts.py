@@ -1,4 +1,4 @@
-"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with given chances.
+"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with given probabilities.
 
 What the environment stores of a query is a `Query`. A source with parameters draws features; a source with a pool of prompts
 keeps the features itself, and a query has the number of its prompt. Both have the methods of `Source`.
@@ -66,7 +66,7 @@ class Served:
 
 @struct.dataclass
 class Round:
-    """What chance decides in a round.
+    """What probability decides in a round.
 
     Attributes:
       arrived: `[]` bool.
@@ -94,7 +94,7 @@ class Source(Protocol):
     def check(self) -> None: ...
 
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
-        """What chance decides in round `t`."""
+        """What probability decides in round `t`."""
         ...
 
     def features_of(self, rows: Query) -> jax.Array:
@@ -145,7 +145,7 @@ class RandomContexts(_Linear):
 
     Attributes:
       theta: `[N, d]`, with pair features `[d]`.
-      arrival_rate: `[]` chance that a round brings a query.
+      arrival_rate: `[]` probability that a round brings a query.
       slack: `[]`.
       scale: `[]`.
       candidates: per round (static).
@@ -253,7 +253,7 @@ class PoolContexts:
 
     Attributes:
       features: `[P, d]`, so that those of a prompt are next to each other: a round reads few prompts.
-      log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
+      log_odds: `[N, P]`, `log(u / (1 - u))` of the probability `u` that a model's answer alone is accepted.
       best_rate: `[P]`.
       arrival_rate: `[]`.
     """

@@ -1,4 +1,4 @@
-"""From scores and costs of recorded prompts to the chance that a user is satisfied and leaves; on the host, in float64."""
+"""From scores and costs of recorded prompts to the probability that a user is satisfied and leaves; on the host, in float64."""
 
 import itertools
 import math
@@ -29,17 +29,17 @@ def divide_costs(costs: ArrayLike) -> np.ndarray:
     return given / largest if largest > 0 else np.zeros_like(given)
 
 
-def departure_chance(
+def departure_probability(
     scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The chance that each model's answer satisfies the user of each prompt.
+    """The probability that each model's answer satisfies the user of each prompt.
 
     The utility `raw_j = score_j - cost_weight cost_j` is stretched to [0, 1] over the models of each prompt, then to [low,
     high]:
 
         u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
 
-    So every prompt has a model of chance `high` and one of chance `low`; scores and costs only say which, and what lies
+    So every prompt has a model of probability `high` and one of probability `low`; scores and costs only say which, and what lies
     between.
 
     Source: ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
@@ -51,11 +51,11 @@ def departure_chance(
       scores: `[P, N]` in [0, 1].
       costs: `[P, N]` in [0, 1], see `divide_costs`.
       cost_weight: rho, at least 0.
-      low: smallest chance, above 0.
-      high: largest chance, above `low` and below 1.
+      low: smallest probability, above 0.
+      high: largest probability, above `low` and below 1.
 
     Returns:
-      `[P, N]` float64 chances, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them
+      `[P, N]` float64 probabilities, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them
       out.
     """
     performance = checks.probability("scores", scores)
@@ -78,16 +78,16 @@ def departure_chance(
     return np.clip(low + (high - low) * norm, low, high), degenerate[:, 0]
 
 
-def describe_chances(chance: ArrayLike, *, size: int = 1) -> dict[str, Any]:
-    """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure chances per round.
+def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
+    """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure probabilities per round.
 
-    An assortment `S` satisfies with chance `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random"
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random"
     overflows the random router, one above "best_fixed" every router that does not look at the prompts.
 
     Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
     Args:
-      chance: `[P, N]` departure chances, at least 0 and below 1.
+      probability: `[P, N]` departure probabilities, at least 0 and below 1.
       size: `K`, models per assortment.
 
     Returns:
@@ -96,11 +96,11 @@ def describe_chances(chance: ArrayLike, *, size: int = 1) -> dict[str, Any]:
       10,000 assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built
       greedily, model by model, so that a better one may exist.
     """
-    given = checks.probability("chance", chance)
+    given = checks.probability("probability", probability)
     if given.ndim != 2 or 0 in given.shape:
-        raise ValueError(f"chance must have shape [P, N] with at least one prompt and one model, got {given.shape}")
+        raise ValueError(f"probability must have shape [P, N] with at least one prompt and one model, got {given.shape}")
     if (given == 1).any():
-        raise ValueError(f"chance must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(given == 1)[0])}")
+        raise ValueError(f"probability must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(given == 1)[0])}")
     num_models = given.shape[1]
     size = checks.count("size", size, maximum=num_models)
     odds = given / (1 - given)

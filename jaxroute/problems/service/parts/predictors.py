@@ -30,8 +30,8 @@ class Predictor(Protocol):
         """Parameters before the first request."""
         ...
 
-    def chances(self, params: Params, obs: Observation) -> jax.Array:
-        """Predicted chance `[M]` that each model satisfies."""
+    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
+        """Predicted probability `[M]` that each model satisfies."""
         ...
 
 
@@ -82,7 +82,7 @@ class Learned:
             raise ValueError(f"params must have the shapes {expected} for this environment, got {given}")
         return jax.tree.map(jnp.asarray, self.params)
 
-    def chances(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
         return jax.nn.sigmoid(self.head.logits(params, obs.features))
 
     def training_logits(self, key: jax.Array, params: Params, x: jax.Array) -> jax.Array:
@@ -90,8 +90,8 @@ class Learned:
 
 
 @struct.dataclass
-class TrueChances:
-    """The chance that each model satisfies, given the features, from the environment itself.
+class TrueProbabilities:
+    """The probability that each model satisfies, given the features, from the environment itself.
 
     requests: of the environment; where that is swept, a function `env -> policy` gives each setting its own.
     """
@@ -105,10 +105,12 @@ class TrueChances:
         if isinstance(self.requests, TableRequests):
             raise ValueError(NO_TRUE_CHANCES)
 
-    def check_for(self, spec: ServiceSpec) -> None:
+    def check_spec(self, spec: ServiceSpec) -> None:
         mine = fingerprint(self.requests)
         if mine and spec.fingerprint and mine != spec.fingerprint:
-            raise ValueError("requests must be those of this environment, TrueChances(env.requests); these are of another")
+            raise ValueError(
+                "requests must be those of this environment, TrueProbabilities(env.requests); these are of another"
+            )
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> tuple[()]:
         del key
@@ -119,7 +121,7 @@ class TrueChances:
             )
         return ()
 
-    def chances(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
         del params
         return self.requests.success(obs.features)
 
@@ -139,6 +141,6 @@ class Labels:
             raise ValueError("Labels needs an environment with reveals_labels=True")
         return ()
 
-    def chances(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
         del params
         return obs.labels

@@ -1,6 +1,6 @@
 """Where requests come from: finite types, calibrated cells, a probit model, or a table of recorded ones.
 
-Each is a `RequestSource`: it draws requests, tells the chance that each model satisfies, and lists the contexts that a
+Each is a `RequestSource`: it draws requests, tells the probability that each model satisfies, and lists the contexts that a
 policy of some knowledge tells apart, from which `optimum` computes the cheapest policy. Costs are in J, models in rising
 order of cost.
 """

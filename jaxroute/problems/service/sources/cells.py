@@ -1,4 +1,4 @@
-"""Requests with the joint law of who satisfies from a table."""
+"""Requests with the joint distribution of who satisfies from a table."""
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,14 @@ from jaxroute.problems.service.types import Request
 
 @struct.dataclass
 class CellRequests:
-    """Requests with the joint law of who satisfies from a table, and features that tell about it as much as `signal` says.
+    """Requests with the joint distribution of who satisfies from a table, and features that tell about it as much as `signal` says.
 
     The feature of model `m` is `signal * (2 s_m - 1)` plus standard normal noise; then come `num_noise` coordinates of pure
-    noise and a constant 1. The chance of each cell given the features is in closed form. A feature's area under the curve is
+    noise and a constant 1. The probability of each cell given the features is in closed form. A feature's area under the curve is
     `Phi(sqrt(2) * signal)`: .15 is weak (.58), .6 good (.80).
 
     weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
-    cost_mean: `[M]` mean of a normal law that is cut off at 5 % of the mean.
+    cost_mean: `[M]` mean of a normal distribution that is cut off at 5 % of the mean.
     cost_spread: `[M]` its standard deviation.
     signal: `[]` what a feature tells about its model.
     num_noise: features that tell nothing (static).
@@ -65,7 +65,7 @@ class CellRequests:
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The chances `[M]` given features `[d]`.
+        """The probabilities `[M]` given features `[d]`.
 
         `P(j | x)` is proportional to `w_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`.
         """

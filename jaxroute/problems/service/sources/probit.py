@@ -17,7 +17,7 @@ class ProbitRequests:
     """Requests with normal features; a model satisfies if features, a shared difficulty and noise meet its threshold.
 
     `s_m = 1[threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0]` with standard normal `x [d]`, `g` and
-    `e_m`: the marginal chance is exactly `Phi(threshold_m)`.
+    `e_m`: the marginal probability is exactly `Phi(threshold_m)`.
 
     threshold: `[M]`.
     direction: `[M, d]` rows of length 1.
@@ -67,11 +67,11 @@ class ProbitRequests:
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: jax.Array) -> jax.Array:
-        """The chances `[M]` given what the features say."""
+        """The probabilities `[M]` given what the features say."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The chances `[M]` given features `[d]`."""
+        """The probabilities `[M]` given features `[d]`."""
         return self._given(self.threshold + self.from_features * jnp.sum(self.direction * features, axis=-1))
 
     def average(self) -> Contexts:

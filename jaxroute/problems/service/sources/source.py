@@ -26,7 +26,7 @@ class Contexts(NamedTuple):
     """Weighted kinds of requests on the host, float64.
 
     weight: `[W]` shares.
-    success: `[W, M]` chance that each model satisfies.
+    success: `[W, M]` probability that each model satisfies.
     cost: `[W, M]`, J.
     """
 
@@ -35,7 +35,7 @@ class Contexts(NamedTuple):
     cost: np.ndarray
 
     def mean(self) -> "Contexts":
-        """All requests as one context: marginal chances and mean costs."""
+        """All requests as one context: marginal probabilities and mean costs."""
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
@@ -79,7 +79,7 @@ class RequestSource(Protocol):
         ...
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The chances `[M]` that each model satisfies, given features `[d]`."""
+        """The probabilities `[M]` that each model satisfies, given features `[d]`."""
         ...
 
     def average(self) -> Contexts:

@@ -10,7 +10,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.service.sources.source import Contexts, equally_weighted
 from jaxroute.problems.service.types import Request
 
-NO_TRUE_CHANCES = "a table of recorded requests has no true chances; use a predictor that learns, or labels"
+NO_TRUE_CHANCES = "a table of recorded requests has no true probabilities; use a predictor that learns, or labels"
 
 
 @struct.dataclass

@@ -16,7 +16,7 @@ class TypeRequests:
     """Requests of `K` types. Given the type, models satisfy independently, or all by one uniform (`comonotone`, static).
 
     weight: `[K]` shares of the types.
-    chance: `[K, M]` chance that a model satisfies.
+    probability: `[K, M]` probability that a model satisfies.
     cost_mean: `[K, M]` mean cost.
     cost_noise: `[]` standard deviation of the logarithm of a cost, around a mean that stays.
     vectors: `[K, d]` features of a type.
@@ -24,7 +24,7 @@ class TypeRequests:
     """
 
     weight: Leaf
-    chance: Leaf
+    probability: Leaf
     cost_mean: Leaf
     cost_noise: Leaf
     vectors: Leaf
@@ -35,7 +35,7 @@ class TypeRequests:
         return self.vectors.shape[-1]
 
     def check(self) -> None:
-        shape = np.shape(checks.probability("success", self.chance))
+        shape = np.shape(checks.probability("success", self.probability))
         if len(shape) != 2:
             raise ValueError(f"success must have shape [types, models], got {shape}")
         checks.non_negative("cost", self.cost_mean, shape)
@@ -55,18 +55,19 @@ class TypeRequests:
         del state, t
         k_type, k_label, k_cost = draws.split(key, 3)
         which = numerics.inverse_cdf(jnp.asarray(self.weight, jnp.float32), draws.uniform(k_type))
-        chance, cost, vector = (
-            _row(numerics.one_hot(which, np.shape(self.weight)[0]), x) for x in (self.chance, self.cost_mean, self.vectors)
+        probability, cost, vector = (
+            _row(numerics.one_hot(which, np.shape(self.weight)[0]), x)
+            for x in (self.probability, self.cost_mean, self.vectors)
         )
-        u = draws.uniform(k_label, () if self.comonotone else chance.shape)
+        u = draws.uniform(k_label, () if self.comonotone else probability.shape)
         sigma = jnp.asarray(self.cost_noise, jnp.float32)
         noise = jnp.exp(sigma * draws.normal(k_cost, cost.shape) - sigma * sigma / 2)
-        return Request(features=vector, satisfied=u < chance, cost=cost * noise, success=chance)
+        return Request(features=vector, satisfied=u < probability, cost=cost * noise, success=probability)
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The chances `[M]` of the type with these features."""
+        """The probabilities `[M]` of the type with these features."""
         distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
-        return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.chance)
+        return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.probability)
 
     def average(self) -> Contexts:
         """All requests as one context."""
@@ -74,28 +75,30 @@ class TypeRequests:
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
         """The types, with a sample of costs if these are noisy and seen."""
-        weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
+        weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if not (self.cost_noise and knows_cost):
-            return Contexts(weight / weight.sum(), chance, cost)
+            return Contexts(weight / weight.sum(), probability, cost)
         sample = sampled(self)
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
         """One context for each type and each set of models that satisfy, at mean costs; of more than 12 independent models a sample."""
-        weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
-        if self.comonotone:  # All models above a uniform: between two neighbouring chances the labels stay.
-            edges = np.sort(np.concatenate([np.zeros((len(chance), 1)), chance, np.ones((len(chance), 1))], axis=1))
-            law = np.diff(edges)
-            success = ((edges[:, :-1, None] + edges[:, 1:, None]) / 2 < chance[:, None, :]).astype(np.float64)
-        elif chance.shape[1] > MOST_LISTED:
+        weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
+        if self.comonotone:  # All models above a uniform: between two neighbouring probabilities the labels stay.
+            edges = np.sort(
+                np.concatenate([np.zeros((len(probability), 1)), probability, np.ones((len(probability), 1))], axis=1)
+            )
+            distribution = np.diff(edges)
+            success = ((edges[:, :-1, None] + edges[:, 1:, None]) / 2 < probability[:, None, :]).astype(np.float64)
+        elif probability.shape[1] > MOST_LISTED:
             return labelled(self.replace(cost_noise=np.float32(0.0)))
         else:
-            labels = all_labels(chance.shape[1]).astype(np.float64)
-            success = np.broadcast_to(labels, (len(chance), *labels.shape))
-            law = np.prod(np.where(labels > 0, chance[:, None], 1.0 - chance[:, None]), axis=-1)
-        full = weight[:, None] / weight.sum() * law
+            labels = all_labels(probability.shape[1]).astype(np.float64)
+            success = np.broadcast_to(labels, (len(probability), *labels.shape))
+            distribution = np.prod(np.where(labels > 0, probability[:, None], 1.0 - probability[:, None]), axis=-1)
+        full = weight[:, None] / weight.sum() * distribution
         costs = np.broadcast_to(cost[:, None], success.shape)
-        return Contexts(full.ravel(), success.reshape(-1, chance.shape[1]), costs.reshape(-1, chance.shape[1]))
+        return Contexts(full.ravel(), success.reshape(-1, probability.shape[1]), costs.reshape(-1, probability.shape[1]))
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
         """What a policy that sees who satisfies tells apart, with a sample of costs if these are noisy and seen."""

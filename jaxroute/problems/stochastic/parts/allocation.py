@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroute.core import numerics
 from jaxroute.estimators.families import Family
 
-# Steps of Newton's method from the start that holds for the normal law, and of the search for that start.
+# Steps of Newton's method from the start that holds for the normal distribution, and of the search for that start.
 _STEPS, _START_STEPS = 5, 5
 
 
@@ -15,13 +15,13 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
 
     With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
     `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. All `x` and `y` are found together by
-    Newton's method in `log x`: five steps from the solution for normal laws, to 1e-4 (a test measures it). Several best models share alike.
+    Newton's method in `log x`: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models share alike.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
 
     Args:
       mean: `[K]` in the range of the family.
-      family: of reward laws.
+      family: of reward distributions.
     """
     size = mean.shape[-1]
     mean = numerics.materialised(mean)
@@ -37,7 +37,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
     cost = numerics.kept(cost)
     relative = numerics.kept(cost / jnp.min(cost, axis=-1))
 
-    # Normal laws: x = u / (relative (1 + u) - u), with u that of the closest model, and the sum of squares 1.
+    # Normal distributions: x = u / (relative (1 + u) - u), with u that of the closest model, and the sum of squares 1.
     def ratio(u: jax.Array) -> jax.Array:
         return jnp.where(others, u / (jnp.where(others, relative, 1.0) * (1.0 + u) - jnp.where(others, u, 0.0)), 0.0)
 
@@ -82,7 +82,7 @@ def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
     Args:
       pulls: `[K]` times each model was used, at least 1.
       mean: `[K]` empirical means.
-      family: of reward laws.
+      family: of reward distributions.
     """
     mean = numerics.materialised(mean)
     place = numerics.argmax(mean)

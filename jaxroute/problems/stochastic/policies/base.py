@@ -26,7 +26,7 @@ class OnSums:
 
 @struct.dataclass
 class OnSuccesses(OnSums):
-    """Has a beta posterior of each model's chance of success; a reward in (0, 1) counts as that share of a success.
+    """Has a beta posterior of each model's probability of success; a reward in (0, 1) counts as that share of a success.
 
     Attributes:
       successes: `[]` prior successes, at least 1.
@@ -43,7 +43,7 @@ class OnSuccesses(OnSums):
         checks.at_least("failures", self.failures, 1.0)
 
     def posterior(self, state: ArmStatistics) -> tuple[jax.Array, jax.Array]:
-        """Both parameters `[K]` of the beta laws."""
+        """Both parameters `[K]` of the beta distributions."""
         # In two parts, each exact in float32: few losses are not lost among many pulls.
         few = state.pulls & 4095
         losses = ((state.pulls - few).astype(jnp.float32) - state.reward_sum) + few.astype(jnp.float32)

@@ -16,11 +16,11 @@ class IMED(OnSums):
 
     Its regret meets the Lai-Robbins line, as that of KL-UCB, for a divergence per model and no search.
 
-    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all laws with bounded
+    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all distributions with bounded
     rewards. A model that was never used comes first.
 
     Attributes:
-      family: of reward laws; see `KLUCB`.
+      family: of reward distributions; see `KLUCB`.
     """
 
     family: Family = Bernoulli()

@@ -1,4 +1,4 @@
-"""KL-UCB: confidence bounds from the divergence of the reward law."""
+"""KL-UCB: confidence bounds from the divergence of the reward distribution."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ class KLUCB(OnSums):
 
     Attributes:
       loglog: `[]` the `c`.
-      family: of reward laws, for example `families.Gaussian(scale=0.5)`; rewards in [0, 1] suit the default, `families.Bernoulli()`.
+      family: of reward distributions, for example `families.Gaussian(scale=0.5)`; rewards in [0, 1] suit the default, `families.Bernoulli()`.
     """
 
     loglog: Leaf = 0.0

@@ -65,7 +65,7 @@ class TrackAndStop:
 
     Attributes:
       delta: `[]` largest probability of a wrong recommendation.
-      family: of reward laws; see `KLUCB`.
+      family: of reward distributions; see `KLUCB`.
       threshold: of the likelihood ratio, a function `(rounds, K, delta) -> []` (static): `proven_threshold` or `practical_threshold`.
     """
 

@@ -43,9 +43,9 @@ def test_when_boxes_are_opened_to_learn():
     assert (forced == (t <= 7)).all() and learns.all()
     # epsilon: min(1, t^(-1/3)).
     forced, learns = (np.asarray(x) for x in forced_rounds(ca.Coins(), 64.0, 64))
-    chance = np.minimum(1, np.maximum(t, 1) ** (-1 / 3))
+    probability = np.minimum(1, np.maximum(t, 1) ** (-1 / 3))
     assert forced[:, :2].all() and learns.all()
-    assert (np.abs(forced.mean(axis=0) - chance) <= 4 * np.sqrt(chance * (1 - chance) / 256) + 1e-9).all()
+    assert (np.abs(forced.mean(axis=0) - probability) <= 4 * np.sqrt(probability * (1 - probability) / 256) + 1e-9).all()
     assert not np.asarray(forced_rounds(ca.Coins(0.0), 64.0, 64)[0]).any()
     # Then commit: T^(2/3) periods, rounded up, and not one more where it is whole.
     for horizon, rounds in ((64, 16), (1000, 100), (2000, 159), (100, 22)):

@@ -154,26 +154,26 @@ def best_value(boxes, closed=None, best=None):
     closed = tuple(range(len(boxes))) if closed is None else closed
     options = [] if best is None else [best]
     for a in closed:
-        cost, values, chances = boxes[a]
+        cost, values, probabilities = boxes[a]
         rest = tuple(b for b in closed if b != a)
         after = [best_value(boxes, rest, v if best is None else max(best, v)) for v in values]
-        options.append(float(np.dot(chances, after)) - cost)
+        options.append(float(np.dot(probabilities, after)) - cost)
     return max(options)
 
 
 def by_outcomes(boxes):
-    """All joint outcomes of the boxes: chances `[n]` and scores `[n, K]`."""
+    """All joint outcomes of the boxes: probabilities `[n]` and scores `[n, K]`."""
     scores = np.array(list(itertools.product(*(values for _, values, _ in boxes))))
-    return np.array([math.prod(c) for c in itertools.product(*(chances for _, _, chances in boxes))]), scores
+    return np.array([math.prod(c) for c in itertools.product(*(probabilities for _, _, probabilities in boxes))]), scores
 
 
 def search_value(boxes, index):
     """Value of Weitzman's search, summed over all joint outcomes, and `E max min(M, index)`."""
-    chance, score = by_outcomes(boxes)
+    probability, score = by_outcomes(boxes)
     many = np.broadcast_to(index, score.shape).astype(np.float32)
     opened, deployed = (np.asarray(x) for x in by_pairs(many, np.minimum(many, 1), score.astype(np.float32)))
     earned = np.where(deployed, score, 0).sum(axis=1) - opened @ np.array([cost for cost, _, _ in boxes])
-    return chance @ earned, chance @ np.minimum(score, index).max(axis=1)
+    return probability @ earned, probability @ np.minimum(score, index).max(axis=1)
 
 
 def test_weitzmans_search_is_optimal_in_the_examples():

@@ -13,15 +13,15 @@ from jaxroute.problems import queueing as qu
 def test_what_is_remembered_fits_the_instance():
     """Container and estimator follow the sizes: 384 features and 112 models are a matrix each and rows of observations, not two matrices."""
     rng = np.random.default_rng(0)
-    features, chance = rng.normal(size=(1000, 384)) / 20, rng.uniform(0.1, 0.9, (1000, 112))
-    env = qu.pool_queue(features, chance, arrival_rate=0.8, horizon=5000)
+    features, probability = rng.normal(size=(1000, 384)) / 20, rng.uniform(0.1, 0.9, (1000, 112))
+    env = qu.pool_queue(features, probability, arrival_rate=0.8, horizon=5000)
     policy = qu.ACQB()
     parts = policy.parts(env.spec)
     assert isinstance(parts.solver, BFGS) and isinstance(parts.sampler, qu.ByFactors)
     size = jr.run_bytes(env, policy)
     matrices = 112 * 384**2 * 4
     assert matrices < size < 1.2 * matrices
-    few = qu.pool_queue(features[:, :64], chance[:, :14], arrival_rate=0.8, horizon=5000)
+    few = qu.pool_queue(features[:, :64], probability[:, :14], arrival_rate=0.8, horizon=5000)
     assert isinstance(policy.parts(few.spec).sampler, qu.ByRoot) and policy.has_long_rounds(few.spec)
     assert not policy.has_long_rounds(qu.RandomQueues().of(np.zeros((5, 5))).spec)
     parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)

@@ -1,4 +1,4 @@
-"""Arrivals in bursts, at rates that change, and to several servers: laws, plays, and what is refused."""
+"""Arrivals in bursts, at rates that change, and to several servers: distributions, plays, and what is refused."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def test_each_round_has_its_rate_and_later_ones_the_last():
     assert (np.abs(share - expected) <= 4 * np.sqrt(expected * (1 - expected) / 4000)).all()
 
 
-def test_bursts_have_the_law_of_the_chain():
+def test_bursts_have_the_distribution_of_the_chain():
     """Rate, and covariance of neighbours: with two phases it falls by `1 - a - b` a round."""
     process = qu.Bursts.on_off(0.9, mean_on=5.0, mean_off=10.0)
     assert process.mean_rate == pytest.approx(0.3, abs=1e-5)
@@ -55,8 +55,8 @@ def test_spells_that_alternate_have_a_mean_rate():
 
 def test_a_chain_may_have_many_phases_and_move_slowly():
     process = qu.Bursts(np.linspace(0, 1, 3), np.array([[0.999, 0.001, 0], [0, 0.998, 0.002], [0.004, 0, 0.996]]))
-    law = np.array([1 / 0.001, 1 / 0.002, 1 / 0.004])
-    assert process.mean_rate == pytest.approx((law / law.sum()) @ np.linspace(0, 1, 3), abs=1e-3)
+    distribution = np.array([1 / 0.001, 1 / 0.002, 1 / 0.004])
+    assert process.mean_rate == pytest.approx((distribution / distribution.sum()) @ np.linspace(0, 1, 3), abs=1e-3)
 
 
 def test_slots_bring_queries_in_their_first_rounds():
@@ -73,7 +73,7 @@ def test_two_servers_keep_up_where_one_does_not(make):
 
 
 def test_a_process_of_one_rate_is_the_coin_of_the_source():
-    """Not the same luck, but the same law; and contexts are what they were."""
+    """Not the same luck, but the same distribution; and contexts are what they were."""
     seeds, env = 512, small()
     data = [play(e, qu.Random(), seeds=seeds) for e in (env, small(arrivals=qu.Rates(np.full(120, 0.6))))]
     for name in ("arrivals", "queue_length", "routing_regret"):

@@ -1,4 +1,4 @@
-"""Departure chances of recorded prompts, and what simple routers achieve with them."""
+"""Departure probabilities of recorded prompts, and what simple routers achieve with them."""
 
 import itertools
 
@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from jaxroute.problems.queueing.sources import utility
-from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances, divide_costs
+from jaxroute.problems.queueing.sources.utility import departure_probability, describe_probabilities, divide_costs
 
 
 def test_worked_example():
     # raw = (1 - .25 * .8, 0 - .25 * .1, .5 - .25 * .3) = (.8, -.025, .425); norm = (1, 0, .45 / .825).
-    chance, degenerate = departure_chance([[1, 0, 0.5]], [[0.8, 0.1, 0.3]], cost_weight=0.25)
-    np.testing.assert_allclose(chance, [[0.99, 0.1, 0.5854545454545454]], rtol=1e-14)
-    assert chance.dtype == np.float64
+    probability, degenerate = departure_probability([[1, 0, 0.5]], [[0.8, 0.1, 0.3]], cost_weight=0.25)
+    np.testing.assert_allclose(probability, [[0.99, 0.1, 0.5854545454545454]], rtol=1e-14)
+    assert probability.dtype == np.float64
     assert degenerate.tolist() == [False]
-    odds = chance / (1 - chance)
+    odds = probability / (1 - probability)
     np.testing.assert_allclose(odds, [[99, 0.111111, 1.412281]], rtol=1e-5)
     np.testing.assert_allclose(odds[0, [0, 2]] / (1 + odds[0, 0] + odds[0, 2]), [0.9762131, 0.0139261], atol=1e-7)
-    described = describe_chances(chance, size=2)
+    described = describe_probabilities(probability, size=2)
     np.testing.assert_allclose(described["best_fixed"], 0.9901393, atol=1e-7)
     assert described["best_fixed_models"] == (0, 2)
 
@@ -26,20 +26,20 @@ def test_worked_example():
 def test_every_prompt_has_a_best_and_a_worst_model():
     rng = np.random.default_rng(0)
     scores, costs = rng.random((50, 6)), rng.random((50, 6))
-    chance, degenerate = departure_chance(scores, costs, cost_weight=0.3, low=0.2, high=0.7)
-    np.testing.assert_array_equal(chance.min(axis=1), 0.2)
-    np.testing.assert_array_equal(chance.max(axis=1), 0.7)
+    probability, degenerate = departure_probability(scores, costs, cost_weight=0.3, low=0.2, high=0.7)
+    np.testing.assert_array_equal(probability.min(axis=1), 0.2)
+    np.testing.assert_array_equal(probability.max(axis=1), 0.7)
     assert not degenerate.any()
-    np.testing.assert_array_equal(chance.argsort(axis=1), (scores - 0.3 * costs).argsort(axis=1))
+    np.testing.assert_array_equal(probability.argsort(axis=1), (scores - 0.3 * costs).argsort(axis=1))
 
 
 def test_degenerate_prompts_are_served_well_by_all_and_reported():
     # The second prompt's utilities are .8 - .1 and .7: equal but for a rounding error, which must not be stretched to [low, high].
     assert 0.8 - 0.1 != 0.7
-    chance, degenerate = departure_chance([[1, 1], [0.8, 0.7], [0.8, 0.6]], [[0, 0], [1, 0], [1, 0]])
-    np.testing.assert_allclose(chance, [[0.99, 0.99], [0.99, 0.99], [0.99, 0.1]])
+    probability, degenerate = departure_probability([[1, 1], [0.8, 0.7], [0.8, 0.6]], [[0, 0], [1, 0], [1, 0]])
+    np.testing.assert_allclose(probability, [[0.99, 0.99], [0.99, 0.99], [0.99, 0.1]])
     assert degenerate.tolist() == [True, True, False]
-    assert departure_chance([[0.3]], [[0.2]])[1].tolist() == [True]  # One model leaves nothing to compare.
+    assert departure_probability([[0.3]], [[0.2]])[1].tolist() == [True]  # One model leaves nothing to compare.
 
 
 def test_divide_costs():
@@ -48,12 +48,12 @@ def test_divide_costs():
     assert divide_costs(np.ones((1, 1), np.float32)).dtype == np.float64
 
 
-def brute_force(chance, size):
+def brute_force(probability, size):
     """Rate of every assortment on every prompt `[subsets, P]`, one at a time."""
-    subsets = list(itertools.combinations(range(chance.shape[1]), size))
-    rates = np.empty((len(subsets), len(chance)))
+    subsets = list(itertools.combinations(range(probability.shape[1]), size))
+    rates = np.empty((len(subsets), len(probability)))
     for s, subset in enumerate(subsets):
-        for p, row in enumerate(chance):
+        for p, row in enumerate(probability):
             total = sum(row[j] / (1 - row[j]) for j in subset)
             rates[s, p] = total / (1 + total)
     return subsets, rates
@@ -61,9 +61,9 @@ def brute_force(chance, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_descriptions_against_every_assortment(size):
-    chance = np.random.default_rng(size).uniform(0, 0.99, (9, 5))
-    described = describe_chances(chance, size=size)
-    subsets, rates = brute_force(chance, size)
+    probability = np.random.default_rng(size).uniform(0, 0.99, (9, 5))
+    described = describe_probabilities(probability, size=size)
+    subsets, rates = brute_force(probability, size)
     mean = rates.mean(axis=1)
     np.testing.assert_allclose(described["random"], rates.mean())
     np.testing.assert_allclose(described["best_fixed"], mean.max())
@@ -71,22 +71,22 @@ def test_descriptions_against_every_assortment(size):
     np.testing.assert_allclose(described["oracle"], rates.max(axis=0).mean())
     assert described["exact"]
     if size == 1:
-        np.testing.assert_allclose(described["random"], chance.mean())
+        np.testing.assert_allclose(described["random"], probability.mean())
 
 
 def test_many_assortments_are_sampled_and_built_greedily(monkeypatch):
-    chance = np.random.default_rng(1).uniform(0.1, 0.99, (30, 8))
-    exact = describe_chances(chance, size=3)
+    probability = np.random.default_rng(1).uniform(0.1, 0.99, (30, 8))
+    exact = describe_probabilities(probability, size=3)
     monkeypatch.setattr(utility, "_MOST_SUBSETS", 10)
-    rough = describe_chances(chance, size=3)
+    rough = describe_probabilities(probability, size=3)
     assert (exact["exact"], rough["exact"]) == (True, False)
     assert abs(rough["random"] - exact["random"]) < 0.005  # 2,000 draws of rates with spread of at most .1
     assert exact["random"] < rough["best_fixed"] <= exact["best_fixed"] + 1e-12
     assert len(set(rough["best_fixed_models"])) == 3
-    odds = (chance / (1 - chance))[:, list(rough["best_fixed_models"])].sum(axis=1)
+    odds = (probability / (1 - probability))[:, list(rough["best_fixed_models"])].sum(axis=1)
     np.testing.assert_allclose(rough["best_fixed"], (odds / (1 + odds)).mean())
     assert rough["oracle"] == exact["oracle"]
-    assert rough == describe_chances(chance, size=3)
+    assert rough == describe_probabilities(probability, size=3)
 
 
 GOOD = [[0.5, 1.0]]
@@ -95,19 +95,19 @@ GOOD = [[0.5, 1.0]]
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: departure_chance([[0.5, 1.5]], GOOD), r"scores must be in \[0, 1\], got 1.5 at index \(0, 1\)"),
-        (lambda: departure_chance([0.5], [0.5]), r"scores must have shape \[P, N\]"),
-        (lambda: departure_chance(GOOD, [[0.5]]), r"costs must have shape \(1, 2\), got \(1, 1\)"),
-        (lambda: departure_chance(GOOD, [[0.5, 7.0]]), r"costs must be in \[0, 1\], got 7 .*divide_costs normalises"),
-        (lambda: departure_chance(GOOD, GOOD, cost_weight=-1), "cost_weight must be at least 0, got -1"),
-        (lambda: departure_chance(GOOD, GOOD, low=0.5, high=0.5), "0 < low < high < 1, got low=0.5 and high=0.5"),
-        (lambda: departure_chance(GOOD, GOOD, high=1.0), "0 < low < high < 1, got low=0.1 and high=1"),
-        (lambda: departure_chance(GOOD, GOOD, low=0.0), "0 < low < high < 1, got low=0 and"),
+        (lambda: departure_probability([[0.5, 1.5]], GOOD), r"scores must be in \[0, 1\], got 1.5 at index \(0, 1\)"),
+        (lambda: departure_probability([0.5], [0.5]), r"scores must have shape \[P, N\]"),
+        (lambda: departure_probability(GOOD, [[0.5]]), r"costs must have shape \(1, 2\), got \(1, 1\)"),
+        (lambda: departure_probability(GOOD, [[0.5, 7.0]]), r"costs must be in \[0, 1\], got 7 .*divide_costs normalises"),
+        (lambda: departure_probability(GOOD, GOOD, cost_weight=-1), "cost_weight must be at least 0, got -1"),
+        (lambda: departure_probability(GOOD, GOOD, low=0.5, high=0.5), "0 < low < high < 1, got low=0.5 and high=0.5"),
+        (lambda: departure_probability(GOOD, GOOD, high=1.0), "0 < low < high < 1, got low=0.1 and high=1"),
+        (lambda: departure_probability(GOOD, GOOD, low=0.0), "0 < low < high < 1, got low=0 and"),
         (lambda: divide_costs([[-1.0]]), "costs must be at least 0, got -1"),
         (lambda: divide_costs([[np.nan]]), "costs must be finite"),
-        (lambda: describe_chances([[0.5, 1.0]]), r"chance must be below 1, got 1 at index \(0, 1\)"),
-        (lambda: describe_chances([0.5]), r"chance must have shape \[P, N\]"),
-        (lambda: describe_chances([[0.5, 0.6]], size=3), "size must be from 1 to 2, got 3"),
+        (lambda: describe_probabilities([[0.5, 1.0]]), r"probability must be below 1, got 1 at index \(0, 1\)"),
+        (lambda: describe_probabilities([0.5]), r"probability must have shape \[P, N\]"),
+        (lambda: describe_probabilities([[0.5, 0.6]], size=3), "size must be from 1 to 2, got 3"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

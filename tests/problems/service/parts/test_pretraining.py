@@ -38,7 +38,7 @@ def test_pretraining_and_given_parameters():
     after = jax.jit(policy.update)(draws.key(2), state, obs, action, feedback, jnp.int32(3))
     assert bool(action.explore) and int(after.num_steps) == 0 and float(after.queue.length) > 0
     jax.tree.map(np.testing.assert_array_equal, after.params, params)
-    np.testing.assert_allclose(info["chance"], jax.nn.sigmoid(head.logits(params, obs.features)), rtol=1e-5)
+    np.testing.assert_allclose(info["probability"], jax.nn.sigmoid(head.logits(params, obs.features)), rtol=1e-5)
     trained = policy.replace(predictor=fixed.replace(trains=True))
     state = trained.init(draws.key(0), env.spec)
     jax.tree.map(np.testing.assert_array_equal, state.params, params)

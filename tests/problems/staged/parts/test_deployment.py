@@ -298,7 +298,7 @@ def test_of_equal_models_the_first_is_deployed_whatever_rounding_says():
 
 
 def test_random_ties():
-    """Twelve unseen models, three slots: every model has the same chance of a place, and known better ones keep theirs."""
+    """Twelve unseen models, three slots: every model has the same probability of a place, and known better ones keep theirs."""
     count = 600
     u, c = np.ones((count, 12)), np.full(12, 0.1)
     deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.RandomTie(), support=4, dtype="float32")

@@ -8,10 +8,10 @@ from flax import struct
 import jaxroute as jr
 from jaxroute import metrics
 from jaxroute.core import draws
-from jaxroute.core.protocols import roomier_of
+from jaxroute.core.protocols import with_double_capacity
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import inputs
-from jaxroute.engine.room import roomier, short_of_room
+from jaxroute.engine.capacity import larger_settings, overflowed
 from jaxroute.problems import queueing as qu
 
 HORIZON, SEEDS = 32, 32
@@ -24,9 +24,9 @@ class Buffer:
     rate: float = 0.7
     limit: int = struct.field(pytree_node=False, default=4)
 
-    spec = Spec(num_models=1, metrics=(Metric("length", "length", "", "gauge"),), zero_flows=("lost",), room_flow="lost")
+    spec = Spec(num_models=1, metrics=(Metric("length", "length", "", "gauge"),), zero_flows=("lost",), overflow_flow="lost")
 
-    def roomier(self):
+    def with_double_capacity(self):
         return None if self.limit >= HORIZON else self.replace(limit=min(2 * self.limit, HORIZON))
 
     def init(self, key):
@@ -109,7 +109,7 @@ def test_a_wrapper_makes_room_inside(enough):
     wrapped = played(jr.Wrapper(Buffer()))
     assert wrapped.attrs["played_again"] > 0
     np.testing.assert_array_equal(wrapped["length"], enough["length"])
-    assert roomier_of(jr.Wrapper(Buffer(limit=HORIZON))) is None
+    assert with_double_capacity(jr.Wrapper(Buffer(limit=HORIZON))) is None
     assert jr.Wrapper(Buffer()).rate == 0.7
     with pytest.raises(AttributeError, match="'Buffer' object has no attribute 'rooms'"):
         _ = jr.Wrapper(Buffer()).rooms
@@ -130,7 +130,7 @@ def test_equal_functions_are_one_program():
     def sampler(key):
         return Buffer()
 
-    first, second = (next(roomier(inputs.env_settings(sampler), Buffer())) for _ in range(2))
+    first, second = (next(larger_settings(inputs.env_settings(sampler), Buffer())) for _ in range(2))
     assert first.structure == second.structure and hash(first.structure) == hash(second.structure)
 
 
@@ -146,9 +146,9 @@ def test_a_probe_of_the_room_itself_keeps_it():
 def test_short_runs_are_found_by_what_they_lost():
     lost = np.zeros((2, 3, 4), np.float32)
     lost[1, 0, 2], lost[0, 2, 3] = 1.0, np.nan  # A number that is none is another fault.
-    found = short_of_room({"zero/lost": lost}, "lost", 2)
+    found = overflowed({"zero/lost": lost}, "lost", 2)
     np.testing.assert_array_equal(found, [[False, False, False], [True, False, False]])
-    assert not short_of_room({}, None, 2).any()
+    assert not overflowed({}, None, 2).any()
 
 
 def test_another_fault_is_found_with_room():
@@ -159,10 +159,12 @@ def test_another_fault_is_found_with_room():
 
 def test_the_places_of_a_queue_grow_up_to_its_horizon():
     env = qu.RandomQueues(horizon=120, limit=50)
-    limits = [env.example(draws.key(0)).backlog.limit for env in roomier(inputs.env_settings(env), env(draws.key(0)))]
+    limits = [
+        env.example(draws.key(0)).backlog.limit for env in larger_settings(inputs.env_settings(env), env(draws.key(0)))
+    ]
     assert limits == [100, 120]
-    assert roomier_of(qu.RandomQueues(horizon=120)(draws.key(0))) is None
-    assert roomier_of(qu.standin_queue("routerbench", arrival_rate=0.8, horizon=50)) is None
+    assert with_double_capacity(qu.RandomQueues(horizon=120)(draws.key(0))) is None
+    assert with_double_capacity(qu.standin_queue("routerbench", arrival_rate=0.8, horizon=50)) is None
 
 
 @pytest.mark.slow
