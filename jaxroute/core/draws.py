@@ -4,7 +4,7 @@ Every function takes a typed Threefry key and returns exactly the bits of its na
 plain integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times faster than one `jax.random` call per
 run and round. A user's own policy may call `jax.random` on the same keys.
 
-Draws end in `primitives.kept`: a draw is computed once, not again in each consumer, where that is faster. Uniforms do so before a
+Draws end in `primitives.compute_once`: a draw is computed once, not again in each consumer, where that is faster. Uniforms do so before a
 logarithm or an inverse error function is taken of them, too: in two loops Gaussian Thompson sampling is 1.6 times as fast on a CPU.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
@@ -90,7 +90,7 @@ def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
 
 def bits(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Random words, uint32 of the given shape."""
-    return primitives.kept(_bits(_words(key), _places(shape)))
+    return primitives.compute_once(_bits(_words(key), _places(shape)))
 
 
 def _places(shape: tuple[int, ...], first: int = 0) -> Any:
@@ -119,18 +119,18 @@ def _open_unit(words: _Words, places: Leaf) -> jax.Array:
 
 def _normal(words: _Words, places: Leaf) -> jax.Array:
     low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
-    centred = primitives.kept(jnp.maximum(low, _unit(words, places) * (np.float32(1) - low) + low))
-    return primitives.kept(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
+    centred = primitives.compute_once(jnp.maximum(low, _unit(words, places) * (np.float32(1) - low) + low))
+    return primitives.compute_once(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Uniform draws on [0, 1), float32."""
-    return primitives.kept(_unit(_words(key), _places(shape)))
+    return primitives.compute_once(_unit(_words(key), _places(shape)))
 
 
 def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
     """The elements of a `uniform` draw of any shape at these flat indices (an array of integers), in the shape of the indices."""
-    return primitives.kept(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
+    return primitives.compute_once(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
 def order(key: jax.Array, number: int) -> jax.Array:
@@ -155,12 +155,12 @@ def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | 
 
 def gumbel(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard Gumbel draws, float32."""
-    return primitives.kept(-jnp.log(-jnp.log(primitives.kept(_open_unit(_words(key), _places(shape))))))
+    return primitives.compute_once(-jnp.log(-jnp.log(primitives.compute_once(_open_unit(_words(key), _places(shape))))))
 
 
 def exponential(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Exponential draws of mean 1, float32."""
-    return primitives.kept(-jnp.log1p(-uniform(key, shape)))
+    return primitives.compute_once(-jnp.log1p(-uniform(key, shape)))
 
 
 def randint(key: jax.Array, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -199,12 +199,12 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
     # [2, streams, 1] each: of the normal draws and of the uniform ones.
     words = [jnp.stack(kind, axis=1)[..., None] for kind in zip(*children, strict=True)]
     alpha = jnp.stack([jnp.reshape(a, (number,)) for a in shape_parameters])
-    d = primitives.kept(alpha - np.float32(1 / 3))  # [streams, number]
+    d = primitives.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: jax.Array) -> jax.Array:
         """Candidates at these places, 0 where they are not accepted."""
         x = _normal((words[0][0], words[0][1]), places)
-        u = primitives.kept(_open_unit((words[1][0], words[1][1]), places))
+        u = primitives.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
         log_v = jnp.log(jnp.where(v > 0, v, 1.0))
         return jnp.where((v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v), v, 0.0)
@@ -213,14 +213,14 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
         """The first accepted of the candidates from number `first` up to `last`, without it."""
         numbers = np.arange(first, last, dtype=np.uint32)
         found = attempt([w[:, None] for w in words], numbers[:, None, None] * np.uint32(number) + places, d)
-        return primitives.kept(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
+        return primitives.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: jax.Array) -> jax.Array:
         """One candidate at a time, for the first element that has none: most often there is one such element, or none."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
-            element = primitives.kept(jnp.min(jnp.where(drawn == 0, index, size)))
+            element = primitives.compute_once(jnp.min(jnp.where(drawn == 0, index, size)))
             tried = jnp.where(element == before, tried + 1, jnp.uint32(1))
             here = index == element
             its_d = jnp.where(element == size, 1.0, jnp.sum(jnp.where(here, d.reshape(size), 0.0)))
@@ -228,8 +228,8 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
             own = stream == np.arange(streams)
             its_words = [jnp.sum(jnp.where(own, w[..., 0], np.uint32(0)), axis=1, dtype=jnp.uint32) for w in words]
             place = tried * np.uint32(number) + (element - stream * number).astype(jnp.uint32)
-            new = primitives.kept(attempt(its_words, place, its_d))
-            drawn, before = primitives.kept(jnp.where(here, new, drawn)), element
+            new = primitives.compute_once(attempt(its_words, place, its_d))
+            drawn, before = primitives.compute_once(jnp.where(here, new, drawn)), element
         return drawn.reshape(streams, number)
 
     def for_few() -> jax.Array:
@@ -240,7 +240,7 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
 
     at_once = functools.partial(first_accepted, 0, tries)
     drawn = primitives.on_a_gpu(at_once, for_few) if tries > 1 else at_once()
-    drawn = primitives.kept(jnp.where(drawn > 0, d * drawn, alpha))
+    drawn = primitives.compute_once(jnp.where(drawn > 0, d * drawn, alpha))
     return [drawn[i].reshape(shape) for i in range(streams)]
 
 

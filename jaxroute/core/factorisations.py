@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 
 # A sweep about squares what is left beside the diagonal: float32 takes 6 at 8 rows and 8 at 32, ill-conditioned matrices of 48 rows up to 16.
 _SWEEPS = 16
@@ -49,7 +49,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
     picked = lax.bitcast_convert_type(jnp.sum(jnp.where(place == second, bits, 0), axis=0, dtype=bits.dtype), x.dtype)
     # Computed again in every place that uses it, it would take ten times as long.
-    return numerics.kept(jnp.where(place == first, picked, jnp.where(place == second, _at(x, first), x)))
+    return xla.compute_once(jnp.where(place == first, picked, jnp.where(place == second, _at(x, first), x)))
 
 
 def _pivot(size: Array, k: Array) -> Array:
@@ -230,7 +230,7 @@ def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> 
         return carry[0] + 1, jnp.any(rotated), value
 
     def unfinished(carry: tuple[Array, Array, Any]) -> Array:
-        return (carry[0] < _SWEEPS) & (numerics.largest_over_runs(carry[1].astype(jnp.int32)) > 0)
+        return (carry[0] < _SWEEPS) & (xla.largest_over_runs(carry[1].astype(jnp.int32)) > 0)
 
     return lax.while_loop(unfinished, sweep, (jnp.int32(0), jnp.bool_(True), start))[2]
 

@@ -30,13 +30,13 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
     return list(outs) if eqn.primitive.multiple_results else [outs]
 
 
-def kept(value: Any) -> Any:
+def compute_once(value: Any) -> Any:
     """`value`, an array or a pytree of arrays, behind an optimisation barrier, unless a GPU runs the program.
 
-    For speed alone: what is compared with itself needs `numerics.materialised`.
+    For speed alone: what is compared with itself needs `xla.barrier`.
     """
     leaves, treedef = jax.tree.flatten(value)
-    return jax.tree.unflatten(treedef, kept_p.bind(*map(jnp.asarray, leaves))) if leaves else value
+    return jax.tree.unflatten(treedef, compute_once_p.bind(*map(jnp.asarray, leaves))) if leaves else value
 
 
 def first_best(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
@@ -136,13 +136,13 @@ def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> 
     return first & mask if ordered else first
 
 
-kept_p = Primitive("computed_once")
-kept_p.multiple_results = True
-kept_p.def_impl(lambda *xs: list(xs))
-kept_p.def_abstract_eval(lambda *avals: list(avals))
-batching.primitive_batchers[kept_p] = lambda xs, dims: (kept_p.bind(*xs), dims)
-ad.primitive_jvps[kept_p] = lambda xs, tangents: (kept_p.bind(*xs), list(tangents))
-mlir.register_lowering(kept_p, mlir.lower_fun(lambda *xs: lax.optimization_barrier(xs), multiple_results=True))
+compute_once_p = Primitive("computed_once")
+compute_once_p.multiple_results = True
+compute_once_p.def_impl(lambda *xs: list(xs))
+compute_once_p.def_abstract_eval(lambda *avals: list(avals))
+batching.primitive_batchers[compute_once_p] = lambda xs, dims: (compute_once_p.bind(*xs), dims)
+ad.primitive_jvps[compute_once_p] = lambda xs, tangents: (compute_once_p.bind(*xs), list(tangents))
+mlir.register_lowering(compute_once_p, mlir.lower_fun(lambda *xs: lax.optimization_barrier(xs), multiple_results=True))
 
 first_best_p = Primitive("first_best")
 first_best_p.def_impl(by_comparison)
@@ -186,5 +186,5 @@ batching.primitive_batchers[first_best_p] = _batch_first_best
 ad.primitive_jvps[first_best_p] = _jvp_first_best
 mlir.register_lowering(first_best_p, mlir.lower_fun(by_comparison, multiple_results=False))
 for _platform in GPUS:
-    mlir.register_lowering(kept_p, lambda ctx, *xs: xs, platform=_platform)
+    mlir.register_lowering(compute_once_p, lambda ctx, *xs: xs, platform=_platform)
     mlir.register_lowering(first_best_p, mlir.lower_fun(_by_pairs, multiple_results=False), platform=_platform)

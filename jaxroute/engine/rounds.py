@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import draws, numerics
+from jaxroute.core import draws, numerics, xla
 from jaxroute.core.batching.lanes import exactly, lanes
 from jaxroute.core.protocols import (
     AnyEnvironment,
@@ -299,7 +299,7 @@ def any_nan(tree: PyTree) -> jax.Array:
     """Whether a floating leaf of the tree has a NaN somewhere, bool."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
-    found = [numerics.has_nan(leaf) for leaf in numerics.kept(floats)]
+    found = [numerics.has_nan(leaf) for leaf in xla.compute_once(floats)]
     return functools.reduce(jnp.logical_or, found, jnp.bool_(False))
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
 # Observations of a page.
@@ -50,7 +50,7 @@ def _times(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _page(spread: Factors, page: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`A` and `T` of a page."""
-    return numerics.kept((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
+    return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
 
 
 @struct.dataclass
@@ -101,7 +101,7 @@ class ByFactors:
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
 
         start = (jnp.where(counts, first, none), spread.scale * x)
-        a = lax.fori_loop(0, numerics.largest_over_runs(pages), through, start)[1]
+        a = lax.fori_loop(0, xla.largest_over_runs(pages), through, start)[1]
 
         new = counts & ((pages == 0) | (filled == _PAGE))
         page = jnp.where(counts, jnp.where(new, spread.in_use, last), none)
@@ -114,7 +114,7 @@ class ByFactors:
         column = jnp.where(here, factor, -factor * _times(mix, _times(rows, a)))
         mix = jnp.where(here[None, :], column[:, None], mix)
         # Whole pages are written, for what is written must follow from all that is read, or the tables would be copied in every round.
-        rows, mix = numerics.materialised((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
+        rows, mix = xla.barrier((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
 
         def put(table: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
             return numerics.put(table, (place,), jnp.where(counts, value, numerics.at(table, (place,))))
@@ -133,14 +133,14 @@ class ByFactors:
         )
 
     def sample(self, spread: Factors, noise: jax.Array) -> jax.Array:
-        number = numerics.largest_over_runs(spread.in_use)
+        number = xla.largest_over_runs(spread.in_use)
 
         def through(step: jax.Array, samples: jax.Array) -> jax.Array:
             """Times `Q` of a page, from the last one to the first."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)
-            now = numerics.materialised(numerics.at(samples, owner))
+            now = xla.barrier(numerics.at(samples, owner))
             return numerics.put(samples, owner, now - _times(_times(_times(now, rows.T), mix.T), rows))
 
         return spread.scale * lax.fori_loop(0, number, through, noise)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
 # Up to this size factorisations are written out: a library call per run and round costs more.
@@ -31,7 +31,7 @@ def cholesky(matrix: jax.Array) -> jax.Array:
         for other in columns:
             column = column - other * other[..., j : j + 1]
         column = jnp.where(jnp.arange(size) >= j, column * lax.rsqrt(column[..., j : j + 1]), 0.0)
-        columns.append(numerics.kept(column))
+        columns.append(xla.compute_once(column))
     return jnp.stack(columns, axis=-1)
 
 
@@ -50,7 +50,7 @@ def solve_lower(lower: jax.Array, b: jax.Array) -> jax.Array:
         value = b[..., i]
         for j, entry in enumerate(entries):
             value = value - lower[..., i, j] * entry
-        entries.append(numerics.kept(value / lower[..., i, i]))
+        entries.append(xla.compute_once(value / lower[..., i, i]))
     return jnp.stack(entries, axis=-1)
 
 
@@ -69,7 +69,7 @@ def solve_upper(lower: jax.Array, b: jax.Array) -> jax.Array:
         value = b[..., i]
         for k, entry in enumerate(entries):
             value = value - lower[..., size - 1 - k, i] * entry
-        entries.append(numerics.kept(value / lower[..., i, i]))
+        entries.append(xla.compute_once(value / lower[..., i, i]))
     return jnp.stack(entries[::-1], axis=-1)
 
 
@@ -106,13 +106,13 @@ def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
       root: `[d, d]`.
       x: `[d]`.
     """
-    a = numerics.kept(numerics.combine(x, root.total))
+    a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
     # (1 - 1 / s) / n with s = sqrt(1 + n), free of cancellation for small n.
     s = jnp.sqrt(1.0 + norm)
     factor = 1.0 / (s * (1.0 + s))
     image = numerics.combine(a, jnp.swapaxes(root.total, 0, 1))
-    return root.add(-factor * numerics.kept(image)[:, None] * a)
+    return root.add(-factor * xla.compute_once(image)[:, None] * a)
 
 
 class Sampler(Protocol):
@@ -185,9 +185,9 @@ class ByRoot:
 
     def add(self, spread: numerics.Sum, chosen: jax.Array, x: jax.Array) -> numerics.Sum:
         for a in range(chosen.shape[0]):
-            root = numerics.materialised(spread.at(chosen[a]))
+            root = xla.barrier(spread.at(chosen[a]))
             grown = jax.tree.map(lambda new, old, a=a: jnp.where(chosen[a] >= 0, new, old), grown_root(root, x[a]), root)
-            spread = spread.put(chosen[a], numerics.materialised(grown))
+            spread = spread.put(chosen[a], xla.barrier(grown))
         return spread
 
     def sample(self, spread: numerics.Sum, noise: jax.Array) -> jax.Array:

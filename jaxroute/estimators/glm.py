@@ -18,7 +18,7 @@ import numpy as np
 from flax import struct
 from numpy.typing import ArrayLike
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison, solve
 from jaxroute.estimators.links import IDENTITY, Link
@@ -131,7 +131,7 @@ class OnlineGLM:
         del ridge
         s = jnp.sum(state.theta * phi)
         weight = jnp.where(seen, link.slope(s), 0.0)
-        inverse = numerics.kept(sherman_morrison(state.inverse, phi, weight))
+        inverse = xla.compute_once(sherman_morrison(state.inverse, phi, weight))
         residual = jnp.where(seen, reward - link.value(s), 0.0)
         target = state.target.add(phi * (weight * s + residual))
         theta = shortened(numerics.combine(target.total, inverse.total), bound)

@@ -13,7 +13,7 @@ from flax import linen as nn
 from flax import struct
 from jax.typing import ArrayLike, DTypeLike
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf
 
 
@@ -95,7 +95,7 @@ def _vector_matrix(
 ) -> jax.Array:
     """`x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
-    return numerics.kept(numerics.combine(numerics.kept(x), kernel))  # A norm reads it three times.
+    return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # A norm reads it three times.
 
 
 class _Mlp(nn.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import cholesky
 
@@ -40,7 +40,7 @@ def _form(x: jax.Array, triangle: jax.Array) -> jax.Array:
     row, column = _triangle(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
-    products = numerics.kept(twice * x[row] * x[column])
+    products = xla.compute_once(twice * x[row] * x[column])
     size = len(row)
     if size > _MOST_TERMS:
         return jnp.sum(products.reshape(size, -1) * triangle, axis=0)
@@ -95,11 +95,11 @@ class Ridge:
         row, column = _triangle(dim)
         error = y - numerics.pick(seen, self.predict(x))
         x = x[:, 0] if x.shape[-1] == 1 else numerics.pick(seen, x)
-        own = numerics.kept(numerics.pick(seen, self.triangle))
-        direction = numerics.kept(numerics.combine(x, own[_places(dim)]))
+        own = xla.compute_once(numerics.pick(seen, self.triangle))
+        direction = xla.compute_once(numerics.combine(x, own[_places(dim)]))
         gain = 1.0 / (1.0 + jnp.sum(x * direction))  # Sherman and Morrison (1950).
         step = gain * error * direction
-        change = numerics.kept(gain * direction[row] * direction[column])
+        change = xla.compute_once(gain * direction[row] * direction[column])
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import draws, numerics
+from jaxroute.core import draws, numerics, xla
 
 
 @struct.dataclass
@@ -53,7 +53,7 @@ class WindowSums:
     def add(self, action: jax.Array, reward: jax.Array, t: jax.Array) -> Self:
         """After round `t`, with the model that was used and its reward; round `t - W` leaves."""
         place = (jnp.asarray(t, jnp.int32) % self.actions.shape[-1],)
-        old_action, old_reward = numerics.materialised((numerics.at(self.actions, place), numerics.at(self.rewards, place)))
+        old_action, old_reward = xla.barrier((numerics.at(self.actions, place), numerics.at(self.rewards, place)))
         size = self.pulls.shape[-1]
         new, old = numerics.one_hot(action, size), numerics.one_hot(old_action, size)
         pulls = self.pulls + new.astype(jnp.int32) - old.astype(jnp.int32)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.solvers import boundary
 
 
@@ -33,7 +33,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
             largest.append(value)
     if size == 1:
         return largest[0]
-    top = numerics.kept(largest[0])
+    top = xla.compute_once(largest[0])
     return top + jnp.log1p(sum((jnp.exp(other - top) for other in largest[1:]), start=jnp.zeros_like(top)))
 
 

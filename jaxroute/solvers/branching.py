@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
 
 # Nodes of a search at most, unless told otherwise.
@@ -332,7 +332,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     # Where rows are nearly parallel multipliers are large, and so is the rounding of the bound.
     terms = jnp.abs(gain) + jnp.sum(jnp.abs(price[:, None] * columns), axis=0)
     rounding = np.finfo(dtype).eps * (jnp.sum(jnp.abs(price * limit)) + jnp.sum(jnp.where(reduced > 0.0, terms * span, 0.0)))
-    reduced, bound = numerics.materialised((reduced, bound + jnp.maximum(rounding - tol, 0.0)))
+    reduced, bound = xla.barrier((reduced, bound + jnp.maximum(rounding - tol, 0.0)))
     slope_tol = 8 * np.finfo(dtype).eps * jnp.maximum(jnp.max(jnp.abs(lp.gain)), np.finfo(dtype).tiny)
     slope = jnp.where(basic, 0.0, reduced)
     upper = jnp.where(slope > slope_tol, True, jnp.where(slope < -slope_tol, False, upper))
@@ -464,7 +464,7 @@ def sparse_fill(
     above = jnp.where(valid, cost - cheapest, 0.0)
     room = _SPARE * jnp.maximum(budget - cheapest, 0.0)
     capacity = jnp.where(valid, jnp.where(above * capacity > room, room / jnp.where(above > 0.0, above, 1.0), capacity), 0.0)
-    value, cost, capacity = numerics.materialised((value, cost, capacity))
+    value, cost, capacity = xla.barrier((value, cost, capacity))
     unit = jnp.maximum(jnp.maximum(budget, jnp.where(valid, cheapest, 0.0).max()), np.finfo(dtype).tiny)
     most = jnp.minimum(most, count)
     gain, ones, zeros = value * capacity, jnp.ones((count,), dtype), jnp.zeros((count,), dtype)
@@ -591,14 +591,14 @@ def branching_any_win(
     count, dtype = w.shape[0], w.dtype
     feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
     allowed = jnp.ones((count,), bool) if allowed is None else jnp.asarray(allowed, bool)
-    probability, cost = numerics.materialised((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
+    probability, cost = xla.barrier((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
     # The search is over `z / most`, where `most` is what the budget leaves to one model alone.
     budget = jnp.minimum(budget, jnp.sum(cost))
     unit = jnp.maximum(budget, np.finfo(dtype).tiny)
     room = _SPARE * jnp.maximum(budget, 0.0)
     most = jnp.where(cost > room, room / jnp.where(cost > 0.0, cost, 1.0), 1.0)
-    w, most, spends = numerics.materialised((probability * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
+    w, most, spends = xla.barrier((probability * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
     rows = jnp.concatenate([spends[None], jnp.where(kinds, most, 0.0)])
     limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(size), count)])
     together = kinds.T.astype(int) @ kinds > 0

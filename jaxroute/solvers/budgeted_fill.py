@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
 
 
@@ -87,7 +87,7 @@ def budgeted_fill(
     size = value.shape[0]
     steps = default_steps(size) if steps is None else steps
     tiny = np.finfo(value.dtype).tiny
-    (value, cost), capacity = numerics.materialised((value, cost)), numerics.kept(capacity)
+    (value, cost), capacity = xla.barrier((value, cost)), xla.compute_once(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
     # A model is never ahead of itself: a compiler that drops barriers may compute its key twice, and round it in two ways.
     together, room = ~np.eye(size, dtype=bool), jnp.sum(capacity)
@@ -102,8 +102,8 @@ def budgeted_fill(
 
     def fill(keys: Sequence[jax.Array], ahead: Callable[[Sequence, Sequence], jax.Array]) -> _Fill:
         """The fill in an order, its cost and its value."""
-        used = numerics.sum_ahead(capacity, keys, ahead, together=together)
-        x = numerics.kept(jnp.clip(total - used, 0.0, capacity))
+        used = xla.sum_over_better(capacity, keys, ahead, together=together)
+        x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
     def lexicographic(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
@@ -113,15 +113,15 @@ def budgeted_fill(
     def at(slope: jax.Array) -> _Fill:
         """The fill at a multiplier."""
         # Together with the slope, or a compiler takes the differences out of the loop, each of which it then writes and reads.
-        (values, costs), slope = numerics.kept(((value, cost), slope))
+        (values, costs), slope = xla.compute_once(((value, cost), slope))
 
         def ahead(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
             return (other[0] - this[0]) - slope * (other[1] - this[1]) > 0
 
         # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
         # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
-        order = numerics.sum_ahead(jnp.full_like(place, size), (values, costs), ahead, together=together, start=place)
-        return fill((numerics.materialised(order),), lambda other, this: other[0] < this[0])
+        order = xla.sum_over_better(jnp.full_like(place, size), (values, costs), ahead, together=together, start=place)
+        return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> jax.Array:
         """The multiplier at which two fills have the same Lagrangian."""
@@ -143,7 +143,7 @@ def budgeted_fill(
         over, under = moved(over, True), moved(under, False)
         return over, under
 
-    over, under = numerics.repeat(steps, step, (best, cheapest))
+    over, under = xla.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
     enough = room >= total * (1.0 - boundary.rounding(value.dtype))  # [] or [K]

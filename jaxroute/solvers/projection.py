@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import numerics
+from jaxroute.core import xla
 from jaxroute.solvers import boundary
 
 # Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
@@ -219,7 +219,7 @@ def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool
         sorted_upper = upper[order]
         ahead = jnp.cumsum(sorted_upper) - sorted_upper
         return jnp.zeros_like(cost).at[order].set(jnp.clip(total - ahead, 0.0, sorted_upper))
-    return jnp.clip(total - numerics.amount_ahead(upper, -cost), 0.0, upper)
+    return jnp.clip(total - xla.weighted_sum_over_better(upper, -cost), 0.0, upper)
 
 
 def _rows(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, xla
 
 
 def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Array | float) -> jax.Array:
@@ -73,7 +73,7 @@ def index_by_bisection(
         worth = excess(middle) > cost
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
-    below, above = numerics.repeat(steps, halve, start)
+    below, above = xla.repeat(steps, halve, start)
     return jnp.where(jnp.isfinite(cost), 0.5 * (below + above), jnp.nan)
 
 

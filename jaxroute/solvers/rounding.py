@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
 
 # A coordinate this close to 0 or 1 is integral: float32 sums of 32 fractions are exact to about 2e-6.
@@ -50,9 +50,7 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     """
     z = boundary.vector("z", z)
     size = z.shape[0]
-    values, coins = (
-        [lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in numerics.materialised((z, uniforms))
-    )
+    values, coins = ([lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in xla.barrier((z, uniforms)))
     index = jnp.zeros((), jnp.int32)  # the coordinate that is carried along, and its value
     value = values[0]
     # The set as bits of words: one pass over the meetings, where a mask `[K]` would take one for each of its elements.
@@ -76,10 +74,7 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     number = lax.iota(jnp.uint32, size)
     return functools.reduce(
         operator.or_,
-        [
-            (number // _WORD == w) & ((word >> (number % _WORD)) & 1 == 1)
-            for w, word in enumerate(numerics.materialised(tuple(words)))
-        ],
+        [(number // _WORD == w) & ((word >> (number % _WORD)) & 1 == 1) for w, word in enumerate(xla.barrier(tuple(words)))],
     )
 
 
@@ -153,8 +148,8 @@ def swap_with(
 ) -> jax.Array:
     """`swap` with coins that are drawn when they are used: of `n` merges, `trades` gives `[n, M]` uniforms and `surplus` `[n]`."""
     size = z.shape[-1]
-    upper, fraction = numerics.materialised(_prefixes(z))
-    largest = numerics.materialised(jnp.max(fraction))
+    upper, fraction = xla.barrier(_prefixes(z))
+    largest = xla.barrier(jnp.max(fraction))
 
     def of_two() -> jax.Array:
         return _merged(*_sets_between(upper, jnp.stack([largest, jnp.ones_like(largest)])), trades, surplus)
@@ -168,7 +163,7 @@ def swap_with(
     several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))
     chosen = of_two()
     # A branch that all runs take or none, in place of one for few runs, which would take longer to compile than all the rest.
-    needed = numerics.largest_over_runs(several.astype(jnp.int32)) > 0
+    needed = xla.largest_over_runs(several.astype(jnp.int32)) > 0
     return lax.cond(needed, lambda: jnp.where(several, of_all(), chosen), lambda: chosen)
 
 
@@ -182,14 +177,14 @@ def _merged(
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
-    weight, members, uniforms, surplus_uniforms = numerics.materialised((weight, members, trades(merges), surplus(merges)))
+    weight, members, uniforms, surplus_uniforms = xla.barrier((weight, members, trades(merges), surplus(merges)))
 
     def merge(m: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         kept, kept_weight = carry
         new, new_weight = numerics.at(members, (m + 1,)), numerics.at(weight, (m + 1,))
         coins, surplus_coin = numerics.at(uniforms, (m,)), numerics.at(surplus_uniforms, (m,))
         grows = jnp.sum(kept) < jnp.sum(new)
-        b1, b2 = numerics.kept((jnp.where(grows, new, kept), jnp.where(grows, kept, new)))
+        b1, b2 = xla.compute_once((jnp.where(grows, new, kept), jnp.where(grows, kept, new)))
         q2 = jnp.where(grows, kept_weight, new_weight)
         total = kept_weight + new_weight
         common = b1 * b2
@@ -202,5 +197,5 @@ def _merged(
         kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
         return kept, total
 
-    kept, _ = numerics.repeat(count - 1, merge, (members[0], weight[0]))
+    kept, _ = xla.repeat(count - 1, merge, (members[0], weight[0]))
     return kept > 0.5

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
@@ -187,7 +187,7 @@ def _any_win_sets(
         gap = _rows(cost, first) - _rows(cost, second)
         inverse = 1.0 / jnp.where(gap == 0.0, np.finfo(dtype).tiny, gap)
         doubles = (_rows(w, first), _rows(w, second), _rows(cost, second), inverse)
-    left, lose, singles, doubles = numerics.materialised((left, lose, singles, doubles))
+    left, lose, singles, doubles = xla.barrier((left, lose, singles, doubles))
     return _AnyWinSets(sets, full, labels, pairs, left, lose), singles, doubles
 
 
@@ -263,7 +263,7 @@ def _least_with_two(
         left, lose, free, group, barred = one
         lose = lose[0] if lose.shape[0] == 1 else _rows(lose, group)
         loss = _join_two(tuple(_rows(x, free) for x in pairs), left, lose)[0]
-        return None, jnp.min(numerics.materialised(loss)) + barred
+        return None, jnp.min(xla.barrier(loss)) + barred
 
     return lax.scan(compare, None, (left, lose.T, free, group[free], barred))[1]
 
@@ -278,9 +278,7 @@ def _best_join(
     inside = jnp.concatenate(
         [(numerics.take(row, place) >> np.arange(word.shape[1])) & 1 == 1 for row, word in zip(bits, words, strict=True)]
     )
-    here, here_lose = numerics.materialised(
-        (numerics.take(table.left, place), numerics.take(table.lose, place))
-    )  # [] and [M]
+    here, here_lose = xla.barrier((numerics.take(table.left, place), numerics.take(table.lose, place)))  # [] and [M]
     loss, part, price = _join_one(singles, here, jnp.where(inside, _BARRED, numerics.of_group(table.labels, here_lose)))
     first = numerics.one_hot(numerics.argmin(loss), count)
     z = inside + jnp.where(first, numerics.pick(first, part), 0.0)
@@ -356,8 +354,8 @@ def exact_any_win(
     if doubles is not None:
         joined = sets[full:, pairs[:, 0]] | sets[full:, pairs[:, 1]]
         more = _least_with_two(doubles, labels[pairs[:, 0]], joined, left[full:], lose[:, full:])
-        more = numerics.kept(jnp.minimum(best[full:], more))
-        best = numerics.kept(lax.dynamic_update_slice(best, more, (full,)))
+        more = xla.compute_once(jnp.minimum(best[full:], more))
+        best = xla.compute_once(lax.dynamic_update_slice(best, more, (full,)))
     # The best set again, to find what joins it.
     z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
     # A model whose probability is 0 may have been as good as none; and no model joins where there is no place.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxroute.core import draws, numerics
+from jaxroute.core import draws, numerics, xla
 from jaxroute.core.batching.lanes import lanes
 from jaxroute.engine.compiling import compile_lanes
 
@@ -141,7 +141,10 @@ def test_rank_is_the_lexicographic_order_with_ties_to_the_lower_index(mode, size
     together = np.equal.outer(np.arange(size) % 2, np.arange(size) % 2)
 
     def order(values, *keys):
-        amounts = [numerics.amount_ahead(values, *keys), numerics.amount_ahead(values, *keys, together=together)]
+        amounts = [
+            xla.weighted_sum_over_better(values, *keys),
+            xla.weighted_sum_over_better(values, *keys, together=together),
+        ]
         return jnp.stack([numerics.rank(*keys).astype(jnp.float32), *amounts])
 
     found = compiled(order, mode, values, *keys)
@@ -262,7 +265,7 @@ def test_a_compensated_sum_of_a_million_equal_numbers_does_not_drift(value):
 @pytest.mark.parametrize("size", [20, 64, 160])
 def test_a_table_is_rewritten_up_to_what_is_in_use(size):
     """Chunks in use get what the step says; the others keep what they had."""
-    rng, width = np.random.default_rng(0), numerics.padded(size)
+    rng, width = np.random.default_rng(0), xla.chunked_size(size)
     table, number = rng.random((3, width)).astype(np.float32), rng.integers(0, size, 5).astype(np.int32)
     for in_use in (1, 33, size):
 
@@ -272,7 +275,7 @@ def test_a_table_is_rewritten_up_to_what_is_in_use(size):
                 return jnp.where(here, 7.0, part[0]), jnp.where(here, 1, part[1])
 
             leaves = jnp.asarray(table), jnp.zeros((width,), jnp.int32)
-            return numerics.rewrite(leaves, jnp.int32(in_use), step)
+            return xla.chunked_map_inplace(leaves, jnp.int32(in_use), step)
 
         changed, counts = jax.jit(jax.vmap(run))(number)
         reached = width if width <= 32 else -(-min(in_use, width) // 32) * 32

@@ -89,7 +89,7 @@ def test_the_first_best_of_a_batch(axis):
 
 def test_a_choice_has_no_derivative_and_a_value_that_is_kept_has_its_own():
     x = jnp.asarray([0.3, 2.0, 1.0])
-    slope = jax.grad(lambda x: jnp.sum(primitives.kept(x) ** 2) + 0.0 * primitives.first_best(x))(x)
+    slope = jax.grad(lambda x: jnp.sum(primitives.compute_once(x) ** 2) + 0.0 * primitives.first_best(x))(x)
     np.testing.assert_allclose(slope, 2 * x)
 
 
@@ -123,7 +123,7 @@ def test_the_largest_over_runs_has_no_derivative():
 
 
 def test_nothing_can_be_kept():
-    assert primitives.kept(()) == ()
+    assert primitives.compute_once(()) == ()
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 8, 30])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from jaxroute.core import numerics, primitives
+from jaxroute.core import numerics, primitives, xla
 from jaxroute.kernels.placement import by_rows
 
 TABLE = (4, 50)
@@ -53,7 +53,9 @@ ROWS = {
     "a number, too": lambda table, place, t: numerics.put(
         put(table, place, at(table, t)), (place, t), numerics.at(table, (t, place))
     ),
-    "behind a barrier": lambda table, place, t: put(primitives.kept(table), place, at(primitives.kept(table), 1)),
+    "behind a barrier": lambda table, place, t: put(
+        primitives.compute_once(table), place, at(primitives.compute_once(table), 1)
+    ),
     "in a function": lambda table, place, t: jax.jit(put)(table, place, jnp.ones(50)),
     "in a loop": in_a_loop,
     "until it is large": until_it_is_large,
@@ -62,7 +64,7 @@ ROWS = {
 }
 OTHERS = {
     "the same row in all runs": lambda table, place, t: put(table, t % 4, at(table, 2)),
-    "the largest place": lambda table, place, t: put(table, numerics.largest_over_runs(place), jnp.ones(50)),
+    "the largest place": lambda table, place, t: put(table, xla.largest_over_runs(place), jnp.ones(50)),
     "all of it": lambda table, place, t: put(table, place, jnp.sum(table, axis=0)),
     "a part of rows": lambda table, place, t: lax.dynamic_update_slice(table, at(table, place)[None, :9], (place, 3)),
     "columns": lambda table, place, t: (at(table, place), lax.dynamic_slice(table, (jnp.int32(0), place), (4, 1))),

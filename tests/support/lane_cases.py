@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import draws, numerics, primitives
+from jaxroute.core import draws, numerics, primitives, xla
 
 R = 5
 
@@ -69,7 +69,7 @@ ELEMENTWISE = {
     "broadcasting": (lambda x, y: (x[:, None] + y[None, :], x[:, None] < y, jnp.outer(x, y)), floats(3), floats(4)),
     "scalars": (lambda x, i: (x + i, x * 2, i + 1, jnp.full((2, 2), x)), floats(), integers(9)),
     "barrier": (lambda x: lax.optimization_barrier((x, jnp.ones(3), x.sum())), floats(3)),
-    "once": (lambda x: primitives.kept((x, jnp.ones(3), {"sum": x.sum()})), floats(3)),
+    "once": (lambda x: primitives.compute_once((x, jnp.ones(3), {"sum": x.sum()})), floats(3)),
     "nextafter": (lambda x: jnp.nextafter(x, 2 * x), floats(3)),
 }  # fmt: skip
 
@@ -149,7 +149,7 @@ PLACES = {
     "a cell of whole numbers written": (lambda x, i: numerics.put(x, (i,), x[0] + 1), integers(9, 4), integers(4)),
     "a cell of a shared table written": (lambda i: numerics.put(jnp.zeros((4, 2)), (i,), jnp.ones(2)), integers(4)),
     "a window that is no single place": (lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 3)), floats(5, 3), integers(4)),
-    "chunks": (lambda x: numerics.fold(x, jnp.int32(70), jnp.zeros(()), lambda c, part, first: c + jnp.sum(part) * (first + 1)), floats(96)),
+    "chunks": (lambda x: xla.chunked_fold(x, jnp.int32(70), jnp.zeros(()), lambda c, part, first: c + jnp.sum(part) * (first + 1)), floats(96)),
 }  # fmt: skip
 
 LINEAR_ALGEBRA = {

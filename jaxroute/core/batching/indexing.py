@@ -53,7 +53,7 @@ class Tables:
         """Notes what is read from an array: the value as it has to be used from now on."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
-        value = primitives.kept(value)  # or the read might be repeated after the write
+        value = primitives.compute_once(value)  # or the read might be repeated after the write
         self._reads.setdefault(id(table.array), (table.array, []))[1].append(value)
         return value
 
@@ -62,7 +62,7 @@ class Tables:
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))
-        return table._replace(array=primitives.kept([table.array, *reads])[0])
+        return table._replace(array=primitives.compute_once([table.array, *reads])[0])
 
 
 def _is_long(table: Value) -> bool:

@@ -157,7 +157,7 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
             outs = [out._replace(trait=trait) for out in outs]
         # XLA takes a definition for something cheap, which it computes again wherever it is used.
         if arithmetic.is_defined(eqn) and (not outs[0].mapped or uses[eqn.outvars[0]] > 1):
-            outs = [out._replace(array=primitives.kept(out.array)) for out in outs]
+            outs = [out._replace(array=primitives.compute_once(out.array)) for out in outs]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

@@ -9,7 +9,7 @@ from flax import struct
 from jax import lax
 from jax.typing import DTypeLike
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.mnl.types import Derivatives, Sums
 
 
@@ -49,7 +49,7 @@ class Counts:
         return cls(
             tried=zeros,
             accepted=zeros,
-            queries=jnp.zeros((num_items, numerics.padded(min(num_queries, rounds))), whole_type(num_queries)),
+            queries=jnp.zeros((num_items, xla.chunked_size(min(num_queries, rounds))), whole_type(num_queries)),
             listed=jnp.zeros((num_items,), jnp.int32),
         )
 
@@ -63,7 +63,7 @@ class Counts:
           valid: `[]` bool; if False nothing was observed.
         """
         item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
-        before, listed = numerics.materialised((numerics.at(self.tried, (item, query)), numerics.at(self.listed, (item,))))
+        before, listed = xla.barrier((numerics.at(self.tried, (item, query)), numerics.at(self.listed, (item,))))
         new = counts & (before == 0)
         end = (item, listed)
         return Counts(
@@ -84,7 +84,7 @@ class Counts:
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
-        listed, queries = numerics.materialised((numerics.at(self.listed, place), numerics.at(self.queries, place)))
+        listed, queries = xla.barrier((numerics.at(self.listed, place), numerics.at(self.queries, place)))
 
         def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
             del hessian
@@ -92,13 +92,13 @@ class Counts:
 
             def step(gradient: jax.Array, queries: jax.Array, first: jax.Array) -> jax.Array:
                 query = queries.astype(jnp.int32)
-                x = numerics.kept(jnp.take(by_query, query, axis=0, mode="clip"))
+                x = xla.compute_once(jnp.take(by_query, query, axis=0, mode="clip"))
                 missed = jnp.take(tried, query) * jax.nn.sigmoid(numerics.project(x, parameter)) - jnp.take(accepted, query)
                 here = first + lax.iota(jnp.int32, query.shape[0]) < listed
                 return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
 
-            in_use = numerics.largest_over_runs(listed)
-            return Sums(numerics.fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
+            in_use = xla.largest_over_runs(listed)
+            return Sums(xla.chunked_fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
 
         return sums
 
@@ -129,7 +129,7 @@ class PairCounts:
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
         """Nothing was shown yet; see `Counts.empty`."""
         most = min(num_items * num_queries, rounds)
-        shape = (num_items, numerics.padded(most))
+        shape = (num_items, xla.chunked_size(most))
         counts = jnp.zeros(shape, whole_type(rounds))
         return cls(
             places=jnp.zeros((num_items, num_items, num_queries), whole_type(most)),
@@ -159,14 +159,12 @@ class PairCounts:
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Materialised, the tables too: two writes in one loop would go through all of them.
-        place, places, listed = numerics.materialised(
-            (numerics.at(self.places, cell), self.places, numerics.at(self.listed, row))
-        )
+        place, places, listed = xla.barrier((numerics.at(self.places, cell), self.places, numerics.at(self.listed, row)))
         new = counts & (place == 0)
         slot = (item, jnp.where(new, listed, jnp.maximum(place.astype(jnp.int32) - 1, 0)))
 
         def put(table: jax.Array, value: jax.Array) -> jax.Array:
-            now, table = numerics.materialised((numerics.at(table, slot), table))
+            now, table = xla.barrier((numerics.at(table, slot), table))
             return numerics.put(table, slot, jnp.where(new, value.astype(table.dtype), now))
 
         return PairCounts(
@@ -188,17 +186,15 @@ class PairCounts:
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
         lists = [
-            numerics.materialised(
-                tuple(numerics.at(x, place) for x in (self.queries, self.others, self.tried, self.accepted))
-            )
+            xla.barrier(tuple(numerics.at(x, place) for x in (self.queries, self.others, self.tried, self.accepted)))
             for place in places
         ]
         listed = [numerics.at(self.listed, place) for place in places]
-        in_use = [numerics.largest_over_runs(number) for number in listed]
+        in_use = [xla.largest_over_runs(number) for number in listed]
         of_others: list[jax.Array] = []  # From the first call: other parameters stay.
 
         def features(queries: jax.Array) -> jax.Array:
-            return numerics.kept(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
+            return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
 
         def utilities_of_others(theta: jax.Array, a: int) -> jax.Array:
             """Of the other item in each element of a list, `[C]`."""
@@ -207,11 +203,11 @@ class PairCounts:
             def step(part: tuple[jax.Array, ...], first: jax.Array) -> tuple[jax.Array, ...]:
                 del first
                 _, queries, others = part
-                theirs = numerics.kept(jnp.take(theta, others.astype(jnp.int32), axis=0, mode="clip"))
+                theirs = xla.compute_once(jnp.take(theta, others.astype(jnp.int32), axis=0, mode="clip"))
                 return jnp.sum(features(queries) * theirs, axis=1), queries, others
 
             empty = jnp.zeros(queries.shape, theta.dtype)
-            return numerics.rewrite((empty, queries, others), in_use[a], step)[0]
+            return xla.chunked_map_inplace((empty, queries, others), in_use[a], step)[0]
 
         def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
             del hessian
@@ -224,14 +220,14 @@ class PairCounts:
                 def step(gradient: jax.Array, part: tuple[jax.Array, ...], first: jax.Array, a: int = a, b: int = b) -> Any:
                     queries, others, tried, accepted, utility = part
                     x = features(queries)
-                    own = numerics.kept(numerics.project(x, parameters[a]))
+                    own = xla.compute_once(numerics.project(x, parameters[a]))
                     rival = jnp.where(others == chosen[b], numerics.project(x, parameters[b]), utility) - own
                     rival = jnp.where(others == chosen[a], 0.0, jnp.exp(rival))
                     missed = tried / (1.0 + jnp.exp(-own) + rival) - accepted
                     here = first + lax.iota(jnp.int32, queries.shape[0]) < listed[a]
                     return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
 
-                found = numerics.fold((*lists[a], of_others[a]), in_use[a], jnp.zeros_like(parameters[a]), step)
+                found = xla.chunked_fold((*lists[a], of_others[a]), in_use[a], jnp.zeros_like(parameters[a]), step)
                 gradients.append(jnp.where(chosen[a] >= 0, found, 0.0))
             return Sums(jnp.stack(gradients), None)
 
@@ -241,10 +237,10 @@ class PairCounts:
 def _one_more(table: jax.Array, cell: tuple[jax.Array, ...], counts: jax.Array) -> jax.Array:
     """`table` with one added at a `cell`, if it `counts`."""
     # Materialised, the table too: two writes in one loop would go through all of it.
-    now, table = numerics.materialised((numerics.at(table, cell), table))
+    now, table = xla.barrier((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 
 def _of_item(tables: tuple[jax.Array, ...], item: jax.Array) -> list[jax.Array]:
     """The rows of an item in tables of counts, as numbers to compute with."""
-    return [numerics.materialised(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]
+    return [xla.barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import numerics
+from jaxroute.core import xla
 from jaxroute.core.types import Leaf
 
 
@@ -50,4 +50,4 @@ def probabilities(logits: jax.Array, present: jax.Array) -> jax.Array:
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
-    return weight / numerics.kept(jnp.exp(-top) + jnp.sum(weight, axis=0))
+    return weight / xla.compute_once(jnp.exp(-top) + jnp.sum(weight, axis=0))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.mnl.likelihood import probabilities
 
 
@@ -50,7 +50,7 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
     probability = probabilities(shown[:, None], (items >= 0)[:, None])
-    probability = numerics.kept(probability[:, 0])
+    probability = xla.compute_once(probability[:, 0])
     took = jnp.arange(items.shape[0]) == accepted
     mine = (items == chosen[:, None]) & (items >= 0)
     share = jnp.sum(jnp.where(mine, probability, 0.0), axis=1)
@@ -72,7 +72,7 @@ def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.A
     """
     x = jnp.where(present[:, None], x, 0.0)
     probability = probabilities(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
-    probability = numerics.kept(probability[:, 0])
+    probability = xla.compute_once(probability[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
     gradient = jnp.sum((probability - took)[:, None] * x, axis=0)
     return New(x, gradient[None], probability * (1.0 - probability), took.astype(jnp.float32), present)

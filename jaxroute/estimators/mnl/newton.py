@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.mnl.newest import New
 from jaxroute.estimators.mnl.types import Derivatives
@@ -149,8 +149,8 @@ class Newton:
             found = sums(_placed(masks, theta, now.theta))
             assert found.hessian is not None
             inverse = inverted(found.hessian + ridge * jnp.eye(now.theta.size, dtype=theta.dtype))
-            gradient = numerics.kept(found.gradient.reshape(-1) + ridge * now.theta)  # eq. (4)
-            full = numerics.kept(numerics.combine(gradient, inverse))
+            gradient = xla.compute_once(found.gradient.reshape(-1) + ridge * now.theta)  # eq. (4)
+            full = xla.compute_once(numerics.combine(gradient, inverse))
             decrement = jnp.sqrt(jnp.maximum(jnp.sum(gradient * full), 0.0))
             reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(full.reshape(-1, dim)), axis=1)))
             left = jnp.where(reach > SAFE_MOVE, jnp.inf, _left(reach, decrement))
@@ -160,14 +160,14 @@ class Newton:
             return _Point(now.theta - safe(reach) * full, inverse, -gradient, error, reach, decrement, wanted, now.steps + 1)
 
         def again(now: _Point) -> jax.Array:
-            return (numerics.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
+            return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         def one(now: _Point) -> _Point:
             after = step(now)
             new = jax.tree.map(lambda x, y: jnp.where(now.wanted, x, y), after, now)
-            return numerics.kept(new._replace(wanted=now.wanted & after.wanted, steps=after.steps))
+            return xla.compute_once(new._replace(wanted=now.wanted & after.wanted, steps=after.steps))
 
-        end = lax.while_loop(again, one, numerics.kept(start))
+        end = lax.while_loop(again, one, xla.compute_once(start))
         return end, _of_logit(end.error, end.drift, end.inverse, longest)
 
 
@@ -225,8 +225,8 @@ class Tracked(Newton):
         inverse = jnp.sum(jnp.where(mask[:, None, None], state.inverse, 0.0), axis=0)
         start, push = numerics.pick(mask, theta.T), numerics.pick(mask, state.push.T)
         x, took = new.x[0], new.took[0]
-        way = numerics.kept(numerics.combine(x, inverse))
-        before, reach = numerics.kept((jnp.sum(x * start), jnp.sum(x * way)))
+        way = xla.compute_once(numerics.combine(x, inverse))
+        before, reach = xla.compute_once((jnp.sum(x * start), jnp.sum(x * way)))
 
         # Where the newest observation's loss and the model of the others are least, and the second derivatives there.
         utility = before
@@ -234,27 +234,27 @@ class Tracked(Newton):
             probability = jax.nn.sigmoid(utility)
             full = (utility - before + reach * (probability - took)) / (1.0 + reach * probability * (1.0 - probability))
             utility = utility - safe(jnp.abs(full)) * full
-        utility = numerics.kept(utility)
+        utility = xla.compute_once(utility)
         probability = jax.nn.sigmoid(utility)
-        missed, weight = numerics.kept((probability - took, probability * (1.0 - probability)))
+        missed, weight = xla.compute_once((probability - took, probability * (1.0 - probability)))
         now = start - missed * way
         push = push + (weight * (jnp.sum(way * push) - missed * reach) - missed) * x
         inverse = inverse - weight / (1.0 + reach * weight) * (way[:, None] * way)
-        inverse, push = numerics.kept((inverse, push))
-        moved = numerics.kept(numerics.combine(push, inverse))
+        inverse, push = xla.compute_once((inverse, push))
+        moved = xla.compute_once(numerics.combine(push, inverse))
         drift = longest * jnp.sqrt(jnp.sum(jnp.square(moved)))
         error = _left(drift, jnp.sqrt(jnp.maximum(jnp.sum(push * moved), 0.0)))
         error = error + 0.25 * jnp.abs(utility - before + reach * missed) * jnp.sqrt(reach)
         wanted = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
         # The model is of no use that far away: Newton steps back from there would be many.
-        now = numerics.kept(jnp.where(wanted & (drift > SAFE_MOVE), start, now))
+        now = xla.compute_once(jnp.where(wanted & (drift > SAFE_MOVE), start, now))
 
         zero = jnp.zeros((), theta.dtype)
         first = _Point(now, inverse, push, error, drift, zero, wanted, jnp.int32(0))
         end, bound = self._from(first, sums, theta, [mask], ridge, longest, spread=1.0)
         return _placed([mask], theta, end.theta), TrackedState(
-            inverse=numerics.kept(jnp.where(mask[:, None, None], end.inverse, state.inverse)),
-            push=numerics.kept(jnp.where(mask[:, None], end.push, state.push)),
+            inverse=xla.compute_once(jnp.where(mask[:, None, None], end.inverse, state.inverse)),
+            push=xla.compute_once(jnp.where(mask[:, None], end.push, state.push)),
             longest=longest,
             residual=jnp.maximum(state.residual, bound),
         )
@@ -262,14 +262,14 @@ class Tracked(Newton):
 
 def longest_of(before: jax.Array, new: New) -> jax.Array:
     """The norm of the longest features up to now."""
-    return numerics.kept(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
+    return xla.compute_once(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
 def _placed(masks: list[jax.Array], theta: jax.Array, values: jax.Array) -> jax.Array:
     """`theta` `[N, d]` with the `values` `[A d]` where the masks are True."""
     for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
-    return numerics.kept(theta)
+    return xla.compute_once(theta)
 
 
 def inverted(matrix: jax.Array) -> jax.Array:
@@ -280,12 +280,12 @@ def inverted(matrix: jax.Array) -> jax.Array:
         here = numerics.one_hot(place, size)
         row = lax.dynamic_index_in_dim(a, place, 0, keepdims=False)
         pivot = 1.0 / jnp.sum(jnp.where(here, row, 0.0))
-        row = numerics.kept(jnp.where(here, -1.0, row))
+        row = xla.compute_once(jnp.where(here, -1.0, row))
         # The column is the row except for a sign: rows that were swept before have the other one.
         column = lax.dynamic_index_in_dim(a, place, 1, keepdims=False)
-        column = numerics.kept(jnp.where(here, -1.0, column) * pivot)
+        column = xla.compute_once(jnp.where(here, -1.0, column) * pivot)
         inner = a - column[:, None] * row[None, :]
         outside = jnp.where(here[:, None], -row[None, :] * pivot, jnp.where(here, -column[:, None], inner))
         return jnp.where(here[:, None] & here, -pivot, outside)
 
-    return numerics.kept(-lax.fori_loop(0, size, sweep, matrix))
+    return xla.compute_once(-lax.fori_loop(0, size, sweep, matrix))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
 from jaxroute.estimators.mnl.newest import New
@@ -143,11 +143,11 @@ class BFGS:
             """Eq. (4) of the chosen parameters, zero for one of -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
-            return numerics.kept(jnp.where((chosen >= 0)[:, None], found, 0.0))
+            return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
 
         def moves(inverse: jax.Array, gradient: jax.Array) -> jax.Array:
             each = [numerics.at(inverse, (jnp.maximum(chosen[a], 0),)) for a in range(number)]
-            return numerics.kept(jnp.stack([numerics.combine(g, b) for g, b in zip(list(gradient), each, strict=True)]))
+            return xla.compute_once(jnp.stack([numerics.combine(g, b) for g, b in zip(list(gradient), each, strict=True)]))
 
         def residual(gradient: jax.Array, ways: jax.Array) -> jax.Array:
             return scale * jnp.sqrt(jnp.maximum(jnp.sum(gradient * ways), 0.0))
@@ -157,19 +157,19 @@ class BFGS:
             item = numerics.pick(mine, chosen)
             move, before = numerics.pick(mine, now.moves.T), numerics.pick(mine, now.gradient.T)
             reach = spread * jnp.sqrt(jnp.sum(jnp.square(move)))
-            step = numerics.kept(jnp.where(now.wanted, -safe(reach), 0.0) * move)
-            theta = numerics.kept(now.theta + jnp.where(numerics.one_hot(item, size)[:, None], step, 0.0))
+            step = xla.compute_once(jnp.where(now.wanted, -safe(reach), 0.0) * move)
+            theta = xla.compute_once(now.theta + jnp.where(numerics.one_hot(item, size)[:, None], step, 0.0))
             gradient = jnp.where(now.wanted, gradients(theta), now.gradient)
-            change = numerics.kept(numerics.pick(mine, gradient.T) - before)
+            change = xla.compute_once(numerics.pick(mine, gradient.T) - before)
             along, norms = jnp.sum(step * change), jnp.sum(jnp.square(step)) * jnp.sum(jnp.square(change))
             place = (jnp.maximum(item, 0),)
             old = numerics.at(now.inverse, place)
-            image = numerics.kept(numerics.combine(change, old))
+            image = xla.compute_once(numerics.combine(change, old))
             usable = now.wanted & (along > _LEAST_CURVATURE * jnp.sqrt(norms))
             share = jnp.where(usable, 1.0 / jnp.where(usable, along, 1.0), 0.0)
-            towards = numerics.kept(0.5 * (1.0 + share * jnp.sum(change * image)) * step - image)
+            towards = xla.compute_once(0.5 * (1.0 + share * jnp.sum(change * image)) * step - image)
             grown = old + share * (step[:, None] * towards + towards[:, None] * step)
-            inverse = numerics.put(now.inverse, place, numerics.kept(grown))
+            inverse = numerics.put(now.inverse, place, xla.compute_once(grown))
             if number == 1:  # The same without another product with the matrix.
                 along_both = jnp.sum(towards * gradient[0]), jnp.sum(step * gradient[0])
                 ways = now.moves + image + share * (step * along_both[0] + towards * along_both[1])
@@ -179,10 +179,10 @@ class BFGS:
             since = jnp.where(left < now.least, 0, now.since + 1)
             wanted = now.wanted & (left > self.tolerance) & (since < _PATIENCE * number)
             least = jnp.minimum(left, now.least)
-            return numerics.kept(_Point(theta, inverse, gradient, ways, least, since, wanted, now.steps + 1))
+            return xla.compute_once(_Point(theta, inverse, gradient, ways, least, since, wanted, now.steps + 1))
 
         def again(now: _Point) -> jax.Array:
-            return (numerics.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
+            return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         estimate, inverses = _online(numerics.Sum.of(theta), numerics.Sum.of(state.inverse), chosen, new, spread)
         theta, inverse = estimate.total, inverses.total
@@ -190,13 +190,13 @@ class BFGS:
         ways = moves(inverse, gradient)
         left = residual(gradient, ways)
         start = _Point(theta, inverse, gradient, ways, left, jnp.int32(0), left > self.tolerance, jnp.int32(0))
-        end = lax.while_loop(again, one, numerics.kept(start))
+        end = lax.while_loop(again, one, xla.compute_once(start))
         theta = end.theta
         for a in range(number):
             move = end.moves[a]
             length = safe(spread * jnp.sqrt(jnp.sum(jnp.square(move))))
             theta = jnp.where(numerics.one_hot(chosen[a], size)[:, None], theta - length * move, theta)
-        return numerics.kept(theta), BFGSState(
+        return xla.compute_once(theta), BFGSState(
             end.inverse, longest, jnp.maximum(state.residual, residual(end.gradient, end.moves))
         )
 
@@ -223,10 +223,10 @@ def _online(
         inverse = inverses.at(chosen[a])
         for k in new.rows_of(a, chosen.shape[0]):
             inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
-        inverse = numerics.kept(inverse)
-        move = numerics.kept(numerics.combine(new.gradient[a], inverse.total))
+        inverse = xla.compute_once(inverse)
+        move = xla.compute_once(numerics.combine(new.gradient[a], inverse.total))
         if spread is not None:
-            move = numerics.kept(move * safe(spread * jnp.sqrt(jnp.sum(jnp.square(move)))))
+            move = xla.compute_once(move * safe(spread * jnp.sqrt(jnp.sum(jnp.square(move)))))
         theta = theta.add(-move, numerics.one_hot(chosen[a], len(theta.total))[:, None])
         inverses = inverses.put(chosen[a], inverse)
     return theta, inverses

@@ -8,7 +8,7 @@ import numpy as np
 from flax import struct
 from jax.typing import DTypeLike
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.mnl.likelihood import probabilities
 from jaxroute.estimators.mnl.types import Sums
 
@@ -45,12 +45,12 @@ class Rows:
         """Room for one observation per round.
 
         Args:
-          rounds: `H`, rounded up to what `numerics.fold` can work on.
+          rounds: `H`, rounded up to what `xla.chunked_fold` can work on.
           num_items: `N`.
           num_shown: `K`.
           dim: `d`.
         """
-        rounds = numerics.padded(rounds)
+        rounds = xla.chunked_size(rounds)
         return cls(
             features=jnp.zeros((dim, rounds), jnp.float32),
             items=jnp.full((num_shown, rounds), -1, item_type(num_items)),
@@ -109,20 +109,21 @@ class Rows:
                 probability, took = _of_several_shown(theta, x, items, accepted)
             # p_a of the rows in which item `chosen[a]` was shown, 0 of the others; then p_a - y_a.
             share = [
-                numerics.kept(sum(jnp.where(mine[a][k], probability[k], 0.0) for k in range(shown))) for a in range(number)
+                xla.compute_once(sum(jnp.where(mine[a][k], probability[k], 0.0) for k in range(shown)))
+                for a in range(number)
             ]
             missed = [
-                numerics.kept(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
+                xla.compute_once(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
                 for a in range(number)
             ]
             terms = [missed[a] * x[i] for a in range(number) for i in range(dim)]  # eq. (4)
             if hessian:
                 terms += _second_derivatives(entries, share, x)
-            return carry + numerics.sums(terms)
+            return carry + xla.sums(terms)
 
         size = number * dim
         start = jnp.zeros((size + (len(entries) if hessian else 0),))
-        total = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
+        total = xla.chunked_fold((self.features, self.items, self.accepted), in_use, start, step)
         blocks = dict(zip(entries, total[size:], strict=True)) if hessian else {}
         return Sums(total[:size].reshape(number, dim), _assemble(blocks, number, dim) if hessian else None)
 
@@ -152,7 +153,7 @@ def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
     at_place = [
         sum((jnp.where(items[k] == j, v, 0.0) for j, v in enumerate(of_all)), jnp.zeros((width,))) for k in range(shown)
     ]
-    logits = numerics.kept(jnp.stack(at_place))
+    logits = xla.compute_once(jnp.stack(at_place))
     took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
     return probabilities(logits, items >= 0), took
 
@@ -170,7 +171,7 @@ def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Ar
     for a, b, i, j in entries:
         if (a, b, i) not in scaled:
             weight = share[a] * (1.0 - share[a]) if a == b else -share[a] * share[b]
-            scaled[a, b, i] = numerics.kept(weight * x[i])
+            scaled[a, b, i] = xla.compute_once(weight * x[i])
         terms.append(scaled[a, b, i] * x[j])
     return terms
 
@@ -204,7 +205,7 @@ class PairRows:
     @classmethod
     def empty(cls, rounds: int, num_shown: int, dim: int) -> "PairRows":
         """Room for one observation per round; see `Rows.empty`."""
-        rounds = numerics.padded(rounds)
+        rounds = xla.chunked_size(rounds)
         return cls(
             features=jnp.zeros((num_shown, dim, rounds), jnp.float32),
             shown=jnp.zeros((num_shown, rounds), bool),
@@ -252,15 +253,15 @@ class PairRows:
             """Adds a chunk of rows: features `[K, d, C]`, which are shown `[K, C]`, accepted places `[C]`."""
             del first
             x, present, accepted = part
-            logits = numerics.kept(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
+            logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
             probability = probabilities(logits, present)
             took = jnp.stack([present[k] & (accepted == k) for k in range(shown)])
-            missed = numerics.kept(probability - took)
+            missed = xla.compute_once(probability - took)
             total: dict[str, Any] = {
                 "gradient": [sum((jnp.sum(missed[k] * x[k, i]) for k in range(shown)), zero) for i in range(dim)]
             }
             if hessian:
-                mean = numerics.kept(jnp.stack([sum(probability[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
+                mean = xla.compute_once(jnp.stack([sum(probability[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
                 total["hessian"] = {
                     (0, 0, i, j): sum(
                         (jnp.sum(probability[k] * x[k, i] * x[k, j]) for k in range(shown)), -jnp.sum(mean[i] * mean[j])
@@ -272,6 +273,6 @@ class PairRows:
         start: dict[str, Any] = {"gradient": [zero] * dim}
         if hessian:
             start["hessian"] = {(0, 0, i, j): zero for i, j in pairs}
-        total = numerics.fold((self.features, self.shown, self.accepted), in_use, start, step)
+        total = xla.chunked_fold((self.features, self.shown, self.accepted), in_use, start, step)
         gradient = jnp.stack(total["gradient"])[None]
         return Sums(gradient, _assemble(total["hessian"], 1, dim) if hessian else None)

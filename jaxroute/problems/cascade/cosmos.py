@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric, PyTree
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
@@ -160,7 +160,7 @@ class COSMOS:
         # Algorithm 2, line 4: optimistic indices `L(rho . psi + B |psi|)`, eqs. (15) and (27).
         middle, index_of = self.fit.predict(state.fit, state.rho, psi, spec.index_link)
         bonus = self.radius.bonus(k_index, state.radius, now)
-        u = numerics.kept(middle + bonus)
+        u = xla.compute_once(middle + bonus)
         index = index_of(u)
         # A score of 1 ends a search, unless it is an estimate that has rounded, as the link may have.
         if not spec.feature_dim:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.brief import brief_jit
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
@@ -173,10 +173,10 @@ class CascadeEnv:
         recorded = self.contexts.row(state, t) if isinstance(self.contexts, RecordedContexts) else None
         score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base, recorded)
         # One array of scores for all comparisons of the period.
-        score, cost, index = numerics.materialised((score, cost * weight, self.boxes.index(psi, base, weight)))
+        score, cost, index = xla.barrier((score, cost * weight, self.boxes.index(psi, base, weight)))
         features = None
         if self.evaluator is not None:
-            features = numerics.kept(self.evaluator.draw(k_features, score, psi, row))
+            features = xla.compute_once(self.evaluator.draw(k_features, score, psi, row))
         mean_cost = self.boxes.mean_cost(psi, base) * weight
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.combinatorial.sources import Source
 from jaxroute.problems.combinatorial.types import METRICS, Action, CombinatorialSpec, Feedback, Observation, Reward
@@ -157,7 +157,7 @@ class CloudEnv:
         selected = action.selected
         asked = selected
         if self.reward.cascade:
-            wins_before = numerics.amount_ahead((selected & success).astype(jnp.float32), -action.order)
+            wins_before = xla.weighted_sum_over_better((selected & success).astype(jnp.float32), -action.order)
             asked = selected & (wins_before == 0.0)
         spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (asked, selected))
         reward = self.reward.value(selected, mean)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, xla
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
@@ -251,10 +251,10 @@ class ACQB:
         radius = mnl_radius(rounds, state.theta.shape[1], spec.num_offered, self.curvature, self.ridge)
         # In one row, and then in its shape: loops over the last axis alone are short ones where there is one run.
         shape = (*state.theta.shape, parts.num_samples)
-        noise = numerics.kept(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
-        noise = numerics.kept(jnp.swapaxes(noise, 1, 2))
+        noise = xla.compute_once(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
+        noise = xla.compute_once(jnp.swapaxes(noise, 1, 2))
         sample = state.theta[:, None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
-        sample = numerics.kept(sample)
+        sample = xla.compute_once(sample)
 
         # Line 10 (Algorithm 1, line 7): the query and the assortment with the largest optimistic departure rate.
         size = self._size(k_size, spec)
@@ -295,7 +295,7 @@ class ACQB:
         items = shown_items(action.offered & busy, spec.num_offered)
         phi = parts.queries.served(obs, action, feedback)
         lesson = parts.memory.lesson(state.theta, phi, items, accepted_place(items, feedback.chosen))
-        data = numerics.materialised(parts.memory.write(state.data, t, feedback.prompt, lesson, busy))
+        data = xla.barrier(parts.memory.write(state.data, t, feedback.prompt, lesson, busy))
 
         # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). Its radius, eq. (3), follows from `pulls`.
         likelihood = parts.memory.derivatives(data, lesson.refit, parts.queries.features(obs), t)
@@ -309,7 +309,7 @@ class ACQB:
         explored = action.explored & busy
         next_offer = jnp.where(explored, next_combination(state.next_offer, spec.num_models), state.next_offer)
         return state.replace(
-            theta=numerics.kept(theta),
+            theta=xla.compute_once(theta),
             spread=spread,
             fit=fit,
             data=data,

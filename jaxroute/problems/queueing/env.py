@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, xla
 from jaxroute.problems.queueing import optimum
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
@@ -168,7 +168,7 @@ class QueueEnv:
         accepted &= busy
         departed = jnp.any(accepted)
         best_of_all = best_rate_waiting(self.backlog.rows(backlog).best_rate, seen)
-        best_of_all, backlog = numerics.materialised((best_of_all, backlog))
+        best_of_all, backlog = xla.barrier((best_of_all, backlog))
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (action.query >= 0) & (action.query < self.backlog.places) & self.backlog.waits(backlog, action.query)

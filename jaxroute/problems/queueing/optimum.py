@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jaxroute.core import numerics
+from jaxroute.core import xla
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place
 from jaxroute.problems.queueing.sources.contexts import Round
@@ -30,6 +30,6 @@ def play_round(backlog: Backlog, state: Any, drawn: Round, t: jax.Array) -> tupl
     """
     seen = backlog.view(state, t)
     place, rate = best_place(lambda rate: rate, backlog.rows(state).best_rate, seen)
-    place, rate, state = numerics.materialised((place, rate, state))
+    place, rate, state = xla.barrier((place, rate, state))
     departed = (state.length > 0) & (drawn.uniform <= rate)
     return backlog.move(state, place, departed, drawn.row.for_optimum(), drawn.arrived, t)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
@@ -145,7 +145,7 @@ class Learner(abc.ABC):
         score = self.score(state.queue.length, cost, probability, obs.alpha + self.margin)
         models = score.shape[-1]
         # Of equal scores the cheaper first: the number of cheaper models is in the highest bits of the order.
-        cheaper = numerics.sum_ahead(jnp.ones(models, jnp.int32), [cost], lambda other, own: other[0] < own[0])
+        cheaper = xla.sum_over_better(jnp.ones(models, jnp.int32), [cost], lambda other, own: other[0] < own[0])
         rest = 31 - models.bit_length()
         order = cheaper << rest | draws.order(draws.fold_in(key, 0), models) & (2**rest - 1)
         cheapest = numerics.argmin(score, order=order)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import draws, numerics
+from jaxroute.core import draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
 
 METRICS = (
@@ -47,7 +47,7 @@ def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStat
     chosen = numerics.one_hot(action, state.pulls.shape[-1])
     # That model's sum alone is added up, and written back: in a scan faster than `numerics.accumulate` for all models.
     error = state.errors["reward_sum"]
-    new = numerics.kept(numerics.add_up(numerics.pick(chosen, state.reward_sum), numerics.pick(chosen, error), reward))
+    new = xla.compute_once(numerics.add_up(numerics.pick(chosen, state.reward_sum), numerics.pick(chosen, error), reward))
     return state.replace(
         pulls=state.pulls + chosen.astype(jnp.int32),
         reward_sum=jnp.where(chosen, new[0], state.reward_sum),

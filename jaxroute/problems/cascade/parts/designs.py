@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
 
@@ -15,7 +15,7 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
 
 def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
     """Change of the inverses `[m, m, K]` by one more row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
-    direction = numerics.kept(numerics.combine(x, inverse))
+    direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
 

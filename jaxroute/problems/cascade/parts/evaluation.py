@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
 from jaxroute.estimators.glm import GLM, GLMState
@@ -69,7 +69,7 @@ def learned(
     assert feedback.features is not None
     seen = jnp.any(feedback.deployed)
     phi = numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
-    phi = numerics.kept(phi)
+    phi = xla.compute_once(phi)
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
     state = estimator.add(evaluation.state, phi, feedback.reward, seen, ridge, spec.score_link, bound)
     return Evaluation(state=state, design=sherman_morrison(evaluation.design, phi, seen.astype(jnp.float32)))

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import FAR, Link
 
@@ -134,8 +134,8 @@ def summed(values: jax.Array) -> jax.Array:
     """Sum over the first axis, computed once; written out where it is short, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
-        return numerics.kept(jnp.sum(values, axis=0))
+        return xla.compute_once(jnp.sum(values, axis=0))
     terms = [lax.squeeze(x, (0,)) for x in lax.split(values, (1,) * size)]
     while len(terms) > 1:  # In pairs: shorter chains of additions.
         terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + ([terms[-1]] if len(terms) % 2 else [])
-    return numerics.kept(terms[0])
+    return xla.compute_once(terms[0])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
@@ -104,7 +104,7 @@ class Scoring:
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         spread = jnp.sqrt(jnp.maximum(quadratic(self.inverse, columns), 0.0))
-        both = numerics.materialised((middle + self.width * spread, middle + self.deploy_width * spread))
+        both = xla.barrier((middle + self.width * spread, middle + self.deploy_width * spread))
         return both[0], both[1]
 
 
@@ -141,12 +141,12 @@ class IndexSearch:
     def run(self, outputs: Outputs) -> SearchResult:
         if self.scoring is None:
             assert outputs.score is not None
-            score = final = numerics.materialised(outputs.score)
+            score = final = xla.barrier(outputs.score)
         else:
             assert outputs.features is not None
             predictor, final = self.scoring.predictors(outputs.features)
-            score = numerics.materialised(self.scoring.link.value(predictor))
-        priority, threshold = numerics.materialised((self.priority, self.threshold))
+            score = xla.barrier(self.scoring.link.value(predictor))
+        priority, threshold = xla.barrier((self.priority, self.threshold))
         opened = opened_in_order(priority, threshold, score, self.order)
         return SearchResult(opened=opened, deployed=best_opened(opened, final, self.order), score=score)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import Link
@@ -75,7 +75,7 @@ class NewtonStream(LinearIndex, abc.ABC):
         """State and estimates after samples of weights `[K]`: 0 where nothing was seen."""
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
-        direction = numerics.kept(numerics.combine(psi, fit.inverse.total))
+        direction = xla.compute_once(numerics.combine(psi, fit.inverse.total))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
         step = weight * shrink * moment(link, u, score, cost)
         inverse = fit.inverse.add(-(bend * shrink) * (direction[:, None] * direction[None]), weight > 0)

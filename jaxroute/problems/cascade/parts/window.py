@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
@@ -132,12 +132,12 @@ class SampleWindow(LinearIndex, abc.ABC):
             **{"cross": None, **sums},
         )
         # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
-        return numerics.kept(state)
+        return xla.compute_once(state)
 
     def update(
         self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[WindowState, jax.Array]:
-        fit = numerics.kept(self._pushed(fit, rho, sample, evaluator, link))
+        fit = xla.compute_once(self._pushed(fit, rho, sample, evaluator, link))
         if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
             return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
@@ -178,7 +178,7 @@ class SampleWindow(LinearIndex, abc.ABC):
         # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing
         # leaves.
         constant = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
-        h, constant, place = numerics.kept((h, constant, place))
+        h, constant, place = xla.compute_once((h, constant, place))
         at = place[:, None]
         features = fit.features
         if features is not None:
@@ -213,21 +213,21 @@ class SampleWindow(LinearIndex, abc.ABC):
     def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
         """Steps until they are short, in each run and for each box as many as it needs."""
         samples = self._samples(fit, evaluator)
-        samples = Samples(samples.columns, *numerics.kept(samples[1:]))
+        samples = Samples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
 
         def again(now: _Point) -> jax.Array:
-            return (numerics.largest_over_runs(jnp.any(now.wanted).astype(jnp.int32)) > 0) & (now.steps < self.iterations)
+            return (xla.largest_over_runs(jnp.any(now.wanted).astype(jnp.int32)) > 0) & (now.steps < self.iterations)
 
         def one(now: _Point) -> _Point:
             step, size = self._step(fit, now.rho, samples, ridge, link)
-            moved = numerics.kept(jnp.where(now.wanted, now.rho + step, now.rho))
+            moved = xla.compute_once(jnp.where(now.wanted, now.rho + step, now.rho))
             # Where rounding is all that is left a step changes nothing.
             wanted = now.wanted & (size > self.tolerance) & jnp.any(moved != now.rho, axis=0)
-            return numerics.kept(_Point(moved, wanted, now.steps + 1))
+            return xla.compute_once(_Point(moved, wanted, now.steps + 1))
 
         start = _Point(rho, jnp.ones(rho.shape[1:], bool), jnp.int32(0))
-        return shortened(lax.while_loop(again, one, numerics.kept(start)).rho, jnp.asarray(self.bound, jnp.float32))
+        return shortened(lax.while_loop(again, one, xla.compute_once(start)).rho, jnp.asarray(self.bound, jnp.float32))
 
     @abc.abstractmethod
     def _step(
@@ -277,13 +277,13 @@ class Window(SampleWindow):
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
         weight = jnp.where(used, curvature(link, u, score, 0.0), 0.0)
-        slope, weight = numerics.kept((slope, weight))
-        frozen = numerics.kept(numerics.combine(rho, fit.hessian) + gradient + ridge * rho)
-        total = numerics.kept(jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen)
+        slope, weight = xla.compute_once((slope, weight))
+        frozen = xla.compute_once(numerics.combine(rho, fit.hessian) + gradient + ridge * rho)
+        total = xla.compute_once(jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen)
         matrix = _gram(weight, columns) + fit.hessian + jnp.maximum(ridge, _LEAST_RIDGE) * jnp.eye(dim)[:, :, None]
         direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
-        direction = numerics.kept(direction)
-        along = numerics.kept(_linear(direction, columns))
+        direction = xla.compute_once(direction)
+        along = xla.compute_once(_linear(direction, columns))
         first = jnp.sum(direction * total, axis=0)
         linear = jnp.sum(direction * frozen, axis=0)
         square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
@@ -291,10 +291,10 @@ class Window(SampleWindow):
         def slope_at(length: jax.Array) -> jax.Array:
             """Derivative of the loss along the direction, `[K]`, which rises."""
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
-            return numerics.kept(summed(samples) + linear + length * square)
+            return xla.compute_once(summed(samples) + linear + length * square)
 
         # Where links are flat the Newton step is far too long: by up to `1 / ridge`.
-        short = numerics.kept(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
+        short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: jax.Array, ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             """The interval in which the derivative changes its sign: its geometric mean where it is long, then by the secant."""
@@ -306,11 +306,11 @@ class Window(SampleWindow):
             there = slope_at(middle)
             beyond = there > 0
             new = ((low, middle), (middle, high), (at_low, there), (there, at_high))
-            return numerics.kept(tuple(jnp.where(beyond, *pair) for pair in new))
+            return xla.compute_once(tuple(jnp.where(beyond, *pair) for pair in new))
 
         one = jnp.ones_like(first)
         ends = jnp.zeros_like(first), one, first, slope_at(one)
-        low, high, at_low, at_high = numerics.repeat(_TRIALS, narrower, ends)
+        low, high, at_low, at_high = xla.repeat(_TRIALS, narrower, ends)
         # Where a full step does not go too far the interval has shrunk towards its end.
         length = jnp.where(ends[3] <= 0, 1.0, jnp.where(at_high < -at_low, high, low))
         return length * direction, jnp.sqrt(jnp.maximum(-first, 0.0))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.problems.queueing.parts.scheduling import oldest_place
 from jaxroute.problems.queueing.types import Action
 
@@ -97,7 +97,7 @@ class Backlog(Protocol):
 def _served(state: "SlotState | CompactState", action: Action) -> tuple[Any, Any, Action]:
     """`Backlog.serve` of tables: they are written in place only if all that reads them, the decision too, comes before."""
     row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
-    row, rows, action = numerics.materialised((row, state.rows, action))
+    row, rows, action = xla.barrier((row, state.rows, action))
     return row, state.replace(rows=rows), action
 
 
@@ -138,7 +138,7 @@ class ByArrival:
 
     @property
     def places(self) -> int:
-        return numerics.padded(self.rounds)
+        return xla.chunked_size(self.rounds)
 
     def init(self, row: Any) -> SlotState:
         return SlotState(
@@ -231,7 +231,7 @@ class Compact:
 
     @property
     def places(self) -> int:
-        return numerics.padded(self.limit)
+        return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> CompactState:
         return CompactState(
@@ -246,7 +246,7 @@ class Compact:
         return Places(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,
-            in_use=numerics.largest_over_runs(state.length),
+            in_use=xla.largest_over_runs(state.length),
             queue_length=state.length,
             arrived=state.arrived,
             newest=jnp.maximum(state.length - 1, 0),
@@ -273,7 +273,7 @@ class Compact:
         comes = arrived & fits
         last = jnp.maximum(state.length - 1, 0)
         tables = (state.rows, state.arrival)
-        moves = numerics.materialised(jax.tree.map(lambda x: numerics.take(x, last), tables))
+        moves = xla.barrier(jax.tree.map(lambda x: numerics.take(x, last), tables))
         newcomer = (row, jnp.asarray(t, jnp.int32))
 
         def written(part: Any, first: jax.Array) -> Any:
@@ -285,7 +285,7 @@ class Compact:
 
             return jax.tree.map(new, part, moves, newcomer)
 
-        rows, arrival = numerics.rewrite(tables, numerics.largest_over_runs(state.length + 1), written)
+        rows, arrival = xla.chunked_map_inplace(tables, xla.largest_over_runs(state.length + 1), written)
         return CompactState(
             rows=rows, arrival=arrival, length=length + comes.astype(jnp.int32), arrived=comes
         ), arrived & ~fits

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.types import Action, Feedback, Observation
 
@@ -43,7 +43,7 @@ _Part = tuple[Any, jax.Array, jax.Array | None]
 
 
 def _fold(leaves: Any, who: Waiting, start: Any, step: Callable[[Any, _Part, jax.Array], Any]) -> Any:
-    """`numerics.fold` over places: steps take a carry, a `_Part`, and the index of its first place."""
+    """`xla.chunked_fold` over places: steps take a carry, a `_Part`, and the index of its first place."""
     tables = (leaves, None if who.in_front else who.waiting, who.arrival)
 
     def with_waiting(carry: Any, part: Any, first: jax.Array) -> Any:
@@ -53,7 +53,7 @@ def _fold(leaves: Any, who: Waiting, start: Any, step: Callable[[Any, _Part, jax
             waiting = first + lax.iota(jnp.int32, width) < who.queue_length
         return step(carry, (leaves, waiting, arrival), first)
 
-    return numerics.fold(tables, who.in_use, start, with_waiting)
+    return xla.chunked_fold(tables, who.in_use, start, with_waiting)
 
 
 def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> tuple[jax.Array, jax.Array]:
@@ -71,8 +71,8 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> 
 
     def step(carry: tuple[jax.Array, ...], part: _Part, first: jax.Array) -> tuple[jax.Array, ...]:
         leaves, here, arrival = part
-        value = numerics.materialised(jnp.where(here, score(leaves), -jnp.inf))
-        best = numerics.materialised(jnp.max(value, axis=-1))
+        value = xla.barrier(jnp.where(here, score(leaves), -jnp.inf))
+        best = xla.barrier(jnp.max(value, axis=-1))
         tied = here & (value == best)
         place = lax.iota(jnp.int32, value.shape[-1])
         if arrival is None:
@@ -80,7 +80,7 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> 
             best_before, place_before = carry
             better = best > best_before
             return jnp.where(better, best, best_before), jnp.where(better, place, place_before)
-        came = numerics.materialised(jnp.min(jnp.where(tied, arrival, _NEVER), axis=-1))
+        came = xla.barrier(jnp.min(jnp.where(tied, arrival, _NEVER), axis=-1))
         place = first + jnp.min(jnp.where(tied & (arrival == came), place, size), axis=-1)
         best_before, place_before, came_before = carry
         better = (best > best_before) | ((best == best_before) & (came < came_before))
@@ -112,7 +112,7 @@ def place_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
 
     def step(carry: tuple[jax.Array, jax.Array], part: _Part, first: jax.Array) -> tuple[jax.Array, jax.Array]:
         place, before = carry
-        until = [before + number for number in numerics.partial_sums(part[1].astype(jnp.int32))]
+        until = [before + number for number in xla.partial_sums(part[1].astype(jnp.int32))]
         inside = (rank >= before) & (rank < until[-1])
         behind = numerics.how_many([number <= rank for number in until])
         return jnp.where(inside, first + behind, place), until[-1]
@@ -175,8 +175,8 @@ def optimistic(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
         return jnp.max(sum(terms[1:], terms[0]), axis=0)
 
     if x.ndim == 3:
-        return [numerics.kept(largest(sample[0], x[j])) for j in range(x.shape[0])]
-    return [numerics.kept(largest(sample[j], x)) for j in range(sample.shape[0])]
+        return [xla.compute_once(largest(sample[0], x[j])) for j in range(x.shape[0])]
+    return [xla.compute_once(largest(sample[j], x)) for j in range(sample.shape[0])]
 
 
 def optimistic_on_table(sample: jax.Array, table: jax.Array) -> jax.Array:

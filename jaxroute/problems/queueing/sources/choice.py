@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.solvers.assortment import log_weight_of_best
 
@@ -66,7 +66,7 @@ def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.A
     top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
     weight = jnp.where(offered, jnp.exp(utility - top), 0.0)
     probability = weight / (jnp.exp(-top) + jnp.sum(weight))
-    end = numerics.materialised(numerics.prefix_sums(probability))
+    end = xla.barrier(numerics.prefix_sums(probability))
     reached = offered & (uniform <= end)
     first = numerics.argmax(reached.astype(jnp.float32), reached)
     return numerics.one_hot(first, utility.shape[-1]), jnp.max(jnp.where(offered, end, 0.0))

@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-from jaxroute.core import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.sources.choice import best_rate, utilities_of
 from jaxroute.problems.queueing.types import QueueSpec
@@ -197,7 +197,7 @@ class RandomContexts(_Linear):
             none = _Found(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
             return lax.while_loop(goes_on, more, none)[:3]
 
-        x, rate, rejected = numerics.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), some_at_a_time)
+        x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), some_at_a_time)
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),

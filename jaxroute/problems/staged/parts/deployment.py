@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import draws, numerics
+from jaxroute.core import draws, numerics, xla
 from jaxroute.problems.staged.parts.fillers import Filler, Reduced
 from jaxroute.problems.staged.parts.ties import IndexTie, Tie
 from jaxroute.problems.staged.types import Observation, StagedSpec
@@ -118,7 +118,7 @@ def _first_of_equals(
     Two sets that differ by equal models have the same value, but its terms are summed in another order, and rounding may prefer the
     set that comes later.
     """
-    value, cost = numerics.materialised((value, cost))
+    value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
 
     def together(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
@@ -134,9 +134,9 @@ def _first_of_equals(
         return together(other, this) & (other[4] == this[5])
 
     ones = jnp.ones(amount.shape, jnp.int32)
-    place = numerics.sum_ahead(ones, (*same, priority), before)
-    order = numerics.sum_ahead(ones, (*same, priority, amount), more)
-    return numerics.sum_ahead(amount, (*same, order, place), at)
+    place = xla.sum_over_better(ones, (*same, priority), before)
+    order = xla.sum_over_better(ones, (*same, priority, amount), more)
+    return xla.sum_over_better(amount, (*same, order, place), at)
 
 
 def _searched_set(

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.families import Family
 
 # Steps of Newton's method from the start that holds for the normal distribution, and of the search for that start.
@@ -24,7 +24,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
       family: of reward distributions.
     """
     size = mean.shape[-1]
-    mean = numerics.materialised(mean)
+    mean = xla.barrier(mean)
     best = jnp.max(mean, axis=-1)
     first = mean == best
     ties = jnp.sum(first.astype(mean.dtype), axis=-1)
@@ -34,8 +34,8 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
     gap = jnp.where(others, best - mean, 1.0)
     cost = jnp.square(gap) / family.variance(0.5 * (best + jnp.where(others, mean, best - 1e-3)))
     cost = jnp.where(others, cost, jnp.inf)
-    cost = numerics.kept(cost)
-    relative = numerics.kept(cost / jnp.min(cost, axis=-1))
+    cost = xla.compute_once(cost)
+    relative = xla.compute_once(cost / jnp.min(cost, axis=-1))
 
     # Normal distributions: x = u / (relative (1 + u) - u), with u that of the closest model, and the sum of squares 1.
     def ratio(u: jax.Array) -> jax.Array:
@@ -45,7 +45,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
     least = (size - 1.0) ** -0.5
     for _ in range(_START_STEPS):
         x = ratio(u)
-        squares, slopes = numerics.kept((jnp.square(x), 2.0 * x * jnp.square(x / u) * jnp.where(others, relative, 0.0)))
+        squares, slopes = xla.compute_once((jnp.square(x), 2.0 * x * jnp.square(x / u) * jnp.where(others, relative, 0.0)))
         u = jnp.clip(u - (jnp.sum(squares, axis=-1) - 1.0) / jnp.sum(slopes, axis=-1), least, 1.0)
     log_x = jnp.log(jnp.where(others, ratio(u), 1.0))
 
@@ -61,13 +61,13 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
         bend = jnp.square(gap) * share**3 / (family.variance(middle) * from_other) * (x + quotient) * x  # of the quotient
         ahead = bend / slope
         # Kept before they are summed: a sum that computes its terms is not vectorised over runs.
-        parts = numerics.kept([jnp.where(others, part, 0.0) for part in (ahead * (from_best + slope), quotient, ahead)])
+        parts = xla.compute_once([jnp.where(others, part, 0.0) for part in (ahead * (from_best + slope), quotient, ahead)])
         level, total, pull = (jnp.sum(part, axis=-1) for part in parts)
         y = (1.0 - total + level) / pull
-        log_x = numerics.kept(log_x + jnp.clip((y - from_best - slope) / slope, -1.5, 1.5))
+        log_x = xla.compute_once(log_x + jnp.clip((y - from_best - slope) / slope, -1.5, 1.5))
     weight = jnp.where(others, jnp.exp(log_x), 1.0)
     alone = ties == 1.0
-    weight = numerics.kept(jnp.where(alone, weight, first.astype(mean.dtype)))
+    weight = xla.compute_once(jnp.where(alone, weight, first.astype(mean.dtype)))
     return weight / jnp.sum(weight, axis=-1)
 
 
@@ -84,7 +84,7 @@ def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
       mean: `[K]` empirical means.
       family: of reward distributions.
     """
-    mean = numerics.materialised(mean)
+    mean = xla.barrier(mean)
     place = numerics.argmax(mean)
     first = numerics.one_hot(place, mean.shape[-1])
     best, times = numerics.pick(first, mean), numerics.pick(first, pulls)
@@ -92,4 +92,4 @@ def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
     above = jnp.broadcast_to(best, mean.shape)
     cost = times * family.divergence(above, middle) + pulls * family.divergence(mean, middle)
     cost = jnp.where(first, jnp.inf, jnp.where(mean < best, cost, 0.0))
-    return jnp.min(numerics.kept(cost), axis=-1)
+    return jnp.min(xla.compute_once(cost), axis=-1)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import numerics
+from jaxroute.core import numerics, xla
 from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
@@ -33,7 +33,7 @@ class IMED(OnSums):
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs, t
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
-        mean = numerics.kept(state.reward_sum / pulls)
+        mean = xla.compute_once(state.reward_sum / pulls)
         best = jnp.broadcast_to(jnp.max(mean, axis=-1), mean.shape)
         divergence = jnp.where(mean < best, self.family.divergence(mean, best), 0.0)
         index = jnp.where(state.pulls > 0, pulls * divergence + jnp.log(pulls), -jnp.inf)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.parts.allocation import evidence, optimal_shares
@@ -100,7 +100,7 @@ class TrackAndStop:
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         pulls = state.arms.pulls.astype(jnp.float32)
-        mean = numerics.kept(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
+        mean = xla.compute_once(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
         order = state.arms.order
         best = numerics.argmax(mean, order=order)
         return jnp.where(state.decided, best, self._next(pulls, mean, t, order)), {"mean": mean}
