@@ -38,7 +38,7 @@ from jax.interpreters import ad
 
 from jaxroute.core.factorisations import FACTORISATIONS
 from jaxroute.core.functions import DEFINITIONS
-from jaxroute.core.primitives import bind, kept
+from jaxroute.core.primitives import bind, compute_once
 from jaxroute.core.rounding import (
     Trait,
     elementwise_primitive,
@@ -299,13 +299,13 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
     """Sum, or product, of arrays of one shape, one after the other.
 
-    XLA takes it for something cheap, and would compute it again in each consumer; `kept` prevents that.
+    XLA takes it for something cheap, and would compute it again in each consumer; `compute_once` prevents that.
     """
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, but for -0.
     total = functools.reduce(jnp.add if adds else product, terms[1:], first)
-    return total if len(terms) == 1 else kept(total)
+    return total if len(terms) == 1 else compute_once(total)
 
 
 def _along(x: jax.Array) -> list[jax.Array]:
@@ -328,7 +328,7 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
         return jnp.moveaxis(found, 0, axis)
     parts = _along(terms)
     made = list(itertools.accumulate(parts[::-1] if reverse else parts, step))
-    return kept(jnp.stack(made[::-1] if reverse else made, axis=axis)) if made else jnp.asarray(x)
+    return compute_once(jnp.stack(made[::-1] if reverse else made, axis=axis)) if made else jnp.asarray(x)
 
 
 def terms_of(eqn: JaxprEqn) -> int:
