@@ -9,7 +9,7 @@ COSTS = np.array([[1e-2, 1e-4], [2e-2, 2e-4], [3e-2, 3e-4]], np.float32)
 MODELS = ("gpt-4-1106-preview", "WizardLM/WizardLM-13B-V1.2")
 FEATURES = np.arange(12, dtype=np.float32).reshape(3, 4)
 GROUPS = np.array([0, 1, 0], np.int32)
-GROUP_NAMES = ("mbpp", "mmlu-distribution")
+GROUP_NAMES = ("mbpp", "mmlu-law")
 
 
 def full_table():
