@@ -22,7 +22,7 @@ def play(out, env=BANDIT, policies=stochastic.UCB1(), **options):
 
 def market(**options):
     """A market of two models."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         reward_mean=options.pop("reward_mean", np.array([0.5, 0.6])),
         cost_mean=options.pop("cost_mean", np.array([1.0, 2.0])),
         reward_noise=options.pop("reward_noise", 0.0),

@@ -19,7 +19,7 @@ def players(name):
     if name == "bandit":
         return stochastic.bernoulli([0.2, 0.5, 0.9]), stochastic.GaussianThompson()
     rng = np.random.default_rng(0)
-    distribution = staged.DistributionOutcomes(
+    distribution = staged.ParametricOutcomes(
         reward_mean=rng.random(5), cost_mean=rng.random(5) + 0.1, reward_noise=0.1, cost_noise=0.1
     )
     env = staged.market(distribution, capacity=0.5, budget=0.8, max_deployed=3, stage_length=7, horizon=60)

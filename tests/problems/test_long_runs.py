@@ -196,7 +196,7 @@ CASES = {**POLICIES, **ENVIRONMENTS}
 QUICK = [
     *("stochastic/UCB1", "stochastic/BetaThompson", "stochastic/DiscountedUCB", "stochastic/Exp3", "contextual/LinUCB"),
     *("staged/StageRoute", "combinatorial/C2MABV", "queueing/QUCB", "cascade/OnlineGradient"),
-    *("staged/small market", "combinatorial/distribution_cloud", "service/probit_service"),
+    *("staged/small market", "combinatorial/parametric_cloud", "service/probit_service"),
 ]
 
 

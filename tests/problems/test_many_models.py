@@ -20,7 +20,7 @@ TABLE = RoutingTable(
     models=tuple(f"m{k}" for k in range(M)),
 )
 
-LAW = combinatorial.distribution_cloud
+CLOUD = combinatorial.parametric_cloud
 CASES = {
     "bernoulli": lambda: stochastic.bernoulli(MEANS),
     "gaussian": lambda: stochastic.gaussian(MEANS),
@@ -41,10 +41,10 @@ CASES = {
     ),
     "discovery_market": lambda: staged.discovery_market(horizon=100, stages=5, num_models=M),
     "lower_bound_market": lambda: staged.lower_bound_market(horizon=4096, max_deployed=M)(jax.random.key(0)),
-    "distribution_cloud, any": lambda: LAW(MEANS, COSTS, reward="awc", budget=2.0, size=8),
-    "distribution_cloud, sum": lambda: LAW(MEANS, COSTS, reward="suc", budget=4.0, size=8),
-    "distribution_cloud, all": lambda: LAW(MEANS, COSTS, reward="aic", budget=4.0, size=8),
-    "distribution_cloud, any size": lambda: LAW(MEANS, COSTS, reward="awc", budget=4.0, size=8, any_size=True),
+    "parametric_cloud, any": lambda: CLOUD(MEANS, COSTS, reward="awc", budget=2.0, size=8),
+    "parametric_cloud, sum": lambda: CLOUD(MEANS, COSTS, reward="suc", budget=4.0, size=8),
+    "parametric_cloud, all": lambda: CLOUD(MEANS, COSTS, reward="aic", budget=4.0, size=8),
+    "parametric_cloud, any size": lambda: CLOUD(MEANS, COSTS, reward="awc", budget=4.0, size=8, any_size=True),
     "uniform_cloud": lambda: combinatorial.uniform_cloud(num_models=M),
     "table_cloud": lambda: combinatorial.table_cloud(TABLE, budget=4.0, size=8),
     "random queues": lambda: queueing.RandomQueues(num_models=M)(jax.random.key(0)),

@@ -49,12 +49,12 @@ def small_routing(**options):
 def small_cloud(**options):
     """Four models, sets of two."""
     success, cost = [0.2, 0.5, 0.4, 0.9], [0.1, 0.4, 0.3, 1.0]
-    return combinatorial.distribution_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
+    return combinatorial.parametric_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
 
 
 def small_market(**options):
     """Five models, two slots, three stages: every branch of the deployment is compiled and quick."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         reward_mean=np.array([0.2, 0.5, 0.4, 0.9, 0.7]),
         cost_mean=np.array([0.2, 1.0, 0.5, 4.0, 2.0]),
         reward_noise=np.float32(0.1),
@@ -255,7 +255,7 @@ _CONSTRUCTED = {
     "staged/lower_bound_market": lambda: staged.lower_bound_market(horizon=64),
     "combinatorial/sciq_cloud": lambda: combinatorial.sciq_cloud(reward="awc"),
     "combinatorial/uniform_cloud": lambda: combinatorial.uniform_cloud(num_models=5, size=2),
-    "combinatorial/distribution_cloud": small_cloud,
+    "combinatorial/parametric_cloud": small_cloud,
     "combinatorial/table_cloud": lambda: combinatorial.table_cloud(small_table(), reward="aic", budget=1.0, size=2),
     "service/benchmark_service": small_service,
     "service/typed_service": service.typed_service,

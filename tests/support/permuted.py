@@ -40,7 +40,7 @@ def _at(values, order):
 
 def market(order):
     """Four models that are there from the start, two slots."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         reward_mean=_at([0.9, 0.7, 0.5, 0.3], order),
         cost_mean=_at([1.2, 1.0, 0.9, 0.8], order),
         reward_noise=np.float32(0.1),
@@ -52,7 +52,7 @@ def market(order):
 def cloud(order, **options):
     """Sets of two of four models."""
     success, cost = _at([0.9, 0.7, 0.4, 0.2], order), _at([0.4, 0.3, 0.3, 0.1], order)
-    return combinatorial.distribution_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
+    return combinatorial.parametric_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
 
 
 def requests(order):

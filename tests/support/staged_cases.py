@@ -73,7 +73,7 @@ def jitted(policy):
 
 
 def two_models():
-    outcomes = staged.DistributionOutcomes(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.float32(0), np.float32(0))
+    outcomes = staged.ParametricOutcomes(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.float32(0), np.float32(0))
     return staged.market(
         outcomes, capacity=0.7, budget=2.0, max_deployed=2, stage_length=10, horizon=20, known_costs=KNOWN_COSTS
     )
@@ -134,7 +134,7 @@ def play(market, policy, horizon, seeds, double):
 
 
 def four_models(**options):
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         np.array([0.2, 0.8, 0.5, 0.4]), np.array([0.5, 3.0, 1.0, 0.7]), np.float32(0.1), np.float32(0.1)
     )
     given = {"capacity": 1.0, "budget": 1.0, "max_deployed": 4, "stage_length": 50, "horizon": 400}

@@ -166,7 +166,7 @@ class Idle:
 
 def small_market(**options):
     """A staged market of five models and three slots that compiles fast; two models arrive late."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         reward_mean=np.linspace(0.3, 0.8, 5),
         cost_mean=np.linspace(1.0, 2.0, 5),
         reward_noise=np.float32(0.1),

@@ -72,7 +72,7 @@ def test_fresh_seeds_are_seeds_that_no_step_played():
 
 def test_the_objective_follows_the_drift():
     means = [[0.9, 0.1], [0.2, 0.6]]
-    env = cb.distribution_cloud(means, [0.5, 0.5], reward="suc", budget=0.4, size=1, switch=[0, 10])
+    env = cb.parametric_cloud(means, [0.5, 0.5], reward="suc", budget=0.4, size=1, switch=[0, 10])
     action = type("Action", (), {"relaxed": jnp.array([1.0, 0.0])})
     for t, reward in ((0, 0.9), (9, 0.9), (10, 0.2)):
         value = cb.relaxed_objective(2.0)(env, None, action, jnp.int32(t))

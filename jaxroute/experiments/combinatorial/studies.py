@@ -82,13 +82,13 @@ _CLOUDS = {
     "availability": (partial(grid, cb.sciq_cloud), {"reward": "awc", "availability": [0.5, 0.8, 1.0]}),
     "feedback": (partial(grid, cb.sciq_cloud), {"arrival": [0.05, 0.2, 1.0]}),
     "difficulty": (
-        partial(grid, cb.distribution_cloud),
+        partial(grid, cb.parametric_cloud),
         {**_NINE, "reward": "awc", "budget": 0.45, "size": 4, "correlation": [0.0, 0.4, 0.8]},
     ),
     # At some round the cheap models become as good as the dear ones were, and the other way round.
     "drift": (
         partial(
-            grid, lambda switch, success, **more: cb.distribution_cloud([success, success[::-1]], switch=[0, switch], **more)
+            grid, lambda switch, success, **more: cb.parametric_cloud([success, success[::-1]], switch=[0, switch], **more)
         ),
         {**_NINE, "budget": 0.5, "size": 4, "switch": [1000, 5000, 9000]},
     ),

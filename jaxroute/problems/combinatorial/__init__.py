@@ -21,7 +21,7 @@ from jaxroute.problems.combinatorial.env import CloudEnv, relaxed_objective
 from jaxroute.problems.combinatorial.instances import (
     cloud,
     copies_of,
-    distribution_cloud,
+    parametric_cloud,
     sciq_cloud,
     table_cloud,
     uniform_cloud,
@@ -47,9 +47,9 @@ from jaxroute.problems.combinatorial.parts.starts import Optimistic, RoundRobin
 from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
     CopulaOutcomes,
-    DistributionOutcomes,
     FixedCosts,
     GradedOutcomes,
+    ParametricOutcomes,
     ScaledCosts,
     TableOutcomes,
     TokenCosts,
@@ -69,7 +69,7 @@ POLICIES = (
     OracleRelaxed,
     OracleInteger,
 )
-ENVIRONMENTS = (sciq_cloud, uniform_cloud, distribution_cloud, table_cloud)
+ENVIRONMENTS = (sciq_cloud, uniform_cloud, parametric_cloud, table_cloud)
 
 __all__ = [
     "C2MABV",
@@ -94,7 +94,6 @@ __all__ = [
     "CountByCoin",
     "CountInPart",
     "Direct",
-    "DistributionOutcomes",
     "EpsilonGreedy",
     "Everything",
     "FixedCosts",
@@ -109,6 +108,7 @@ __all__ = [
     "OracleInteger",
     "OracleRelaxed",
     "Pairwise",
+    "ParametricOutcomes",
     "PlainRadius",
     "ProjectedGradient",
     "RandomSet",
@@ -128,8 +128,8 @@ __all__ = [
     "bound_violation",
     "cloud",
     "copies_of",
-    "distribution_cloud",
     "least_observed",
+    "parametric_cloud",
     "relaxed_objective",
     "sciq_cloud",
     "table_cloud",

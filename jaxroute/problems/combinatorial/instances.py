@@ -15,8 +15,8 @@ from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
     CopulaOutcomes,
     Costs,
-    DistributionOutcomes,
     GradedOutcomes,
+    ParametricOutcomes,
     ScaledCosts,
     Source,
     Successes,
@@ -133,7 +133,7 @@ def cloud(
     """A cloud of models with its optima.
 
     Args:
-      outcomes: `DistributionOutcomes` or `TableOutcomes` of `K` models.
+      outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
       reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
       budget: cost per round that may be spent on average; with groups it may be one number for each group.
       size: `N`, models per set: at most (any win) or exactly; with groups one number for each group.
@@ -152,7 +152,7 @@ def cloud(
       ValueError: an argument is out of range.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "outcome_mean")):
-        raise ValueError(f"outcomes must be DistributionOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+        raise ValueError(f"outcomes must be ParametricOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
     reward = _checked_reward(reward)
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
@@ -211,7 +211,7 @@ def _segments(success: Leaf, cost: Leaf, switch: Leaf | None) -> tuple[np.ndarra
     return success, cost, first.astype(np.int32)
 
 
-def distribution_cloud(
+def parametric_cloud(
     success: Leaf,
     cost: Leaf,
     *,
@@ -235,7 +235,7 @@ def distribution_cloud(
     """
     success, cost, switch = _segments(success, cost, switch)
     successes = BernoulliOutcomes(success) if correlation is None else CopulaOutcomes(success, np.float32(correlation))
-    outcomes = DistributionOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=switch)
+    outcomes = ParametricOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=switch)
     return cloud(outcomes, reward=reward, budget=budget, size=size, **options)
 
 
@@ -259,7 +259,7 @@ def sciq_cloud(
       reward: "awc" (any win), "suc" (sum up) or "aic" (all in).
       budget: per round (default the paper's for the reward).
       graded: outcomes on four levels (`GradedOutcomes`) in place of 0 and 1 with the same mean.
-      costs: as for `distribution_cloud`.
+      costs: as for `parametric_cloud`.
       size, options: as for `cloud`.
     """
     if budget is None:
@@ -268,7 +268,7 @@ def sciq_cloud(
     successes: Successes = BernoulliOutcomes(SCIQ_SUCCESS[None].astype(np.float32))
     if graded:
         successes = GradedOutcomes(*(SCIQ_LEVELS[None, :, level].astype(np.float32) for level in range(3)))
-    outcomes = DistributionOutcomes(successes=successes, costs=costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
+    outcomes = ParametricOutcomes(successes=successes, costs=costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
     return cloud(outcomes, reward=reward, budget=budget, size=size, **{"names": C2MABV_TABLE_3.names, **options})
 
 
@@ -279,13 +279,13 @@ def uniform_cloud(
 
     Args:
       num_models: `K`.
-      reward, budget, size: as for `distribution_cloud`.
+      reward, budget, size: as for `parametric_cloud`.
       instance: which draw.
-      options: as for `distribution_cloud`.
+      options: as for `parametric_cloud`.
     """
     rng = np.random.default_rng(checks.count("instance", instance, minimum=0))
     success, cost = rng.random((2, checks.count("num_models", num_models, minimum=2)))
-    return distribution_cloud(success, cost, reward=reward, budget=budget, size=size, **options)
+    return parametric_cloud(success, cost, reward=reward, budget=budget, size=size, **options)
 
 
 def table_cloud(

@@ -254,7 +254,7 @@ class TokenCosts:
 
 
 @struct.dataclass
-class DistributionOutcomes:
+class ParametricOutcomes:
     """Outcomes and costs drawn from distributions around means that may drift.
 
     Attributes:
@@ -301,7 +301,7 @@ class DistributionOutcomes:
         outcome, success = self.successes.draw(k_outcome, segment)
         return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
 
-    def copies(self, model: int, number: int) -> "DistributionOutcomes":
+    def copies(self, model: int, number: int) -> "ParametricOutcomes":
         return self.replace(successes=self.successes.copies(model, number), cost_mean=_copies(self.cost_mean, model, number))
 
 

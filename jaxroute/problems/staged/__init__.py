@@ -26,10 +26,10 @@ from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageS
 from jaxroute.problems.staged.parts.ties import DrawnTie, IndexTie, NewestTie, RandomTie
 from jaxroute.problems.staged.sources import (
     Bernoulli,
-    DistributionOutcomes,
     Fixed,
     Gaussian,
     LogNormal,
+    ParametricOutcomes,
     TableOutcomes,
     TokenCost,
 )
@@ -44,7 +44,6 @@ __all__ = [
     "POLICIES",
     "Bernoulli",
     "Cheapest",
-    "DistributionOutcomes",
     "DrawnTie",
     "Fixed",
     "FixedBudget",
@@ -61,6 +60,7 @@ __all__ = [
     "NoFiller",
     "Oracle",
     "Pace",
+    "ParametricOutcomes",
     "Prior",
     "Pseudo",
     "RandomDeploy",

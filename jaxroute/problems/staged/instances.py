@@ -16,11 +16,11 @@ from jaxroute.problems.staged.optimum import max_support, optimum_steps, pool_va
 from jaxroute.problems.staged.sources import (
     Bernoulli,
     Distribution,
-    DistributionOutcomes,
     Fixed,
     Gaussian,
     LogNormal,
     Outcomes,
+    ParametricOutcomes,
     TableOutcomes,
 )
 
@@ -47,7 +47,7 @@ def market(
     """A market with its optimum: what the best feasible routing earns.
 
     Args:
-      outcomes: `DistributionOutcomes` or `TableOutcomes` of `N` models.
+      outcomes: `ParametricOutcomes` or `TableOutcomes` of `N` models.
       capacity: largest share of the traffic of each model, in (0, 1]; one number or `[N]`.
       arrival: `[N]` first round of each model, 1-based (default: all at the start).
       budget: cost per query that may be spent on average.
@@ -68,7 +68,7 @@ def market(
       ValueError: an argument is out of range, or no routing is feasible in some stage.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
-        raise ValueError(f"outcomes must be DistributionOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+        raise ValueError(f"outcomes must be ParametricOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
     size = np.shape(outcomes.reward_mean)
     if len(size) != 1:
@@ -89,7 +89,7 @@ def market(
     checks.one_of("optimum", optimum, ("stage", "continuous"))
     if names and (len(names) != size[0] or len(set(names)) < size[0]):
         raise ValueError(f"names must have one name per model ({size[0]}), each another, got {checks.show(tuple(names))}")
-    if isinstance(outcomes, DistributionOutcomes):  # Lists of numbers are welcome.
+    if isinstance(outcomes, ParametricOutcomes):  # Lists of numbers are welcome.
         outcomes = outcomes.replace(reward_mean=np.asarray(outcomes.reward_mean), cost_mean=np.asarray(outcomes.cost_mean))
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
@@ -200,7 +200,7 @@ def arena_market(
     lag = checks.count("arrival_lag", arrival_lag, minimum=0)
     newcomer = np.maximum(np.arange(len(table.names)) - 5, 0)
     shares = _shares(capacity, table.names, "Yi-Lightning")
-    outcomes = DistributionOutcomes(
+    outcomes = ParametricOutcomes(
         reward_mean=NORMALISATIONS[normalisation](table.scores),
         cost_mean=np.asarray(table.costs),
         reward_noise=np.float32(checks.non_negative("reward_noise", reward_noise, ())),
@@ -265,7 +265,7 @@ def routerbench_market(
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
     shares = _shares(capacity, table.names, "WizardLM/WizardLM-13B-V1.2")
-    outcomes = DistributionOutcomes(
+    outcomes = ParametricOutcomes(
         reward_mean=np.asarray(table.scores),
         cost_mean=np.asarray(table.costs) * scale,
         reward_noise=np.float32(0.0),
@@ -354,7 +354,7 @@ def discovery_market(
     size = checks.count("num_models", num_models, 21)
     mean = 0.3 + 0.3 * ((7 * np.arange(size)) % size) / size
     mean[20] = 0.9
-    outcomes = DistributionOutcomes(
+    outcomes = ParametricOutcomes(
         reward_mean=mean,
         cost_mean=np.ones(size),
         reward_noise=np.float32(noise),
@@ -402,7 +402,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     # The optimum does not depend on which model of a batch is strong: let it be the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
-        DistributionOutcomes(
+        ParametricOutcomes(
             reward_mean=strong_first,
             cost_mean=np.ones(len(batch)),
             reward_noise=np.float32(0.0),

@@ -143,7 +143,7 @@ class TokenCost:
 
 
 @struct.dataclass
-class DistributionOutcomes:
+class ParametricOutcomes:
     """Rewards and costs drawn from parametric distributions around fixed means.
 
     Attributes:

@@ -98,7 +98,7 @@ def test_bounds_as_they_are(policy):
 
 @pytest.mark.slow
 def test_infeasible_rounds_are_counted():
-    env = cb.distribution_cloud([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], reward="suc", budget=0.2, size=2, costs=cb.FixedCosts())
+    env = cb.parametric_cloud([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], reward="suc", budget=0.2, size=2, costs=cb.FixedCosts())
     policies = {"C2MABV": cb.C2MABV(cost_width=0.0), "EpsilonGreedy": cb.EpsilonGreedy()}
     data = simulate(env, policies, horizon=100, seeds=4, record=["infeasible_share", "shadow_price"], progress=False)
     assert (data["infeasible_share"].isel(time=-1) > 0.9).all()
@@ -114,7 +114,7 @@ def test_optimism_covers_the_regret():
 
 
 def test_all_in_with_a_model_that_always_fails():
-    env = cb.distribution_cloud([0.0, 0.5, 0.6], [0.1, 0.2, 0.3], reward="aic", budget=0.5, size=2)
+    env = cb.parametric_cloud([0.0, 0.5, 0.6], [0.1, 0.2, 0.3], reward="aic", budget=0.5, size=2)
     assert float(env.best_relaxed[0, 0]) == pytest.approx(0.3, rel=1e-5)
     assert play(env, cb.C2MABV(), horizon=50, seeds=4, record=["lp_regret"])["valid"].all()
 

@@ -9,7 +9,7 @@ from jaxroute.problems import combinatorial as cb
 
 
 def test_cascade_asks_until_the_first_success():
-    env = cb.distribution_cloud([1.0, 0.0, 0.5], [0.2, 0.1, 0.4], reward="awc", budget=1.0, size=3, costs=cb.FixedCosts())
+    env = cb.parametric_cloud([1.0, 0.0, 0.5], [0.2, 0.1, 0.4], reward="awc", budget=1.0, size=3, costs=cb.FixedCosts())
     state, key = env.init(draws.key(0)), draws.key(1)
     obs = env.observe(key, state, jnp.int32(0))
     for order, asked, spent in (([1.0, 0.0, 2.0], [1, 1, 0], 0.3), ([0.0, 0.0, 0.0], [1, 0, 0], 0.2)):

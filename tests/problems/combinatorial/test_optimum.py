@@ -28,7 +28,7 @@ def test_a_set_that_costs_just_the_budget_is_within_it():
         ("suc", [0.5, 0.6, 0.1], [0.1, 0.2, 0.05], 0.3, 1.1),
         ("suc", [0.9, 0.8, 0.7, 0.1], [0.7, 0.2, 0.1, 0.05], 0.9, 1.7),
     ):
-        env = cb.distribution_cloud(success, cost, reward=reward, budget=budget, size=2, costs=cb.FixedCosts())
+        env = cb.parametric_cloud(success, cost, reward=reward, budget=budget, size=2, costs=cb.FixedCosts())
         assert float(env.best[0, 0]) == pytest.approx(best, rel=1e-6)
         data = play(env, cb.Direct(), horizon=1500, seeds=8, record=["regret"])
         assert (end(data, "regret") > -1e-3).all() and (end(data, "regret") < 150).all()

@@ -13,7 +13,7 @@ def test_distributions_have_their_means():
     for env in (
         cb.sciq_cloud(),
         cb.sciq_cloud(graded=True, costs=cb.TokenCosts()),
-        cb.distribution_cloud([0.3, 0.4, 0.732], [0.1, 0.3, 1.0], reward="awc", budget=0.5, size=2, correlation=0.35),
+        cb.parametric_cloud([0.3, 0.4, 0.732], [0.1, 0.3, 1.0], reward="awc", budget=0.5, size=2, correlation=0.35),
     ):
         outcome, _, cost = outcomes_of(env)
         for k in range(outcome.shape[1]):
@@ -30,7 +30,7 @@ def test_correlated_successes_are_calibrated_on_figure_2():
     """Cascade of three models with the printed accuracies: .82 and 59 % of the dearest one's cost with a shared difficulty."""
     price = np.array([5.8, 2.0, 60.0]) / 60.0
     for correlation, accuracy, share in ((0.35, 0.8216, 0.589), (0.0, 0.8874, 0.540)):
-        env = cb.distribution_cloud(
+        env = cb.parametric_cloud(
             [0.30, 0.40, 0.732], price, reward="awc", budget=1.0, size=3, correlation=correlation, costs=cb.FixedCosts(),
             price=[0.0, 0.1, 1.0],
         )  # fmt: skip
@@ -40,7 +40,7 @@ def test_correlated_successes_are_calibrated_on_figure_2():
 
 
 def test_drift_moves_means_and_benchmarks():
-    env = cb.distribution_cloud(
+    env = cb.parametric_cloud(
         [[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]],
         [0.2, 0.2, 0.9],
         reward="suc",

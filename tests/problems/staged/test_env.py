@@ -98,7 +98,7 @@ def test_deployment_fees_enter_only_the_spend():
 
 def test_nothing_happens_after_a_hard_budget_is_spent():
     """Neither queries nor fees: what was spent stays the sum of costs and fees."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         np.array([0.2, 0.8, 0.5, 0.9]), np.array([0.5, 3.0, 1.0, 3.5]), np.float32(0.3), np.float32(0.1)
     )
     env = staged.market(
@@ -128,7 +128,7 @@ def test_nothing_happens_after_a_hard_budget_is_spent():
 
 
 def awkward(reward=(0.2, 0.5, 0.4, 0.9), cost=(0.2, 1.0, 0.5, 4.0), noise=0.1, **options):
-    outcomes = staged.DistributionOutcomes(np.array(reward), np.array(cost), np.float32(noise), np.float32(noise))
+    outcomes = staged.ParametricOutcomes(np.array(reward), np.array(cost), np.float32(noise), np.float32(noise))
     given = {
         "capacity": 0.6,
         "budget": 1.0,

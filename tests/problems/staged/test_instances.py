@@ -70,7 +70,7 @@ def test_routerbench_stand_in():
 
 def test_policies_know_the_costs_of_the_market():
     """Least and largest cost of a table; half and twice the means of distributions; what is given; and a policy's own constants."""
-    outcomes = staged.DistributionOutcomes(np.array([0.2, 0.8]), np.array([0.5, 3.0]), np.float32(0.1), np.float32(0.1))
+    outcomes = staged.ParametricOutcomes(np.array([0.2, 0.8]), np.array([0.5, 3.0]), np.float32(0.1), np.float32(0.1))
     options = {"capacity": 1.0, "budget": 1.0, "max_deployed": 2, "stage_length": 5, "horizon": 20}
     costs = np.array([[0.0, 3.0], [0.25, 7.0]], np.float32)
     table = jd.RoutingTable(np.full((2, 2), 0.5), costs, ("a", "b"))
@@ -110,14 +110,14 @@ def test_policies_without_constants_of_their_own_can_keep_a_budget_in_dollars():
 )
 def test_markets_that_make_no_sense_are_refused(changes, message):
     means = {"reward_mean": changes.pop("reward_mean", [0.2, 0.8]), "cost_mean": [0.5, 3.0]}
-    outcomes = staged.DistributionOutcomes(**means, reward_noise=0.1, cost_noise=0.1)
+    outcomes = staged.ParametricOutcomes(**means, reward_noise=0.1, cost_noise=0.1)
     given = {"capacity": 1.0, "budget": 2.0, "max_deployed": 1, "stage_length": 5, "horizon": 5, **changes}
     with pytest.raises(ValueError, match=message):
         staged.market(outcomes, **given)
 
 
 def test_means_may_be_lists_and_capacities_of_the_papers_markets_one_for_each_model():
-    outcomes = staged.DistributionOutcomes(reward_mean=[0.2, 0.8], cost_mean=[0.5, 3.0], reward_noise=0.1, cost_noise=0.1)
+    outcomes = staged.ParametricOutcomes(reward_mean=[0.2, 0.8], cost_mean=[0.5, 3.0], reward_noise=0.1, cost_noise=0.1)
     env = staged.market(outcomes, capacity=1.0, budget=4.0, max_deployed=1, stage_length=5, horizon=5)
     assert env.outcomes.reward_mean.shape == (2,) and float(env.optimum_value[0]) == pytest.approx(0.8)
     shares = np.linspace(0.3, 1.0, 15)

@@ -98,7 +98,7 @@ def test_many_sets():
     """30,045,015 sets: the optimum is below that of more slots, and the bound of the relaxed program is near."""
     rng = np.random.default_rng(0)
     cost = 10.0 ** rng.uniform(-1, 1, 30)
-    outcomes = staged.DistributionOutcomes(np.clip(cost / 10, 0, 1) ** 0.5, cost, np.float32(0), np.float32(0))
+    outcomes = staged.ParametricOutcomes(np.clip(cost / 10, 0, 1) ** 0.5, cost, np.float32(0), np.float32(0))
     values = []
     for slots in (10, 11, 12):
         env = staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=slots, stage_length=10, horizon=100)

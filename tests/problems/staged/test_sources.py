@@ -23,7 +23,7 @@ def draw_many(outcomes, number, seed=0):
 
 
 def outcomes_of(reward_distribution=staged.Gaussian(), cost_distribution=staged.Gaussian(relative=True), noise=0.1):
-    return staged.DistributionOutcomes(
+    return staged.ParametricOutcomes(
         np.array([0.02, 0.4, 0.97]),
         np.array([0.3, 2.0, 15.0]),
         np.float32(noise),
@@ -146,7 +146,7 @@ def test_runs_over_a_table():
 def test_independent_shocks_give_the_same_distribution():
     """One shock drives all models. A market whose models have shocks of their own has the same mean regret and spread."""
 
-    class Independent(staged.DistributionOutcomes):
+    class Independent(staged.ParametricOutcomes):
         def draw(self, key, state, t):
             del state, t
             size = self.reward_mean.shape[-1]

@@ -161,7 +161,7 @@ def test_lemma_3_coverage():
     """
     size, horizon, delta, seeds = 6, 1000, 0.1, 200
     means, costs = np.linspace(0.1, 0.9, size), np.linspace(0.9, 0.2, size)
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         means, costs, np.float32(0), np.float32(0.15), staged.Bernoulli(), staged.Gaussian(relative=True, clip=(0.0, 2.0))
     )
     env = staged.market(
@@ -315,7 +315,7 @@ def test_lower_bound_exponent(slots):
 @pytest.mark.slow
 def test_overspend_grows_like_the_root_of_the_horizon():
     """Theorem: the expected overspend is of order sqrt(gamma M K b T). At a fixed number of stages its slope in T is at most .5."""
-    outcomes = staged.DistributionOutcomes(
+    outcomes = staged.ParametricOutcomes(
         np.array([0.2, 0.45, 0.6, 0.9]), np.array([0.2, 0.5, 0.6, 0.95]), np.float32(0.1), np.float32(0.2)
     )
     horizons, means, gamma = (2000, 8000, 32_000, 128_000), [], 2.0
