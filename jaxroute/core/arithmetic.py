@@ -1,22 +1,22 @@
-"""One arithmetic: each operation on float32 is rounded once, in one order, whatever program it is part of and whichever compiler makes it.
+"""One arithmetic: each float32 operation is rounded once and in one order, whatever the program and the compiler.
 
-IEEE 754 defines how `+ - * /` and the square root are rounded. Compilers give other bits all the same: they contract `a * b + c` into one
-operation with one rounding, replace a division by a multiplication with the reciprocal, change the order of sums, and have different functions
-for logarithms and exponentials. Results would depend on the compiler, and on the width of a processor's vectors. The rules here:
+IEEE 754 defines the rounding of `+ - * /` and the square root. Compilers still give other bits. They contract `a * b + c` into one operation
+with one rounding, replace a division by a multiplication with the reciprocal, reorder sums, and use different logarithms and exponentials.
+Results would depend on the compiler and on the width of the processor's vectors. The rules here:
 
-- A function that is not correctly rounded has a definition in basic operations (`functions`, `factorisations`): `definition`.
-- Sums and products along axes go in the order of the elements, from zero (one) on: `reduced`, `cumulative`, `dot`. A sum or product
-  of more than 64 terms is that of blocks of 64, each in its order: one after the other, a mean of 20,000 equal terms is off by 2e-4 of itself.
+- A function that is not correctly rounded has a `definition` in basic operations (`functions`, `factorisations`).
+- Sums and products along axes follow the order of the elements and start at zero or one: `reduced`, `cumulative`, `dot`. More than 64
+  terms are summed in blocks of 64: a sequential mean of 20,000 equal terms has a relative error of 2e-4.
 - Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
-Compilers of C have options for this; XLA has none, and `rounding` has the remedy.
+C compilers have options for this. XLA has none; `rounding` works around it.
 
-And for what IEEE leaves open, or XLA decides:
+Rules for what IEEE leaves open or XLA decides:
 
-- Subnormal numbers are zero, as operands and as results: XLA's programs for CPUs set the processor so. (At the edge itself processors differ:
-  a result that is below 2^-126 before it is rounded, and 2^-126 after.)
-- Maximum and minimum are NaN if an operand is. Of +0 and -0 they are the second operand; a maximum along axes is +0 if it is zero.
-- A float beyond the range of an integer type becomes the nearest integer of it, NaN becomes 0.
+- Subnormal operands and results are zero, as in XLA's programs for CPUs. (Processors differ at the edge: a result below 2^-126 before
+  rounding and equal to it after.)
+- Maximum and minimum are NaN if an operand is. For +0 and -0 they return the second operand; a maximum along axes that is zero is +0.
+- A float beyond the range of an integer type becomes the nearest integer of that type; NaN becomes 0.
 - The sign and the payload of a NaN mean nothing.
 - Derivatives are those of the original functions, not of the bit operations in their definitions.
 - float64 (`jax_enable_x64`) has XLA's own functions and order.
@@ -54,13 +54,13 @@ from jaxroute.core.rounding import (
 
 Array = jax.Array | np.ndarray
 
-# Version of these rules: a result that was stored with another one is not found.
+# Version of these rules; part of the address of a stored result.
 VERSION = 3
-# So many terms of a sum are put together one after the other, and written out.
+# Sums up to this number of terms are unrolled, one term after the other.
 _BLOCK = 64
-# Sums of products of more terms are left to a library, in its order.
+# Longer sums of products are left to a library, in its order.
 MOST_TERMS = 64
-# Parameters of operations that their definitions have, too.
+# Parameters of an operation that its definition takes as well.
 _PARAMETERS = {"integer_pow": ("y",)}
 
 
@@ -75,18 +75,18 @@ def _definition(
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether an operation has a definition of one element, and the arithmetic is exact here."""
+    """Whether an operation has an elementwise definition and the arithmetic is exact here."""
     return is_exact() and _of_one_element(eqn)
 
 
 def _of_one_element(eqn: JaxprEqn) -> bool:
-    """Whether an operation has a definition of one element; a whole exponent counts as a number."""
+    """Whether an operation has an elementwise definition; an integer exponent counts as a number."""
     types = (jnp.float32, jnp.int32) if eqn.primitive.name == "pow" else (jnp.float32,)
     return eqn.primitive.name in DEFINITIONS and _has_types(eqn, *types)
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Definition of an operation in basic operations: a jaxpr of one element if it is elementwise, else of its operands. None if it has none."""
+    """Returns an operation's definition in basic operations, or None: a jaxpr of one element if it is elementwise, else of its operands."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -94,7 +94,7 @@ def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """The definition of an operation on whole arrays, such as a factorisation; None if it has none."""
+    """Returns the definition of an operation on whole arrays, such as a factorisation; None if it has none."""
     name, params = eqn.primitive.name, eqn.params
     if (
         name not in WHOLE
@@ -111,7 +111,7 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
-    """Whether operands and results of an operation are of these types."""
+    """Whether the operands and results of an operation have these types."""
     return all(getattr(v.aval, "dtype", None) in types for v in (*eqn.invars, *eqn.outvars))
 
 
@@ -129,7 +129,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """A sum or product of many terms: of each block of terms, of these results, and of the terms that are left."""
+    """Sums or multiplies many terms: within blocks, then the results of the blocks, then the remaining terms."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -147,7 +147,7 @@ WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp
 
 
 def _is_short(eqn: JaxprEqn) -> bool:
-    """Whether an operation is a sum or product of so few terms that they are put together one after the other, or of whole numbers."""
+    """Whether an operation is a sum or product of integers, or of few enough terms to be unrolled."""
     if eqn.primitive.name not in _LONG:
         return False
     aval: Any = eqn.invars[0].aval
@@ -155,7 +155,7 @@ def _is_short(eqn: JaxprEqn) -> bool:
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """The result of an elementwise operation on float32; None where XLA's own is right.
+    """Returns the result of an elementwise float32 operation; None where XLA's own is right.
 
     Args:
       eqn: the operation.
@@ -203,7 +203,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
-    """A function by its definition, elementwise."""
+    """Applies a function elementwise by its definition."""
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
@@ -212,7 +212,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """A function with a definition: the primitive that it replaces, with its parameters, and traits of the operands."""
+    """Function with a definition: the primitive that it replaces, its parameters, and traits of the operands."""
 
     primitive: Any
     params: tuple[tuple[str, Any], ...]
@@ -220,11 +220,11 @@ class _Function:
 
     @classmethod
     def of(cls, eqn: JaxprEqn, traits: tuple[Trait, ...] = ()) -> "_Function":
-        """The function of an operation."""
+        """Returns the function of an operation."""
         return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
     def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
-        """A jaxpr of basic operations."""
+        """Returns a jaxpr of basic operations."""
         name = self.primitive.name
         own = tuple((key, value) for key, value in self.params if key in _PARAMETERS.get(name, ()))
         return _definition(name, own, shapes, types)
@@ -233,7 +233,7 @@ class _Function:
         return _computed(self, *operands)
 
     def original(self, *xs: Any) -> Any:
-        """The function as XLA has it."""
+        """Applies XLA's own function."""
         return self.primitive.bind(*xs, **dict(self.params))
 
 
@@ -249,7 +249,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """The results of a jaxpr without loops, each operation rounded once."""
+    """Evaluates a jaxpr without loops; each operation is rounded once."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -273,7 +273,7 @@ defined_p = elementwise_primitive("defined", 2, lambda *operands, function: func
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """The derivative of the function that is defined, not of the bit operations in its definition."""
+    """Differentiates the original function, not the bit operations in its definition."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     traced = jax.make_jaxpr(lambda xs, slopes: jax.jvp(function.original, xs, slopes)[1])(tuple(xs), tuple(slopes))
@@ -297,19 +297,19 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Sum, or product, of arrays of one shape, one after the other.
+    """Sums or multiplies arrays of one shape sequentially.
 
-    XLA takes it for something cheap, and would compute it again in each consumer; `compute_once` prevents that.
+    XLA regards the result as cheap and would recompute it in each consumer; `compute_once` prevents that.
     """
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
-    first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, but for -0.
+    first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
     total = functools.reduce(jnp.add if adds else product, terms[1:], first)
     return total if len(terms) == 1 else compute_once(total)
 
 
 def _along(x: jax.Array) -> list[jax.Array]:
-    """The parts of an array along its first axis."""
+    """Splits an array along its first axis."""
     return [lax.squeeze(part, (0,)) for part in lax.split(x, (1,) * x.shape[0])] if x.shape[0] else []
 
 
@@ -332,19 +332,19 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
 
 
 def terms_of(eqn: JaxprEqn) -> int:
-    """The number of terms of each sum of a `dot_general`."""
+    """Returns the number of terms of each sum of a `dot_general`."""
     (summed, _), _ = eqn.params["dimension_numbers"]
     aval: Any = eqn.invars[0].aval
     return math.prod(aval.shape[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """`dot_general` of two arrays, the terms of each sum in the order of the summed axes.
+    """`dot_general` of two arrays; the terms of each sum follow the order of the summed axes.
 
     Args:
       a, b: operands.
       dimension_numbers: of `lax.dot_general`.
-      runs: whether each has one more axis, the last, of runs.
+      runs: whether each operand has an additional last axis of runs.
     """
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 

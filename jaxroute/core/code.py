@@ -1,8 +1,8 @@
-"""What the code of policies, environments, samplers and probes does: a digest of each function that may decide a result, by its name.
+"""Digests of the code of policies, environments, samplers and probes: one for each function that may decide a result.
 
-A digest is made of the instructions that Python runs, not of the text: comments, formatting, docstrings and the names of local variables do
-not enter. Followed are the methods of a class and of those that it inherits from, what they call or name by a global name, constants too, as far
-as it is not a library's (what lies in `site-packages`, unless the class itself does, and Python's own modules).
+A digest covers the instructions that Python runs, not the text: comments, formatting, docstrings and names of local variables do not count.
+The search follows the methods of a class and of its bases, and the functions and constants that they name globally. It stops at libraries:
+modules in `site-packages` (unless the class itself is there) and Python's own.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ import numpy as np
 from jaxroute.core.description import describe
 from jaxroute.core.instructions import digest_of_code, plain_constant, short_digest
 
-# Entries of a class that Python or a decorator makes, and methods that only refuse what is wrong.
+# Entries of a class that Python or a decorator adds, and methods that only validate.
 _GIVEN = frozenset(
     {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__"}
 )
@@ -29,44 +29,45 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def code_of(values: Iterable[Any]) -> dict[str, str]:
-    """Digests of all functions and constants that the methods of some objects (or functions) may use, by name, in order.
+    """Returns the sorted digests, by name, of all functions and constants that some objects or functions may use.
 
     Args:
-      values: policies, environments, functions; their fields and whatever they were made with are looked at, too.
+      values: policies, environments or functions; the search includes their fields, closures and defaults.
     """
     roots = list(values)
-    found = _Followed({"jaxroute", *map(_home, roots)})
+    found = _Search({"jaxroute", *map(_home, roots)})
     for value in roots:
         found.value(value)
     return dict(sorted(found.digests.items()))
 
 
 def changes(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Names of functions and constants that are not the same in both, the ones that changed first."""
+    """Returns the names of functions and constants that differ; changed ones come before added and removed ones."""
     both = [name for name in stored if name in here and stored[name] != here[name]]
     return both + [name for name in (*stored, *here) if (name in stored) != (name in here)]
 
 
 def python() -> str:
-    """The version of Python whose instructions are compared: those of another one differ."""
+    """Returns the Python version of the digests; instructions differ between versions."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-class _Followed:
-    """What was met.
+class _Search:
+    """Search for everything that an object's code may use.
 
-    digests: by name.
+    Attributes:
+      digests: digest of each function and constant by name.
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """`homes`: top-level packages whose code is followed wherever it lies."""
+        """Starts a search that follows the top-level packages `homes` wherever they are installed."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
-        self._kept: list[Any] = []  # So that no identity is used twice.
+        self._kept: list[Any] = []  # Keeps the object alive, so that its id is not reused.
 
     def value(self, value: Any) -> None:
-        """An object with all that it holds: its class, its fields, what a function was made with."""
+        """Visits an object: its class, its fields, and the closure and defaults of a function."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, jax.Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -108,7 +109,7 @@ class _Followed:
                 for inner in _functions_in(entry):
                     if inspect.isfunction(inner):
                         self._function(inner)
-                # The values of fields are settings, and told as such.
+                # Values of fields are settings, which have their own description.
                 if name not in _GIVEN and name not in fields and not name.startswith(("__", "_flax")):
                     self._constant(place, entry)
 
@@ -119,7 +120,7 @@ class _Followed:
         code, module = function.__code__, function.__module__ or ""
         if (
             module == _CHECKING or _is_foreign(module, self._homes) or code.co_filename == "<string>"
-        ):  # The latter: what dataclasses write.
+        ):  # "<string>": methods written by dataclasses.
             return None
         name = f"{module}.{function.__qualname__}"
         known = self.digests.get(name)
@@ -138,7 +139,7 @@ class _Followed:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Something that a function's code names; of a module what it names, too."""
+        """Visits an object that a function's code names, or the attributes that it names of a module."""
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
                 for name in sorted(n for n in names & vars(value).keys() if not n.startswith("__")):
@@ -158,7 +159,7 @@ class _Followed:
 
 
 def _home(value: Any) -> str:
-    """Top-level package of an object's class, or of a function."""
+    """Returns the top-level package of an object's class or of a function."""
     while isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
         value = value.func if isinstance(value, functools.partial) else value.__wrapped__
     module = (
@@ -168,7 +169,7 @@ def _home(value: Any) -> str:
 
 
 def _is_foreign(module: str | None, homes: set[str]) -> bool:
-    """Whether a module is a library's: not to be followed."""
+    """Whether a module belongs to a library, which the search does not follow."""
     top = (module or "").partition(".")[0]
     if top in homes or top == "__main__":
         return False
@@ -188,7 +189,7 @@ def _lies_in_a_library(top: str) -> bool:
 
 
 def _functions_in(entry: Any) -> Iterator[Any]:
-    """Functions behind an entry of a class: methods, properties, class methods, what is cached or compiled."""
+    """Returns the functions behind an entry of a class: methods, properties, class methods, cached and compiled functions."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
@@ -202,7 +203,7 @@ def _contents_of(cells: Iterable[Any]) -> Iterator[Any]:
     for cell in cells:
         try:
             yield cell.cell_contents
-        except ValueError:  # Not filled yet.
+        except ValueError:  # An empty cell.
             continue
 
 
@@ -215,7 +216,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Constants that a function was made with, or that a user's object holds. (Objects of jaxroute may count or remember.)"""
+    """Returns the constants in a function's closure or in a user's object. (Objects of jaxroute may hold counters and caches.)"""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

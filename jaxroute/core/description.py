@@ -1,4 +1,4 @@
-"""Descriptions of environments, policies and other settings as plain JSON, and the first difference of two of them."""
+"""Descriptions of environments, policies and other settings as plain JSON, and the first difference between two of them."""
 
 import dataclasses
 import functools
@@ -20,13 +20,13 @@ def digest_of_setting(said: Any) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-# Types of numbers that are left out, as they become those of the device.
+# Types that are left out of a description: the device uses float32 and int32 for all of them.
 _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 
 @functools.singledispatch
 def describe(value: Any) -> Any:
-    """Returns what determines a run as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
+    """Describes everything that determines a run as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
@@ -50,13 +50,13 @@ def describe(value: Any) -> Any:
         return _describe_function(value)
     fields = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
     fields |= getattr(value, "__dict__", {})
-    if fields:  # The text of such an object may leave them out, or be its place in memory.
+    if fields:  # The repr of such an object may lack them or contain its address.
         return {"type": type(value).__qualname__, **{name: describe(one) for name, one in fields.items()}}
     return repr(value)
 
 
 def _describe_function(function: Any) -> Any:
-    """A function by its name and what it was made with (`code` has the digest of its code); any other object that can be called by its attributes."""
+    """Describes a function by its name, closure and defaults (its code has a digest in `code`), and any other callable by its attributes."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}
@@ -76,13 +76,13 @@ def _describe_function(function: Any) -> Any:
     inside = [cell.cell_contents for cell in function.__closure__ or ()]
     inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     made_with = [name if thing is function else describe(thing) for thing in inside]
-    if code.co_name == "<lambda>":  # All in one place have the same name.
+    if code.co_name == "<lambda>":  # All lambdas of one scope have the same name.
         name = f"{name} {digest_of_code(code)}"
     return {"function": name, **({"made_with": made_with} if made_with else {})}
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """The first difference of two JSON values, in words; empty if there is none."""
+    """Returns a description of the first difference between two JSON values; empty if they are equal."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key

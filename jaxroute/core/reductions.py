@@ -1,7 +1,7 @@
-"""Statistics of the curves of a block of runs: on the device where it was played, or on the host.
+"""Statistics of the curves of a block of runs, computed on the device that simulated it or on the host.
 
-A GPU simulates a million runs in less time than the host needs to look at them. So their curves stay there, and what comes back is of fixed size: the
-same counts, minima, maxima and histograms as on the host, and means and sums of squares that differ by the order of sums.
+A GPU simulates a million runs faster than the host can read them. Their curves stay on the device, which returns statistics of fixed size:
+the same counts, minima, maxima and histograms as the host's; means and sums of squares differ by the order of sums.
 """
 
 import functools
@@ -17,20 +17,20 @@ from jax import lax
 from jaxroute.core.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, Moments, merge
 
 Curves = Mapping[str, Any]  # Arrays of jax on a device, or of NumPy.
-# Seeds whose moments are computed at once; those of neighbours are merged.
+# Number of seeds whose moments are computed at once; neighbours are merged.
 GRANULE = 256
 
 
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Returns moments `[6, settings, C]` and histogram of each span of runs, of one policy or of the difference of two, computed on the device.
+    """Computes moments `[6, settings, C]` and a histogram of each span of runs on the device, for one policy or the difference of two.
 
     Args:
-      curves: of one policy or two, arrays with the runs along axis `place`, and `valid`; NaN takes the place of runs that are not valid.
-      names: quantities, in order.
-      place: of the axis of runs.
-      spans: first and last run, each of a power of two granules, or within one granule.
+      curves: curves of one policy or two, with the runs along axis `place`, and `valid`; invalid runs count as NaN.
+      names: names of the quantities, in order.
+      place: axis of the runs.
+      spans: first and last run of each span: a power of two granules, or part of one granule.
     """
     with jax.enable_x64(True):
         moments, bins = _moments_and_bins(curves, tuple(names), place, tuple(spans))
@@ -41,7 +41,7 @@ def reduced(
 def reduced_on_host(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Returns what `reduced` returns, computed by NumPy."""
+    """Computes the statistics of `reduced` by NumPy."""
     found = []
     with np.errstate(invalid="ignore"):
         values = _values(np, curves, names, place)
@@ -56,7 +56,7 @@ def reduced_on_host(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Quantities `[settings, C, R]` of one policy, or their differences; NaN where a run is not valid."""
+    """Returns quantities `[settings, C, R]` of one policy, or differences of two; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -73,11 +73,11 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _histogram(bins: jax.Array) -> Histogram:
-    """Histogram of rows of sorted bins."""
+    """Returns the histogram of rows of sorted bins."""
     first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
     number = int(first.sum())
-    size = 1 << max(0, number - 1).bit_length()  # A power of two, so that other numbers meet the same program.
-    starts, found = jax.device_get(_kept(bins, first, size))
+    size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
+    starts, found = jax.device_get(_starts_of_bins(bins, first, size))
     return Histogram.of_starts(starts[:number], found[:number], bins.shape[-1], bins.size)
 
 
@@ -97,8 +97,8 @@ def _moments_and_bins(curves: Any, names: tuple[str, ...], place: int, spans: tu
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _kept(bins: jax.Array, first: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Places where a bin begins, in the order of memory, and the bins."""
+def _starts_of_bins(bins: jax.Array, first: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the flat indices at which a bin begins, and the bins."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]
 

@@ -1,8 +1,8 @@
-"""Protection of programs against XLA's rewriting, so that each operation is rounded as in `arithmetic`: a -0.0 that no compiler knows.
+"""Protection of programs against XLA's rewriting, by a -0.0 whose value the compiler cannot know.
 
-XLA contracts `a * b + c` on a CPU, whatever its options, and rewrites a program as if numbers were not rounded. With a number `zero` that is -0.0
-and that it does not know, `a * b + zero` is the product, rounded once, also where that sum is contracted; and a constant or a divisor plus `zero` is
-neither any more. Where processors contract, this costs nothing: the product becomes the contraction of itself and of `zero`.
+XLA contracts `a * b + c` on a CPU, whatever its options, and simplifies a program as if numbers were not rounded. With a number `zero` that is
+-0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. A constant plus `zero` is no constant for the
+compiler, and a divisor plus `zero` no shared divisor. On processors with fused multiply-add this costs nothing.
 """
 
 import enum
@@ -20,20 +20,21 @@ from jax.core import ShapedArray
 from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
 
-# So many zeros are at hand at least: for as long an axis.
+# Smallest length of the vector of zeros, and so of the axes that it can serve.
 _AT_LEAST = 128
-# The number -0.0 that no compiler knows, and a vector of them.
+# The number -0.0 that is unknown to the compiler, and a vector of it.
 _zeros: ContextVar[tuple[jax.Array, jax.Array] | None] = ContextVar("zeros", default=None)
 _own: ContextVar[bool] = ContextVar("own", default=False)
 
 
 class Trait(enum.IntFlag):
-    """Property of a value that makes a compiler rewrite an operation on it.
+    """Property of a value that lets a compiler rewrite an operation on it.
 
-    CONSTANT: it is known when the program is compiled.
-    SHIFTED: a constant was added to it: another one would be added to that constant.
-    RATIO: it is a quotient or a root: dividing by it would become multiplying.
-    EVEN: it may be the same along an axis: dividing by it would become multiplying by a reciprocal.
+    Attributes:
+      CONSTANT: known at compile time.
+      SHIFTED: sum with a constant; the compiler would merge another added constant with it.
+      RATIO: quotient or root; the compiler would replace a division by it with a multiplication.
+      EVEN: possibly equal along an axis; the compiler would replace a division by it with a reciprocal.
     """
 
     NONE = 0
@@ -45,7 +46,7 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: jax.Array) -> Generator[None, None, None]:
-    """A context in which compilers do not know one of the constants: for programs of XLA.
+    """Context for XLA programs in which -0.0 is unknown to the compiler.
 
     Args:
       words: uint32 `[R]`, an argument of the program, whatever its numbers.
@@ -53,7 +54,7 @@ def protected(words: jax.Array) -> Generator[None, None, None]:
     if not is_exact():
         yield
         return
-    # The floor of numbers below 1 is 0, which compilers do not know (they do of a minimum with 0): -0.0 for each run, and as many times as an
+    # The floor of numbers below 1 is 0, which compilers cannot derive (unlike a minimum with 0): -0.0 for each run, and as many times as an
     # axis may be long.
     zero = -jnp.floor((words >> 8).astype(jnp.float32) * jnp.float32(2.0**-24))
     vector = lax.optimization_barrier(jnp.tile(zero, -(-_AT_LEAST // zero.shape[0])))
@@ -63,7 +64,7 @@ def protected(words: jax.Array) -> Generator[None, None, None]:
 
 @contextmanager
 def given_zeros(zero: jax.Array, vector: jax.Array) -> Generator[None, None, None]:
-    """A context in which these are the numbers -0.0 that no compiler knows."""
+    """Context in which the given numbers serve as the unknown -0.0."""
     token = _zeros.set((zero, vector))
     try:
         yield
@@ -73,7 +74,7 @@ def given_zeros(zero: jax.Array, vector: jax.Array) -> Generator[None, None, Non
 
 @contextmanager
 def compilers_own() -> Generator[None, None, None]:
-    """A context in which functions, sums and roundings are XLA's own: the fast arithmetic of a GPU, and what the exact one is compared with."""
+    """Context with XLA's own functions, sums and roundings: the fast arithmetic of a GPU, and the comparator of the exact one."""
     token = _own.set(True)
     try:
         yield
@@ -82,18 +83,18 @@ def compilers_own() -> Generator[None, None, None]:
 
 
 def is_exact() -> bool:
-    """Whether operations are those of the one arithmetic here."""
+    """Whether operations are exact in this context."""
     return not _own.get()
 
 
 def unknown_zero() -> jax.Array:
-    """A number -0.0 that no compiler knows."""
+    """Returns a -0.0 that is unknown to the compiler."""
     known = _zeros.get()
     return _behind_a_barrier(1)[0] if known is None else known[0]
 
 
 def unknown_zeros(size: int) -> jax.Array:
-    """Vector of so many of these numbers."""
+    """Returns a vector of -0.0 that is unknown to the compiler."""
     known = _zeros.get()
     if known is None or known[1].shape[0] < size:
         return _behind_a_barrier(size)
@@ -108,25 +109,25 @@ def _behind_a_barrier(size: int) -> jax.Array:
 
 
 def product(a: Any, b: Any) -> jax.Array:
-    """`a * b`, rounded once, whatever is added to it; operands of one shape, or scalars."""
+    """Returns `a * b`, rounded once even if something is added to it; operands of one shape, or scalars."""
     return product_p.bind(a, b, unknown_zero())
 
 
 def quotient(a: Any, b: Any) -> jax.Array:
-    """`a / b` by the division of IEEE; operands of one shape, or scalars. A divisor that is the same along an axis needs `uneven`."""
+    """Returns `a / b` by IEEE division; operands of one shape, or scalars. A divisor that is equal along an axis needs `uneven`."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
 
 def uneven(x: Any) -> Any:
-    """The same numbers, of which no compiler knows whether they are equal along an axis."""
+    """Returns equal numbers in a form that hides from the compiler whether they are equal along an axis."""
     for axis, size in enumerate(jnp.shape(x)):
         if size > 1:
             x = x + lax.broadcast_in_dim(unknown_zeros(size), jnp.shape(x), (axis,))
     return x + unknown_zero()
 
 
-# Operations of which a result is an operand, perhaps with another sign, or no float at all.
+# Operations whose result is an operand, perhaps with another sign, or no float.
 # fmt: off
 _HANDING_ON = frozenset([
     "abs", "and", "bitcast_convert_type", "ceil", "clamp", "convert_element_type", "copy", "eq", "floor", "ge", "gt", "is_finite", "le", "lt",
@@ -137,12 +138,12 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Trait of the results of an operation.
+    """Returns the traits of the results of an operation.
 
     Args:
       eqn: the operation.
-      traits: of its operands.
-      same_shape: each element is made from those at the same place.
+      traits: traits of its operands.
+      same_shape: whether each element depends on operands at the same place alone.
     """
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
@@ -162,17 +163,17 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
         return kept
     if name in _HANDING_ON:
         return kept | (some & (Trait.SHIFTED | Trait.RATIO))
-    return kept | Trait.RATIO | Trait.SHIFTED  # A function, of which that may be the last operation.
+    return kept | Trait.RATIO | Trait.SHIFTED  # A function that may end in such an operation.
 
 
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
-    """An operation on arrays of one shape, or scalars.
+    """Makes a primitive on arrays of one shape, or scalars.
 
     Args:
-      name: of it.
-      zeros: number of the last operands, unknown zeros, which stay as they are under a map.
-      function: of the operands: what it computes.
-      divides: the second operand is a divisor.
+      name: name of the primitive.
+      zeros: number of trailing operands that are unknown zeros; a map leaves them as they are.
+      function: implementation, a function of the operands.
+      divides: whether the second operand is a divisor.
     """
     primitive = Primitive(name)
 
@@ -227,7 +228,7 @@ ad.defjvp(
 
 
 def _summed_to(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """The derivative of an operand that was broadcast, from that of the result."""
+    """Returns the cotangent of a broadcast operand from that of the result."""
     if x.shape == shape:
         return x
     return jnp.sum(x) if not shape else jnp.sum(x, axis=[i for i, n in enumerate(shape) if n != x.shape[i]], keepdims=True)

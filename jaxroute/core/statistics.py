@@ -1,7 +1,7 @@
-"""Statistics of many runs that can be merged: moments of floats, and histograms whose bins need no knowledge of the data.
+"""Mergeable statistics of many runs: moments, and histograms with bins that are fixed in advance.
 
-Pure NumPy in float64. The statistics of a block of runs are computed in two passes, those of blocks are merged by the formulas of Chan,
-Golub and LeVeque (1979); a histogram counts in whole numbers, so that its merges are exact in any order.
+Pure NumPy in float64. The statistics of a block of runs take two passes; blocks are merged by the formulas of Chan, Golub and LeVeque (1979).
+Histograms have integer counts, so that merges are exact in any order.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-# Two numbers share a bin if they agree in sign, in exponent and in as many leading bits of the mantissa.
+# Two numbers share a bin if they agree in sign, exponent and this many leading bits of the mantissa.
 _MANTISSA_BITS = 6
 # Magnitudes below 2**-64 count as zero.
 _LEAST_EXPONENT = -64
@@ -18,7 +18,7 @@ RELATIVE_ACCURACY = 2.0 ** -(_MANTISSA_BITS + 1)
 
 SHIFT = 52 - _MANTISSA_BITS
 LEAST = (1023 + _LEAST_EXPONENT) << _MANTISSA_BITS
-MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # All bits but the sign.
+MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # All bits except the sign.
 NOTHING = np.int32(2**31 - 1)  # Sorts behind every bin.
 # A key is `row * 2**_KEY_BITS + bin + 2**(_KEY_BITS - 1)`.
 _KEY_BITS = 18
@@ -27,11 +27,15 @@ _HALF = 1 << (_KEY_BITS - 1)
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Count, mean, sum of squared deviations, minimum and maximum, each an array of the same shape.
+    """Count, mean, sum of squared deviations, minimum and maximum, as arrays of one shape.
 
-    count: float64, exact up to 2**53. mean, rest: their sum is the mean, to more digits than one number has: where means are large and
-    deviations small, the difference of two means would be rounding. squares: 0 where the count is 0, as the mean; low, high: inf and
-    -inf there.
+    Attributes:
+      count: float64, exact up to 2**53.
+      mean: leading part of the mean; 0 where the count is 0.
+      rest: trailing part of the mean. Without it the difference of two large means would be rounding error.
+      squares: sum of squared deviations; 0 where the count is 0.
+      low: minimum; inf where the count is 0.
+      high: maximum; -inf where the count is 0.
     """
 
     count: np.ndarray
@@ -43,7 +47,7 @@ class Moments:
 
     @staticmethod
     def of(values: np.ndarray) -> "Moments":
-        """Moments along the last axis of `[..., R]` float64; NaN does not count."""
+        """Returns the moments along the last axis of `[..., R]` float64, without NaN."""
         used = ~np.isnan(values)
         count = used.sum(axis=-1, dtype=np.float64)
         number = np.maximum(count, 1.0)
@@ -55,7 +59,7 @@ class Moments:
         with np.errstate(invalid="ignore", over="ignore"):
             mean = filled(values, 0.0).sum(axis=-1) / number
             deviation = filled(values - mean[..., None], 0.0)
-            drift = deviation.sum(axis=-1)  # What the rounding of the mean leaves.
+            drift = deviation.sum(axis=-1)  # The rounding error of the mean.
             np.square(deviation, out=deviation)
             squares = np.maximum(deviation.sum(axis=-1) - drift * drift / number, 0.0)
             rest = np.where(np.isfinite(drift), drift, 0.0) / number
@@ -64,11 +68,11 @@ class Moments:
         return Moments(count, mean, rest, squares, low, high)
 
     def merged(self, other: "Moments") -> "Moments":
-        """Moments of both samples together."""
+        """Returns the moments of the union of both samples."""
         return Moments(*merge(np, self.packed(), other.packed()))
 
     def reversed(self) -> "Moments":
-        """Moments of the negated sample."""
+        """Returns the moments of the negated sample."""
         return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
@@ -89,17 +93,17 @@ class Moments:
             return np.sqrt(found["variance"] / found["count"])
 
     def packed(self) -> np.ndarray:
-        """All six as one array `[6, ...]`."""
+        """Returns all six as one array `[6, ...]`."""
         return np.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
     def unpacked(array: np.ndarray) -> "Moments":
-        """The moments that `packed` made."""
+        """Returns the moments of an array that `packed` made."""
         return Moments(*array)
 
 
 def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
-    """Returns the moments of two samples together.
+    """Returns the moments of the union of two samples.
 
     Args:
       xp: numpy or jax.numpy.
@@ -116,10 +120,10 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
         part = mean - mean_a
         rest = rest_a + ((mean_a - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
         squares = squares_a + squares_b + gap * gap * (count_a * share)
-        # Infinite means: their gap says nothing.
+        # Infinite means have no gap.
         finite = xp.isfinite(gap)
         mean, rest = xp.where(finite, mean, mean_a + mean_b), xp.where(finite, rest, 0.0)
-    # What has no runs adds nothing, bit by bit.
+    # An empty sample leaves the bits of the other one.
     mean, rest, squares = (
         xp.where(count_a == 0, b, xp.where(count_b == 0, a, c))
         for a, b, c in ((mean_a, mean_b, mean), (rest_a, rest_b, rest), (squares_a, squares_b, squares))
@@ -128,7 +132,7 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: np.ndarray) -> np.ndarray:
-    """Bin of each float64, int32 in the order of the numbers; 0 holds zero. NaN is in a bin behind all others."""
+    """Returns the bin of each float64 as int32, in the order of the numbers; zero is in bin 0, NaN in the last one."""
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     size = ((bits & MAGNITUDE) >> SHIFT).astype(np.int32)
     size -= np.int32(LEAST - 1)
@@ -138,7 +142,7 @@ def bins_of(values: np.ndarray) -> np.ndarray:
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
-    """The number in the middle of each bin; infinity is a bin of its own."""
+    """Returns the middle of each bin; infinity has a separate bin."""
     bins = np.asarray(bins, np.int64)
     place = np.abs(bins) - 1 + LEAST
     low, high = (np.asarray((place + i) << SHIFT, np.int64).view(np.float64) for i in (0, 1))
@@ -149,11 +153,13 @@ def middles(bins: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """Exact counts of many rows on the same bins, of which only those are kept that hold something.
+    """Exact counts of many rows in the same bins; empty bins take no space.
 
-    A quantile read from it is off by at most `RELATIVE_ACCURACY` of its magnitude.
+    A quantile of it has a relative error of at most `RELATIVE_ACCURACY`.
 
-    keys: int64 `[N]`, sorted, row and bin in one number. counts: int64 `[N]`.
+    Attributes:
+      keys: int64 `[N]`, sorted; row and bin in one number.
+      counts: int64 `[N]`.
     """
 
     keys: np.ndarray
@@ -165,7 +171,7 @@ class Histogram:
 
     @staticmethod
     def of(values: np.ndarray) -> "Histogram":
-        """Histogram of each row of `[rows, R]`; NaN does not count."""
+        """Returns the histogram of each row of `[rows, R]`, without NaN."""
         runs = values.shape[-1]
         if not values.size:
             return Histogram.empty()
@@ -178,11 +184,13 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Histogram of rows of sorted bins.
+        """Returns the histogram of rows of sorted bins.
 
         Args:
-          starts: where another bin begins, in the order of memory. found: which.
-          runs, size: length of a row, and of all.
+          starts: flat indices at which a new bin begins.
+          found: bin at each of these indices.
+          runs: length of a row.
+          size: number of all elements.
         """
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
@@ -190,7 +198,7 @@ class Histogram:
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Counts of both; exact, whatever the order."""
+        """Returns the sum of both histograms; exact in any order."""
         if not self.keys.size:
             return other
         place = np.searchsorted(self.keys, other.keys)
@@ -203,16 +211,16 @@ class Histogram:
         return Histogram(np.insert(self.keys, place[new], other.keys[new]), np.insert(counts, place[new], other.counts[new]))
 
     def rows(self, start: int, stop: int) -> "Histogram":
-        """The rows from `start` on, without `stop`, counted from 0."""
+        """Returns the rows from `start` to before `stop`, renumbered from 0."""
         first, last = np.searchsorted(self.keys, [start << _KEY_BITS, stop << _KEY_BITS])
         return Histogram(self.keys[first:last] - (start << _KEY_BITS), self.counts[first:last])
 
     def bins(self) -> np.ndarray:
-        """The bins that hold something in any row, sorted."""
+        """Returns the sorted bins that are not empty in every row."""
         return np.unique(self.keys & ((1 << _KEY_BITS) - 1)) - _HALF
 
     def dense(self, rows: int, bins: np.ndarray) -> np.ndarray:
-        """Counts `[rows, bins]` uint32 on sorted bins that include all its own."""
+        """Returns uint32 counts `[rows, bins]` on sorted bins that include all non-empty ones."""
         table = np.zeros((rows, len(bins)), np.uint32)
         place = np.searchsorted(bins, (self.keys & ((1 << _KEY_BITS) - 1)) - _HALF)
         table[self.keys >> _KEY_BITS, place] = self.counts
@@ -220,11 +228,13 @@ class Histogram:
 
 
 def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Any) -> np.ndarray:
-    """Quantiles `[levels, ...]` of rows of a histogram, between neighbouring order statistics as NumPy's default has it.
+    """Returns quantiles `[levels, ...]` of rows of a histogram, interpolated as by NumPy's default method.
 
     Args:
-      middle: `[B]` the numbers that stand for the bins, increasing. counts: `[..., B]`.
-      low, high: `[...]` smallest and largest value, which are exact; NaN where there is none.
+      middle: `[B]` increasing representatives of the bins.
+      counts: `[..., B]` counts.
+      low: `[...]` exact minimum; NaN for an empty row.
+      high: `[...]` exact maximum; NaN for an empty row.
     """
     total = np.cumsum(counts, axis=-1, dtype=np.int64)
     number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)

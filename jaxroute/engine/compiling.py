@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxroute.core.brief import brief_options
+from jaxroute.core.quick import quick_options
 
 # How XLA compiles for CPUs. It drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers;
 # keeping them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
@@ -52,7 +52,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
     if platform == "cpu" and passes and _WRAPPED not in lowered.as_text():
         options["xla_disable_hlo_passes"] = f"{passes},{_WRAPPER}"
     if platform == "cpu" and quick:
-        options |= brief_options()
+        options |= quick_options()
     while True:
         try:
             compiled = lowered.compile(compiler_options=options or None)

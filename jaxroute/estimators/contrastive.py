@@ -13,7 +13,7 @@ from jax import lax
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf
 
 CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
@@ -114,7 +114,7 @@ def cosine_pairs(
     )
 
 
-_pairs_at_once = brief_jit(cosine_pairs, static_argnums=3)  # In one program: each operation on its own would be one.
+_pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # In one program: each operation on its own would be one.
 
 
 def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
@@ -181,7 +181,7 @@ class Projection:
         return _represented(self.params, jnp.asarray(features, jnp.float32), self.module)
 
 
-@functools.partial(brief_jit, static_argnums=2)
+@functools.partial(quick_jit, static_argnums=2)
 def _represented(params: Any, features: jax.Array, module: ProjectionHead) -> Any:
     """In one program: each operation on its own would be one."""
     return module.apply({"params": params}, features)

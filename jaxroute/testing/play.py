@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.core.brief import brief_jit
 from jaxroute.core.protocols import stage_length_of
+from jaxroute.core.quick import quick_jit
 from jaxroute.engine import reference
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import run_streams
@@ -47,7 +47,7 @@ def play(
     stage, played = stage_length_of(env, policy), list[dict[str, Any]]()
     play_round = [functools.partial(reference.one_round, env, policy, begins=begins) for begins in (False, True)]
     if jit:
-        play_round = [brief_jit(one, often=True) for one in play_round]
+        play_round = [quick_jit(one, often=True) for one in play_round]
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
         changes = change_luck_from is not None and number >= change_luck_from
         luck = {"env": other["env"]} if changes else {}

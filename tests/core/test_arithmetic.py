@@ -11,7 +11,7 @@ from one_by_one import evaluated
 
 from jaxroute.core import rounding
 from jaxroute.core.batching.lanes import exactly, lanes
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.engine.compiling import compile_lanes
 from jaxroute.kernels import host
 
@@ -187,8 +187,8 @@ def test_programs_without_loops_have_the_bits_of_one_operation_at_a_time(name):
     for one in (exactly(fn), lanes(fn, LONG)):
         assert_same_bits(compiled(one, x), right)
         assert_same_bits(jax.jit(protected(one))(np.zeros(1, np.uint32), x), right)
-    assert_same_bits(brief_jit(fn)(x), right)
-    assert_same_bits(brief_jit(fn, often=True)(x), right)
+    assert_same_bits(quick_jit(fn)(x), right)
+    assert_same_bits(quick_jit(fn, often=True)(x), right)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 127, 128, 200, 4096, 4161])
@@ -213,7 +213,7 @@ def test_sums_and_products_of_many_terms(count):
 
 def test_a_mean_of_many_equal_numbers():
     """One after the other, 20,000 terms would end in .35006."""
-    np.testing.assert_allclose(brief_jit(jnp.mean)(np.full(20_000, 0.35, np.float32)), 0.35, rtol=3e-6)
+    np.testing.assert_allclose(quick_jit(jnp.mean)(np.full(20_000, 0.35, np.float32)), 0.35, rtol=3e-6)
 
 
 def test_a_branch_that_is_mapped_divides():

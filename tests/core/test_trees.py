@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import once
 
@@ -40,7 +40,7 @@ def test_a_part_of_a_round_is_never_that_of_another_class():
 
 
 def test_a_program_that_runs_once_is_never_that_of_another_class():
-    @brief_jit
+    @quick_jit
     def act(part, x):
         return part.act(x)
 

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid, plot
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results
 from jaxroute.experiments.claims import Finding, all_hold, slope_within
@@ -55,7 +55,7 @@ def _least_loss() -> float:
     def newton_step(_: Any, z: jax.Array) -> jax.Array:
         return z - jnp.linalg.solve(jax.hessian(loss)(z).reshape(z.size, z.size), jax.grad(loss)(z).ravel()).reshape(z.shape)
 
-    least = brief_jit(lambda z: loss(jax.lax.fori_loop(0, 20, newton_step, z)))
+    least = quick_jit(lambda z: loss(jax.lax.fori_loop(0, 20, newton_step, z)))
     return float(least(jnp.zeros((size[0] + 1, size[1]))))
 
 

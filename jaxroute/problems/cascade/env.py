@@ -8,7 +8,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics, xla
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
@@ -243,7 +243,7 @@ def reward_pairs(env: CascadeEnv, number: int, samples: int = 1) -> tuple[np.nda
         assert drawn.features is not None
         return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
 
-    drawn = brief_jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(size))
+    drawn = quick_jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(size))
     features, rewards = (np.asarray(x) for x in drawn)
     return features.reshape(samples, number, -1), rewards.reshape(samples, number)
 

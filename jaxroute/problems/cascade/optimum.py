@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 from jaxroute.problems.cascade.sources.boxes import RecordedBoxes
@@ -44,17 +44,17 @@ def _average(env: CascadeEnv, function: Callable) -> jax.Array:
 
 
 # One program each: every operation on its own would be one.
-@brief_jit
+@quick_jit
 def _single_values(env: CascadeEnv) -> jax.Array:
     return _average(env, env.single_value)
 
 
-@brief_jit
+@quick_jit
 def _mean_costs(env: CascadeEnv) -> jax.Array:
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 
 
-@brief_jit
+@quick_jit
 def _cost_order(env: CascadeEnv) -> jax.Array:
     cost = jnp.round(_mean_costs(env), 6)
     return jnp.argsort(jnp.argsort(cost, stable=True), stable=True).astype(jnp.float32)
@@ -122,7 +122,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
             return drawn.score, drawn.score, drawn.cost
         return env.spec.score_link.value(drawn.features @ theta), drawn.score, drawn.cost
 
-    drawn = brief_jit(lambda periods: jax.lax.map(played, periods, batch_size=4096))(jnp.arange(number))
+    drawn = quick_jit(lambda periods: jax.lax.map(played, periods, batch_size=4096))(jnp.arange(number))
     seen, score, cost = (np.asarray(x, np.float64) for x in drawn)
     return best_threshold(score, cost, seen, np.argsort(cost_order(env), kind="stable"))
 

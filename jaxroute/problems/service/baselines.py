@@ -12,7 +12,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import Learner
@@ -145,7 +145,7 @@ def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     return _guess(accuracy, alpha)
 
 
-@brief_jit
+@quick_jit
 def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     models = accuracy.shape[-1]
 
@@ -374,7 +374,7 @@ def fit_routerdc(
     return _fit(env, learning_rate, cluster_weight, checks.count("seed", seed, minimum=0), sizes)
 
 
-@functools.partial(brief_jit, static_argnums=4, often=True)
+@functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
     """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
-from jaxroute.core.brief import brief_jit
+from jaxroute.core.quick import quick_jit
 from jaxroute.core.trees import classes_of
 from jaxroute.problems.service.types import Request
 
@@ -106,7 +106,7 @@ def all_labels(num_models: int) -> np.ndarray:
     return ((cells[:, None] >> np.arange(num_models)[::-1]) & 1).astype(np.float32)
 
 
-@functools.partial(brief_jit, static_argnums=2)
+@functools.partial(quick_jit, static_argnums=2)
 def draw_requests(source: RequestSource, key: jax.Array, number: int) -> Request:
     """The first `number` requests of a separate run, leaves `[number, ...]`."""
     k_init, k_draw = draws.split(key)

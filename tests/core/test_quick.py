@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroute.core import brief
-from jaxroute.core.brief import brief_jit
+from jaxroute.core import quick
+from jaxroute.core.quick import quick_jit
 
 
 def power(x, n):
@@ -17,7 +17,7 @@ def test_results_are_those_of_jit_up_to_rounding():
     x = jnp.asarray(np.random.default_rng(0).random(100), jnp.float32)
     for n in (2, 3):
         np.testing.assert_allclose(
-            brief_jit(power, static_argnums=1)(x, n), jax.jit(power, static_argnums=1)(x, n), rtol=1e-6
+            quick_jit(power, static_argnums=1)(x, n), jax.jit(power, static_argnums=1)(x, n), rtol=1e-6
         )
 
 
@@ -28,25 +28,25 @@ def test_a_program_is_traced_once():
         traces.append(x)
         return x + 1
 
-    played = brief_jit(counted)
+    played = quick_jit(counted)
     assert [int(played(i)) for i in range(3)] == [1, 2, 3] and len(traces) == 1
 
 
 def test_it_may_be_a_part_of_another_program():
-    whole = jax.jit(lambda x: brief_jit(power, static_argnums=1)(2 * x, 2))
+    whole = jax.jit(lambda x: quick_jit(power, static_argnums=1)(2 * x, 2))
     x = jnp.ones(3)
     np.testing.assert_allclose(whole(x), power(2 * x, 2), rtol=1e-6)
-    assert "pjit" not in str(jax.make_jaxpr(lambda x: brief_jit(lambda y: y + 1)(x))(x))
+    assert "pjit" not in str(jax.make_jaxpr(lambda x: quick_jit(lambda y: y + 1)(x))(x))
 
 
 def test_options_that_xla_does_not_have_are_left_out(monkeypatch):
-    monkeypatch.setattr(brief, "_OPTIONS", {"no_such_option": "0", "xla_backend_optimization_level": "0"})
-    brief.brief_options.cache_clear()
+    monkeypatch.setattr(quick, "_OPTIONS", {"no_such_option": "0", "xla_backend_optimization_level": "0"})
+    quick.quick_options.cache_clear()
     try:
-        assert brief.brief_options() == {"xla_backend_optimization_level": "0"}
+        assert quick.quick_options() == {"xla_backend_optimization_level": "0"}
     finally:
         monkeypatch.undo()
-        brief.brief_options.cache_clear()
+        quick.quick_options.cache_clear()
 
 
 def test_an_error_of_the_function_is_its_own():
@@ -54,4 +54,4 @@ def test_an_error_of_the_function_is_its_own():
         raise ValueError("x must be something else")
 
     with pytest.raises(ValueError, match="x must be something else"):
-        brief_jit(wrong)(1.0)
+        quick_jit(wrong)(1.0)

@@ -1,4 +1,4 @@
-"""Programs that take longer to compile than to run: what an environment or a policy computes once, before any round."""
+"""Quick compilation of programs that run once, before the first round, and take longer to compile than to run."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,28 +15,27 @@ from jaxroute.core.trees import classes_of
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
-# How XLA compiles them on a CPU: in a third of the time, into programs that run two to four times as long; rounds, which are vectorised
-# over runs otherwise, ten times.
+# XLA's options on a CPU: a third of the compile time, for programs that run two to four times as long (rounds, which lose their
+# vectorisation over runs, ten times).
 _LEVEL = "xla_backend_optimization_level"
 _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": False}
 
 
-def brief_jit(
+def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """`jax.jit` of a function that runs once, or a few times, for well below a second, with the one arithmetic (`arithmetic`).
+    """`jax.jit` with quick compilation and exact arithmetic, for a function that runs a few times for well below a second.
 
     Args:
-      function: to be compiled; it may be a traced part of another one.
+      function: function to compile; inside another traced function it is traced as a part of that.
       static_argnums: as for `jax.jit`.
-      often: it may run dozens of times: LLVM optimises it, XLA's emitters of fusions do not. Training RouterDC takes 4.9 CPU seconds the first
-        time instead of 5.6 (4.2 without `often`), and .24 later instead of .21 (1.7).
+      often: whether it runs dozens of times; LLVM then optimises it, XLA's fusion emitters do not.
     """
 
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     def of_classes(classes: tuple[type, ...], words: jax.Array, *args: Given.args, **kwargs: Given.kwargs) -> Made:
-        del classes  # They are there to be compared.
+        del classes  # Part of the key of the compiled program.
         traced = [one for place, one in enumerate(args) if place not in places]
 
         def whole(traced: list[Any], kwargs: Any) -> Made:
@@ -46,27 +45,27 @@ def brief_jit(
         with rounding.protected(words):
             return exactly(whole)(traced, kwargs)
 
-    of_classes.__name__ = getattr(function, "__name__", "brief")  # Of the program.
+    of_classes.__name__ = getattr(function, "__name__", "quick")  # Name of the program.
 
     @functools.cache
     def compiled(platform: str) -> Callable[..., Made]:
         options: Any = None
         if platform == "cpu":
-            options = {k: v for k, v in brief_options().items() if not (often and k == _LEVEL)}
+            options = {k: v for k, v in quick_options().items() if not (often and k == _LEVEL)}
         return jax.jit(of_classes, static_argnums=(0, *(place + 2 for place in places)), compiler_options=options)
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
-            return function(*args, **kwargs)  # Of another program, which has options of its own.
+            return function(*args, **kwargs)  # Part of another program, with its own options.
         return compiled(jax.default_backend())(classes_of((args, kwargs)), np.zeros(1, np.uint32), *args, **kwargs)
 
     return call
 
 
 @functools.cache
-def brief_options() -> dict[str, str | bool]:
-    """How XLA compiles briefly on a CPU, as far as this version of it can."""
+def quick_options() -> dict[str, str | bool]:
+    """Returns the options of quick compilation on a CPU that this version of XLA knows."""
     nothing = jax.jit(lambda: None).lower()
 
     def has(name: str) -> bool:
