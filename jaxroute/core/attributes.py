@@ -1,4 +1,4 @@
-"""Attributes of a result in the types that every file format takes: text, whole numbers and floats."""
+"""Conversion of a result's attributes to text, integers and floats, the types that every file format supports."""
 
 import json
 from collections.abc import Mapping
@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-# What an attribute of the classic format of netCDF can hold.
+# Integers of the classic netCDF format.
 _WHOLE = np.iinfo(np.int32)
 
 
 def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes nested attributes as JSON text and flags as 0 or 1, and leaves out those that are None.
+    """Encodes nested attributes as JSON text and booleans as 0 or 1; drops None.
 
-    Text and numbers stay as they are, except whole numbers of more than 32 bits, which become floats: the classic
-    format of netCDF has no larger ones.
+    Text and numbers stay as they are, except integers of more than 32 bits, which become floats.
 
     Args:
       attributes: plain JSON values by name.
@@ -23,10 +22,10 @@ def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the JSON texts among attributes, as `encoded` wrote them; all others stay as they are.
+    """Decodes the JSON text among attributes that `encoded` returned.
 
     Args:
-      attributes: of a result, for example `result.attrs`.
+      attributes: attributes of a result, for example `result.attrs`.
     """
     return {name: _decoded(value) for name, value in attributes.items()}
 
@@ -44,5 +43,5 @@ def _decoded(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError:  # Text that merely begins so.
+    except ValueError:  # Text that only looks like JSON.
         return value

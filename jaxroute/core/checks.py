@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-# An error lists so many names at most.
+# Largest number of names that an error lists.
 _MOST_NAMES = 32
 
 
 def show(value: Any) -> str:
-    """`value` as it appears in an error message: short, with the shape of an array."""
+    """Formats a value for an error message: short, an array by its type and shape."""
     if hasattr(value, "shape") and np.ndim(value):
         return f"{type(value).__name__} of shape {np.shape(value)}"
     if isinstance(value, np.generic):
         value = value.item()
     try:
         text = repr(value)
-    except Exception:  # A value that cannot even be shown is named by its type.
+    except Exception:  # A repr that fails is replaced by the type.
         text = type(value).__name__
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """`value` as a finite float64 array of the given shape; `ValueError` otherwise."""
+    """Returns `value` as a finite float64 array of the given shape; `ValueError` otherwise."""
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):
@@ -51,37 +51,37 @@ def _bounded(
 
 
 def positive(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Finite numbers above zero."""
+    """Returns finite numbers above zero; `ValueError` otherwise."""
     return _bounded(name, value, shape, "above 0", lambda a: a > 0)
 
 
 def non_negative(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Finite numbers of at least zero."""
+    """Returns finite numbers of at least zero; `ValueError` otherwise."""
     return _bounded(name, value, shape, "at least 0", lambda a: a >= 0)
 
 
 def at_least(name: str, value: Any, least: float, shape: tuple[int, ...] | None = ()) -> np.ndarray:
-    """Finite numbers of at least so much."""
+    """Returns finite numbers of at least `least`; `ValueError` otherwise."""
     return _bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
 
 
 def probability(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Finite numbers in [0, 1]."""
+    """Returns finite numbers in [0, 1]; `ValueError` otherwise."""
     return _bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
 
 
 def share(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Finite numbers in (0, 1]."""
+    """Returns finite numbers in (0, 1]; `ValueError` otherwise."""
     return _bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
 def booleans(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Each True or False (or 1 or 0); returned as booleans."""
+    """Returns an array of True and False (or 1 and 0) as booleans; `ValueError` otherwise."""
     return _bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 
 
 def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """A whole number in `[minimum, maximum]`."""
+    """Returns a whole number in `[minimum, maximum]`; `ValueError` otherwise."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name} must be a whole number {allowed}, got {show(value)}")
@@ -91,10 +91,10 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
-    """That a function can be called with these arguments, by position."""
+    """Raises `ValueError` unless a function can be called with these positional arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # Written in C: it does not say what it takes.
+    except (TypeError, ValueError):  # A function written in C may have no signature.
         return
     try:
         signature.bind(*arguments)
@@ -103,11 +103,11 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """That a function has arguments of these names; `TypeError` with the closest of them otherwise, which Python itself suggests from 3.13 on.
+    """Raises `TypeError`, with the closest name, unless a function has arguments of the given names.
 
     Args:
-      called: how an error names the function.
-      function: that is to be called.
+      called: name of the function in the error.
+      function: function to be called.
       given: names of the arguments.
     """
     try:
@@ -124,11 +124,11 @@ def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) ->
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """One of the given names; the error suggests the closest, and lists all but where they are too many."""
+    """Returns `value` if it is an allowed name; otherwise `ValueError` with the closest name, and with all names unless there are too many."""
     allowed = list(allowed)
     if value in allowed:
         return value
-    lower = {str(name).lower(): name for name in allowed}  # Whoever writes ucb1 means UCB1.
+    lower = {str(name).lower(): name for name in allowed}
     close = [lower[name] for name in difflib.get_close_matches(str(value).lower(), lower, n=1)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     shown = allowed if len(allowed) <= _MOST_NAMES else difflib.get_close_matches(str(value), allowed, n=5, cutoff=0.0)
@@ -137,13 +137,13 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """An object that another one is put together from: it has a method, and its own `check`, if it has one, passes.
+    """Checks a component in a field of another object: it has a method, and passes its own `check`, if any.
 
     Args:
-      name: of the field that holds it.
-      value: the object.
-      method: what it must have.
-      example: how such an object is made.
+      name: name of the field.
+      value: the component.
+      method: name of the required method.
+      example: expression that makes such a component, for the error.
     """
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")

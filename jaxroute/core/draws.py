@@ -1,11 +1,11 @@
 """Random draws of policies and environments.
 
-Every function takes a typed Threefry key and returns exactly the bits of its namesake in `jax.random` (a test compares them), in
-plain integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times faster than one `jax.random` call per
-run and round. A user's own policy may call `jax.random` on the same keys.
+Every function takes a typed Threefry key and returns the bits of its namesake in `jax.random` (a test compares them), in integer
+arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies may
+call `jax.random` on the same keys.
 
-Draws end in `primitives.compute_once`: a draw is computed once, not again in each consumer, where that is faster. Uniforms do so before a
-logarithm or an inverse error function is taken of them, too: in two loops Gaussian Thompson sampling is 1.6 times as fast on a CPU.
+Draws end in `primitives.compute_once`, so that consumers do not recompute them. So do the uniforms inside a draw: with two loops Gaussian
+Thompson sampling is 1.6 times as fast on a CPU.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
 """
@@ -28,33 +28,33 @@ from jaxroute.core.types import Leaf
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
-# A rejection method draws one candidate for each element, and so many more for those that have none yet, one element at a time.
+# A rejection method draws one candidate for each element, then this many more for each rejected element, one element at a time.
 _REPAIRS = 2
-# Both words of a key, `[]` or in the shape of what is drawn.
+# Both words of a key, `[]` or in the shape of the draw.
 _Words = tuple[Leaf, Leaf]
 
 
 def key(seed: int) -> jax.Array:
-    """The typed Threefry key of an integer seed."""
+    """Returns the typed Threefry key of an integer seed."""
     return jax.random.key(seed, impl=KEY_IMPL)
 
 
 def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[jax.Array, ...]:
-    """Threefry-2x32-20: the block `(x0, x1)` encrypted under the key `(k0, k1)`; all uint32, shapes broadcast.
+    """Encrypts the block `(x0, x1)` under the key `(k0, k1)` by Threefry-2x32-20; all uint32, shapes broadcast.
 
-    One operation of a traced function, which is written out when that is compiled: tracing takes a third to two thirds of the time.
+    A single operation while tracing, expanded at compilation: tracing takes a third to two thirds of the time.
     """
     return tuple(threefry_2x32_p.bind(*_together(k0, k1, x0, x1)))
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Words of one shape, or scalars."""
+    """Broadcasts words to one shape; scalars stay scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
 
 def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
-    """`threefry_2x32` written out, in 119 operations on uint32."""
+    """Computes `threefry_2x32` in 119 operations on uint32."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
     for group in range(5):
@@ -73,28 +73,28 @@ def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def fold_in(key: jax.Array, data: Leaf) -> jax.Array:
-    """The child of `key` (typed, `[]`) at the integer address `data` (`[]`, taken modulo 2**32)."""
+    """Returns the child of `key` (typed, `[]`) at the integer address `data` (`[]`, modulo 2**32)."""
     return jax.random.wrap_key_data(child_words(*_words(key), data), impl=KEY_IMPL)
 
 
 def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> jax.Array:
-    """The words of children of the key `(k0, k1)`, uint32 `[2, ...]`, at integer addresses `data` `[...]`; see `fold_in`."""
+    """Returns the words, uint32 `[2, ...]`, of the children of the key `(k0, k1)` at integer addresses `data` `[...]`; see `fold_in`."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
     return child_words_p.bind(*_together(k0, k1, address))
 
 
 def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
-    """`num` children of `key`, as a tuple; a child that is not used costs nothing."""
+    """Returns `num` children of `key` as a tuple; unused children cost nothing."""
     return tuple(fold_in(key, i) for i in range(num))
 
 
 def bits(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Random words, uint32 of the given shape."""
+    """Draws random words, uint32 of the given shape."""
     return primitives.compute_once(_bits(_words(key), _places(shape)))
 
 
 def _places(shape: tuple[int, ...], first: int = 0) -> Any:
-    """Flat indices of the elements of a draw, the first of which is number `first` of its key."""
+    """Returns the flat indices of the elements of a draw that begins at element `first`."""
     if first + math.prod(shape) >= 2**32:
         raise ValueError(f"shape {shape} has 2**32 or more elements; a key has 2**32 addresses")
     number = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else np.uint32(0)
@@ -107,7 +107,7 @@ def _bits(words: _Words, places: Leaf) -> jax.Array:
 
 
 def _unit(words: _Words, places: Leaf) -> jax.Array:
-    """Uniform on [0, 1) from the upper 23 bits, without barrier."""
+    """Converts words to uniforms on [0, 1) by their upper 23 bits, without a barrier."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -124,65 +124,64 @@ def _normal(words: _Words, places: Leaf) -> jax.Array:
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Uniform draws on [0, 1), float32."""
+    """Draws uniforms on [0, 1), float32."""
     return primitives.compute_once(_unit(_words(key), _places(shape)))
 
 
 def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
-    """The elements of a `uniform` draw of any shape at these flat indices (an array of integers), in the shape of the indices."""
+    """Returns the elements of a `uniform` draw of any shape at an integer array of flat indices."""
     return primitives.compute_once(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
 def order(key: jax.Array, number: int) -> jax.Array:
-    """A random order of so many models, for the ties of `numerics.argmax`: int32 `[number]` of at least 0, the least is first.
+    """Draws a random order of models for the ties of `numerics.argmax`: non-negative int32 `[number]`, least first.
 
-    The last bits of each number are the index of its model, those before are random.
+    The last bits of each number are the index of its model, the other bits are random.
     """
     low = primitives.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
 
 
 def normal(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Standard normal draws, float32, by the inverse error function."""
+    """Draws standard normals, float32, by the inverse error function."""
     return _normal(_words(key), _places(shape))
 
 
 def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
-    """Booleans that are True with the given probability; `shape` defaults to that of `probability`."""
+    """Draws booleans that are True with the given probability; `shape` defaults to that of `probability`."""
     shape = jnp.shape(probability) if shape is None else shape
     return uniform(key, shape) < probability
 
 
 def gumbel(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Standard Gumbel draws, float32."""
+    """Draws standard Gumbel variables, float32."""
     return primitives.compute_once(-jnp.log(-jnp.log(primitives.compute_once(_open_unit(_words(key), _places(shape))))))
 
 
 def exponential(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Exponential draws of mean 1, float32."""
+    """Draws exponential variables of mean 1, float32."""
     return primitives.compute_once(-jnp.log1p(-uniform(key, shape)))
 
 
 def randint(key: jax.Array, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Integers in `[0, maxval)`, int32, by scaling a uniform; bias below `maxval / 2**23`.
+    """Draws integers in `[0, maxval)`, int32, by scaling a uniform; bias below `maxval / 2**23`.
 
-    Unlike the other draws its bits differ from `jax.random.randint`, which uses two words per integer.
+    Its bits differ from those of `jax.random.randint`, which uses two words per integer.
     """
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
 
 def categorical(key: jax.Array, logits: Leaf) -> jax.Array:
-    """Index drawn from unnormalised log-probabilities `[K]`, by the Gumbel maximum; int32 `[]`."""
+    """Draws an index from unnormalised log-probabilities `[K]` by the Gumbel-max method; int32 `[]`."""
     score = logits + gumbel(key, jnp.shape(logits))
     return jnp.argmax(score, axis=-1).astype(jnp.int32)
 
 
 def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
-    """Gamma draws with unit scale for shape parameters of at least 1, float32, in a fixed number of operations.
+    """Draws gamma variables of unit scale for shape parameters of at least 1, float32, in a fixed number of operations.
 
-    Marsaglia and Tsang's rejection method with `tries` candidates, of which the first accepted is taken. At least 95 % of
-    candidates are accepted, so that all six fail with probability below 2e-8; then the result is the shape parameter itself,
-    about its mean.
+    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. At least 95 % of candidates are accepted. All
+    six fail with probability below 2e-8; the result is then the shape parameter, about the mean.
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """
@@ -190,19 +189,19 @@ def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
 
 
 def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[jax.Array]:
-    """`gamma` draws of several keys, with shape parameters of one shape, at once."""
+    """Draws `gamma` variables of several keys, with shape parameters of one shape, at once."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
     places = np.arange(number, dtype=np.uint32)
     children = [[jnp.stack(_words(child)) for child in split(key)] for key in keys]
-    # [2, streams, 1] each: of the normal draws and of the uniform ones.
+    # Words of the normals and of the uniforms, [2, streams, 1] each.
     words = [jnp.stack(kind, axis=1)[..., None] for kind in zip(*children, strict=True)]
     alpha = jnp.stack([jnp.reshape(a, (number,)) for a in shape_parameters])
     d = primitives.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: jax.Array) -> jax.Array:
-        """Candidates at these places, 0 where they are not accepted."""
+        """Returns candidates at these indices; 0 if rejected."""
         x = _normal((words[0][0], words[0][1]), places)
         u = primitives.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -210,13 +209,13 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
         return jnp.where((v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v), v, 0.0)
 
     def first_accepted(first: int, last: int) -> jax.Array:
-        """The first accepted of the candidates from number `first` up to `last`, without it."""
+        """Returns the first accepted of the candidates `first` to `last - 1`."""
         numbers = np.arange(first, last, dtype=np.uint32)
         found = attempt([w[:, None] for w in words], numbers[:, None, None] * np.uint32(number) + places, d)
         return primitives.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: jax.Array) -> jax.Array:
-        """One candidate at a time, for the first element that has none: most often there is one such element, or none."""
+        """Draws one candidate at a time for the first rejected element; mostly there is one such element or none."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -245,13 +244,13 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
 
 
 def beta(key: jax.Array, a: Leaf, b: Leaf) -> jax.Array:
-    """Beta draws for parameters of at least 1, as the share of one of two `gamma` draws; shape and float32 as `a`."""
+    """Draws beta variables for parameters of at least 1, float32 in the shape of `a`, from two `gamma` draws."""
     x, y = _gammas(split(key), [a, jnp.broadcast_to(b, jnp.shape(a))])
     return x / (x + y)
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Operands with the batch axis first; a batch of scalars beside arrays gets their axes."""
+    """Moves the batch axis to the front; a batch of scalars beside arrays gets their axes."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -263,7 +262,7 @@ def _spread(words: Any, dims: Any) -> list[Any]:
 
 threefry_2x32_p = Primitive("threefry_2x32")
 threefry_2x32_p.multiple_results = True
-_one_function = jax.jit(encrypted)  # Lowered to one function for each shape, which is called.
+_one_function = jax.jit(encrypted)  # Lowered to calls of one function per shape.
 threefry_2x32_p.def_impl(_one_function)
 mlir.register_lowering(threefry_2x32_p, mlir.lower_fun(_one_function, multiple_results=True))
 
@@ -279,13 +278,13 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> jax.Array:
-    """Each word by a loop over the runs of its own: one loop for both, which chooses between them, makes MESS+ a fifth slower."""
+    """Computes each word in a separate loop over the runs: one loop for both makes MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 
 @jax.jit
 def _stacked(k0: Any, k1: Any, address: Any) -> jax.Array:
-    """Both words from one encryption."""
+    """Computes both words from one encryption."""
     return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
 
 

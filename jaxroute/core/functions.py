@@ -1,12 +1,12 @@
-"""Elementary functions of float32 in basic operations: the same bits on every processor, from every compiler.
+"""Elementary float32 functions in basic operations: the same bits on every processor and from every compiler.
 
-A definition uses `+ - * /`, square root, rounding to whole numbers, comparison, selection and operations on bits, each rounded at most once,
-in the order written. A translation of one (`DEFINITIONS`) may neither contract, reassociate nor fold them. Integers wrap around.
+A definition uses `+ - * /`, square root, rounding to integers, comparison, selection and bit operations, each rounded at most once,
+in the order written. A translation of `DEFINITIONS` must not contract, reassociate or fold them. Integers wrap around.
 
-- Subnormal numbers count as zero, as arguments and as results. No other result depends on whether the processor flushes them.
-- NaN gives NaN; at zeros, infinities and ends of domains results are those of IEEE 754 and of C (`pow`, `atan2`), else XLA's.
-- Errors are in units in the last place (ulp) of the true value: the largest over all float32 arguments, unless stated otherwise
-  (`tests/core/test_functions.py`, which has the arguments, too). Coefficients without a source are minimax fits, rounded to float32.
+- Subnormal arguments and results count as zero. No other result depends on whether the processor flushes them.
+- NaN gives NaN. Results at zeros, infinities and ends of domains are those of IEEE 754 and C (`pow`, `atan2`), otherwise XLA's.
+- Errors are in units in the last place (ulp) of the true value: the largest over all float32 arguments unless stated otherwise;
+  `tests/core/test_functions.py` lists the worst arguments. Coefficients without a source are minimax fits, rounded to float32.
 """
 
 import itertools
@@ -23,15 +23,15 @@ f32 = np.float32
 
 INF, NAN, LEAST = f32(np.inf), f32(np.nan), f32(2.0**-126)  # The least normal number.
 LN2 = f32(np.log(2))
-LN2_HIGH, LN2_LOW = f32(0.693145751953125), f32(1.42860682e-06)  # The first 15 bits, and what they lack.
+LN2_HIGH, LN2_LOW = f32(0.693145751953125), f32(1.42860682e-06)  # The first 15 bits, and the remainder.
 LN2_FIRST, LN2_REST = f32(0.693115234375), f32(3.19461833e-05)  # The first 12 bits.
 PI, PI_LOW = f32(np.pi), f32(np.pi - float(f32(np.pi)))
 HALF_PI, HALF_PI_LOW = f32(np.pi / 2), f32(np.pi / 2 - float(f32(np.pi / 2)))
-SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to a whole number.
+SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an integer.
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()`, a number or a tuple, where a condition holds, which seldom does, and `cheap` elsewhere: for one number by a branch."""
+    """Returns `costly()` (a number or a tuple) where a rare condition holds, else `cheap`; a scalar takes a branch."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
@@ -46,37 +46,37 @@ def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
 
 
 def bits(x: Array) -> Array:
-    """Bits of a float as an integer."""
+    """Returns the bits of a float as an integer."""
     return lax.bitcast_convert_type(x, jnp.int32)
 
 
 def number(x: Array) -> Array:
-    """The float that has these bits."""
+    """Returns the float with the given bits."""
     return lax.bitcast_convert_type(x, jnp.float32)
 
 
 def with_sign(magnitude: Array, x: Array) -> Array:
-    """A number without a sign, with that of another."""
+    """Returns a non-negative number with the sign of another one."""
     return number(bits(magnitude) | (bits(x) & -0x80000000))
 
 
 def upper(x: Array) -> Array:
-    """The first 12 of the 24 bits of a number: products of two such are exact."""
+    """Returns the first 12 of the 24 bits of a number: products of two such numbers are exact."""
     return number(bits(x) & -0x1000)
 
 
 def nearest(x: Array) -> Array:
-    """The nearest whole number, ties to even."""
+    """Rounds to the nearest integer, ties to even."""
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
 def scaled(x: Array, k: Array) -> Array:
-    """x * 2^(k / 2^23), where that is a normal number, as x is."""
+    """Returns x * 2^(k / 2^23) for normal x and result."""
     return number(bits(x) + k)
 
 
 def power_of_two(k: Array, minus: int = 0) -> Array:
-    """2^(k / 2^23 - minus), where that is a normal number."""
+    """Returns 2^(k / 2^23 - minus) if that is a normal number."""
     return number(k + ((127 - minus) << 23))
 
 
@@ -86,7 +86,7 @@ LOG = (-0.12882076, 0.13988008, -0.12186583, 0.14005138, -0.1668031, 0.20010452,
 
 
 def exponent(x: Array) -> Array:
-    """k, a multiple of 2^23, for which x * 2^(k / 2^23) is in [2/3, 4/3)."""
+    """Returns the multiple k of 2^23 for which x * 2^(k / 2^23) is in [2/3, 4/3)."""
     return (0x3FAAAAAA - bits(x)) & -0x800000
 
 
@@ -110,7 +110,7 @@ def log(x: Array) -> Array:
 
 
 def log1p(x: Array) -> Array:
-    """log(1 + x): 1.59 ulp. x and 1 are scaled apart, so that what 1 + x loses by rounding is not lost."""
+    """log(1 + x): 1.59 ulp. x and 1 are scaled separately, so that the rounding error of 1 + x enters the result."""
     k = exponent(x + f32(1))
     m = number(bits(x) + k) - (f32(1) - f32(0.25) * number(0x40800000 + k))
     y = jnp.where(x > f32(-1), log_from(m, k), jnp.where(x == f32(-1), -INF, NAN))
@@ -121,11 +121,11 @@ def log1p(x: Array) -> Array:
 
 EXP = (0.0013941878, 0.008368679, 0.04166639, 0.16666521, 0.5)
 EXP2 = (0.00015462883, 0.0013390984, 0.0096180625, 0.055503596, 0.2402265, 0.6931472)
-EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Beyond, exp is less than the least normal number, or infinite.
+EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Outside, exp is below the least normal number or infinite.
 
 
 def exponential(x: Array, low: Array | None = None) -> tuple[Array, Array]:
-    """r in [-0.3, 0.42] and k with exp(x + low) = (1 + r) * 2^(k / 2^23). Reduced as in Cephes' `expf`."""
+    """Returns r in [-0.3, 0.42] and k with exp(x + low) = (1 + r) * 2^(k / 2^23), reduced as in Cephes' `expf`."""
     shifted = x * f32(1 / np.log(2)) + SHIFT
     n = shifted - SHIFT
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -226,7 +226,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def cbrt(x: Array) -> Array:
-    """Cube root: 0.83 ulp. A guess from the bits and two steps of Halley, each from 8 bits, whose cube is exact."""
+    """Cube root: 0.83 ulp. An estimate from the bits and two Halley steps, each from 8 bits, whose cube is exact."""
     a = jnp.abs(x)
     small = a < f32(1)
     a = a * jnp.where(small, f32(2.0**63), f32(2.0**-63))
@@ -273,7 +273,7 @@ def power(x: Array, y: Array) -> Array:
     z1, z2 = first * high, (y - first) * high + y * low
     shifted = (z1 + z2) + SHIFT
     r = (z1 - (shifted - SHIFT)) + z2
-    # 2^r = 1 + r log(2) + r^2 q(r); what rounding leaves out of 1 and the larger part of r log(2) is added to the rest.
+    # 2^r = 1 + r log(2) + r^2 q(r); the rounding error of 1 plus the larger part of r log(2) is added to the remainder.
     start = upper(r)
     larger = start * LN2_FIRST
     rest = ((r - start) * LN2_FIRST + r * LN2_REST) + polynomial(r, EXP2[:-1]) * (r * r)
@@ -291,7 +291,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def integer_pow(x: Array, *, y: int) -> Array:
-    """x^y for a whole number y by squaring; 1 / x^-y if y is negative: at most `|y|` ulp."""
+    """x^y for an integer y by squaring; 1 / x^-y if y is negative: at most `|y|` ulp."""
     if y == 0:
         return jnp.ones_like(x)
     count, total, square = abs(y), None, x
@@ -318,9 +318,9 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 
 
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """x less n quarter turns as a sum of two numbers, and an integer with the last bits of n.
+    """Returns x minus n quarter turns as a sum of two numbers, and an integer with the last bits of n.
 
-    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to `|x| = 12,800`; beyond by `far_quadrant`.
+    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to `|x| = 12,800`; larger numbers by `far_quadrant`.
     """
     shifted = x * f32(2 / np.pi) + SHIFT
     n = shifted - SHIFT
@@ -333,17 +333,17 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """`quadrant` of a large number m * 2^e, from those 96 bits of 2 / pi that decide it. Source: Payne and Hanek (1983).
+    """`quadrant` of a large number m * 2^e, from the 96 bits of 2 / pi that determine it. Source: Payne and Hanek (1983).
 
     The bits of 2 / pi before the window make whole turns; m times the window, modulo 2^96, has the quadrant in its first two bits.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
-    first = ((bits(x) >> 23) & 0xFF) - (150 + 2 - 32)  # Of the window, in `TWO_OVER_PI`, which begins with 32 zeros.
+    first = ((bits(x) >> 23) & 0xFF) - (150 + 2 - 32)  # Position of the window in `TWO_OVER_PI`, which begins with 32 zeros.
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Word i of the words from `place` on."""
+        """Returns word i of the window that begins at `place`."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
@@ -375,7 +375,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def upper_word(a: Array, b: Array) -> Array:
-    """The upper 32 of the 64 bits of a product of integers without a sign, the first below 2^24."""
+    """Returns the upper 32 of the 64 bits of a product of unsigned integers, the first below 2^24."""
     word = np.uint32
     a1, a0, b1, b0 = a >> word(12), a & word(0xFFF), b >> word(16), b & word(0xFFFF)
     low, middle, cross, top = a0 * b0, a0 * b1, a1 * b0, a1 * b1
@@ -416,7 +416,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Whether `|x| > 1/2`; the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so, as a sum of two numbers. Cephes' `asinf`."""
+    """Whether `|x| > 1/2`, and the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so, as a sum of two numbers. Cephes' `asinf`."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -477,13 +477,13 @@ ERF_INV_FAR = (
 
 
 def erf_near(x: Array) -> Array:
-    """erf for `|x| < 0.9`. Scaled, so that 0.128 x is not lost where it would be subnormal."""
+    """erf for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 
 
 def erf(x: Array) -> Array:
-    """Error function: 1.21 ulp. From 0.9 on, one less the exponential of a polynomial."""
+    """Error function: 1.21 ulp. From 0.9 on, one minus the exponential of a polynomial."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(4), f32(4), a)
     r, k = exponential(polynomial(clipped, ERF_FAR) * clipped)
@@ -536,9 +536,9 @@ def sin_pi(x: Array) -> Array:
 
 
 def lgamma(x: Array) -> Array:
-    """`log|gamma(x)|`: 13.2 ulp, or of 1 where it is less; 3.05 for x > 0.
+    """`log|gamma(x)|`: 13.2 ulp (of 1 if the value is smaller); 3.05 for x > 0.
 
-    On [1, 2] (x - 1)(x - 2) times a polynomial; up to 4 by recurrence, then by Stirling's series; reflected below zero.
+    (x - 1)(x - 2) times a polynomial on [1, 2], recurrence up to 4, then Stirling's series; reflection below zero.
     """
     a = jnp.abs(x)
     one, two, three, four = (a > f32(bound) for bound in (1, 2, 3, 4))
@@ -559,12 +559,12 @@ def lgamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of lgamma: 24 ulp, or of 1 where it is less; 1.65 for x > 0. As `lgamma`, to 3."""
+    """Derivative of lgamma: 24 ulp (of 1 if the value is smaller); 1.65 for x > 0. As `lgamma`, with recurrence up to 3."""
     negative = x < f32(0)
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
     t = a - jnp.where(two, f32(2.5), jnp.where(one, f32(1.5), f32(0.5)))
-    near = polynomial(t, DIGAMMA) * ((t + f32(0.03836785)) + f32(5.0309e-09))  # from the zero
+    near = polynomial(t, DIGAMMA) * ((t + f32(0.03836785)) + f32(5.0309e-09))  # distance from the zero
     inverse = f32(1) / jnp.where(two & ~three, a - f32(1), a)
     square = inverse * inverse
     far = log(a) + (polynomial(square, DIGAMMA_FAR) * square - f32(0.5) * inverse)
@@ -602,5 +602,5 @@ _FUNCTIONS = (
     log, exp, exp2, log1p, expm1, tanh, logistic, sin, cos, tan, asin, acos, atan, atan2, sinh, cosh, asinh, acosh, atanh,
     erf, erfc, erf_inv, lgamma, digamma, cbrt, rsqrt, bessel_i0e, bessel_i1e, integer_pow,
 )  # fmt: skip
-# By the name of JAX's primitive.
+# Definitions by the name of JAX's primitive.
 DEFINITIONS: dict[str, Callable[..., Array]] = {function.__name__: function for function in _FUNCTIONS} | {"pow": power}

@@ -1,4 +1,4 @@
-"""Digests of what a function does, by its instructions."""
+"""Digests of functions by their instructions."""
 
 import dis
 import functools
@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-# Instructions that only place others.
+# Instructions without effect.
 _PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
 
 
 def plain_constant(value: Any) -> Any:
-    """Returns a constant as something whose `repr` is the same in every process."""
+    """Converts a constant to a value whose `repr` is the same in every process."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value)
         return (
@@ -33,7 +33,7 @@ def plain_constant(value: Any) -> Any:
 
 
 def short_digest(value: Any) -> str:
-    """Returns a digest of what `plain_constant` gave, or of parts of it."""
+    """Returns a digest of a value from `plain_constant`, or of a structure of them."""
     return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
 
 
@@ -43,19 +43,19 @@ def digest_of_code(code: types.CodeType) -> str:
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
     places = {one.offset: number for number, one in enumerate(instructions)}
     offsets = sorted(places)
-    said: list[Any] = [code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags & 0x0C]
+    parts: list[Any] = [code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags & 0x0C]
     for one in instructions:
         if one.opcode in dis.hasconst or one.opname == "KW_NAMES":
             constant = one.argval
-            said.append(
+            parts.append(
                 (one.opname, digest_of_code(constant) if isinstance(constant, types.CodeType) else plain_constant(constant))
             )
         elif one.opcode in dis.hasname:
-            said.append((one.opname, one.argval))
+            parts.append((one.opname, one.argval))
         elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            # The target may be padding: what counts is the instruction behind it.
+            # The target may be padding; the instruction behind it counts.
             behind = next((o for o in offsets if o >= one.argval), -1)
-            said.append((one.opname, places.get(behind, -1)))
+            parts.append((one.opname, places.get(behind, -1)))
         else:
-            said.append((one.opname, one.arg))
-    return short_digest(said)
+            parts.append((one.opname, one.arg))
+    return short_digest(parts)

@@ -1,7 +1,7 @@
-"""What compilers for CPUs and GPUs must be told differently about which operations to compute together.
+"""Primitives that are lowered differently for CPUs and GPUs.
 
-On a CPU a value that is used in several loops over the runs should be computed once and kept. On a GPU every value that must be kept ends
-a kernel; left free, the compiler weighs keeping it against computing it again in the next one.
+On a CPU a value that several loops over the runs read should be computed once and stored. On a GPU each stored value ends a kernel, and the
+compiler decides better between storing and recomputing.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from jax.interpreters import ad, batching, mlir
 Array = jax.Array | np.ndarray
 
 GPUS = ("cuda", "rocm")
-# So many steps of a loop are written out one after the other.
+# Number of unrolled steps of a loop.
 _MOST_STEPS = 8
 
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """The results of an operation on other operands, and with other parameters where some are given."""
+    """Applies an operation to other operands, with other parameters where some are given."""
     found = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
@@ -31,33 +31,31 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 
 def compute_once(value: Any) -> Any:
-    """`value`, an array or a pytree of arrays, behind an optimisation barrier, unless a GPU runs the program.
+    """Returns an array or pytree behind an optimisation barrier, except on a GPU: each consumer reads it instead of recomputing it.
 
-    For speed alone: what is compared with itself needs `xla.barrier`.
+    For speed alone: a value that is compared with itself needs `xla.barrier`.
     """
     leaves, treedef = jax.tree.flatten(value)
     return jax.tree.unflatten(treedef, compute_once_p.bind(*map(jnp.asarray, leaves))) if leaves else value
 
 
 def first_best(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Index of the largest `score` `[..., K]`, where `allowed`, the lowest on ties; `K` if nothing is allowed, or with NaN. int32 `[...]`.
+    """Returns the index of the largest allowed `score` `[..., K]`, int32 `[...]`; `K` if nothing is allowed, or with NaN.
 
-    With an `order` (`draws.order`) ties go to the one with the least number in it, the last bits of which are its index.
-
-    On a GPU one reduction of pairs, into which the score's own arithmetic is fused; elsewhere comparisons with the maximum, for
-    reductions of pairs are not vectorised over runs.
+    Ties go to the lowest index, or with an `order` (`draws.order`) to the least number in it, whose last bits are the index. On a GPU this is one
+    reduction of pairs, fused with the score; elsewhere comparisons with the maximum, which are vectorised over runs.
     """
     given = [jnp.broadcast_to(x, score.shape) for x in (score, allowed, order) if x is not None]
     return first_best_p.bind(*given, axis=score.ndim - 1, ordered=order is not None)
 
 
 def place_mask(size: int) -> int:
-    """The last bits of a number of an order (`draws.order`) of so many elements, which hold an index, or `size` for none."""
+    """Returns the mask of the last bits of a number in an order (`draws.order`): they hold an index, or `size` for none."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Parts of `first_best`: who is allowed (or None), numbers of which the least is first, one above all, and a mask of the index in it."""
+    """Returns parts of `first_best`: allowed mask or None, tie-breaking numbers (least first), a number above all, and the mask of its index bits."""
     size = shape[axis]
     if not ordered:
         return next(iter(given), None), lax.broadcasted_iota(jnp.int32, shape, axis), size, -1
@@ -66,21 +64,20 @@ def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered:
 
 
 def largest_over_runs(number: Array | int) -> jax.Array:
-    """The largest of a whole number `[]` over all runs that are played together: the same in all of them, so that it may bound loops.
+    """Returns the maximum of an integer `[]` over the runs of a batch, which may bound a loop that all runs share.
 
-    A run that is played alone has its own number. What lies between that and the largest one must be masked: a result that depends
-    on more than the run's own number depends on who its neighbours are.
+    Results must not depend on it: mask everything beyond the run's own number, because a run that is simulated alone has a smaller maximum.
     """
     return largest_over_runs_p.bind(jnp.asarray(number))
 
 
 def on_a_gpu(on_gpu: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
-    """`on_gpu()` where a GPU runs the program, else `elsewhere()`: two ways to the same result."""
+    """Returns `on_gpu()` if a GPU runs the program, else `elsewhere()`: two computations of one result."""
     return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
 
 
 def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
-    """`lax.fori_loop(0, count, body, start)` with a static count, on a GPU written out, so that steps are fused with their neighbours."""
+    """Runs `lax.fori_loop(0, count, body, start)` with a static count; unrolled on a GPU, so that steps are fused."""
 
     def loop(carry: Any, **options: Any) -> Any:
         return lax.fori_loop(0, count, body, carry, **options)
@@ -90,7 +87,7 @@ def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
 
 
 def sums(values: Sequence[jax.Array]) -> jax.Array:
-    """Sums of several arrays `[..., C]` over their last axis: `[n, ...]`; on a GPU by one reduction."""
+    """Returns the sums `[n, ...]` of several arrays `[..., C]` over their last axis; on a GPU by one reduction."""
 
     def one_by_one(values: Sequence[jax.Array]) -> jax.Array:
         return jnp.stack([jnp.sum(x, axis=-1) for x in values])
@@ -102,7 +99,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """`first_best` along an axis, by comparison with the maximum; `given`: who is allowed, and the order."""
+    """Computes `first_best` along an axis by comparison with the maximum; `given`: allowed mask and order."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -119,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """`first_best` along an axis, by one reduction of pairs of score and place."""
+    """Computes `first_best` along an axis by one reduction of pairs of score and index."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -129,7 +126,7 @@ def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> 
 
     def better(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         (x, i), (y, j) = a, b
-        first = (x != x) | (x > y) | ((x == y) & (i <= j))  # NaN, which has no place, wins.
+        first = (x != x) | (x > y) | ((x == y) & (i <= j))  # NaN, which has no index, wins.
         return jnp.where(first, x, y), jnp.where(first, i, j)
 
     first = lax.reduce((score, place), (np.asarray(lowest, score.dtype), np.int32(last)), better, (axis,))[1]

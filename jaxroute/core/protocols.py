@@ -69,7 +69,7 @@ class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
 
     Optional methods: those of `Planner`, `HasGauges`, `HasCheck`, `HasRequirements` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
     gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages;
-    `assumes`, the rewards that it is for (`jaxroute.core.rewards.Assumed`).
+    `assumes`, the rewards that it is for (`jaxroute.core.rewards.Assumptions`).
     """
 
     def init(self, key: jax.Array, spec: Any) -> State:

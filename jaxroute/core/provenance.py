@@ -1,4 +1,4 @@
-"""What determines a run, and where and with what its result was made."""
+"""Provenance of a result: versions, device, host and commit, and the settings that its bits depend on."""
 
 import datetime
 import functools
@@ -14,20 +14,20 @@ from typing import Any
 
 import jax
 
-# Version of how results are stored: another one finds nothing of this.
+# Version of the store's format; results of another version are not found.
 FORMAT = 4
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Returns the versions of what the numbers depend on, of this process."""
+    """Returns the versions of the packages that numbers depend on."""
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     own = sys.modules[__name__.partition(".")[0]].__version__  # A clone that is not installed has no metadata.
     return {"python": platform.python_version(), "jaxroute": own, **packages}
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings with all else that the bits of a result depend on, except the code."""
+    """Returns settings extended by everything else that the bits of a result depend on, except the code."""
     return {
         **settings,
         "format": FORMAT,
@@ -43,12 +43,12 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def now() -> str:
-    """Returns the time, to the second."""
+    """Returns the UTC time, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
-    """Where and with what a result was made."""
+    """Returns versions, device, host, commit and time of a result."""
     return {
         "versions": dict(versions()),
         "device": device_name(devices),
@@ -60,7 +60,7 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
 
 
 def made_with(device: Any) -> dict[str, str]:
-    """What the last bits of a number may depend on, besides the settings: processor, device, flags and versions."""
+    """Returns processor, device, flags and versions: the last bits of a number may depend on them."""
     own = versions()
     flags = os.environ.get("XLA_FLAGS", "")
     return {
@@ -73,7 +73,7 @@ def made_with(device: Any) -> dict[str, str]:
 
 @functools.cache
 def processor() -> str:
-    """The processor of this machine, for example "x86_64 AMD EPYC 9V74"."""
+    """Returns the processor of this machine, for example "x86_64 AMD EPYC 9V74"."""
     try:
         named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -82,14 +82,14 @@ def processor() -> str:
 
 
 def device_name(devices: Sequence[Any]) -> str:
-    """Number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
+    """Returns number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
     kind = devices[0].device_kind
     cores = f" ({os.cpu_count()} cores)" if devices[0].platform == "cpu" else ""
     return f"{len(devices)} x {kind}{cores}"
 
 
 def memory_limit(device: Any) -> int:
-    """Bytes of memory that a device may use; the host's for a CPU."""
+    """Returns the memory of a device in bytes; the host's for a CPU."""
     stats = device.memory_stats() or {}
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"])
@@ -101,9 +101,9 @@ def memory_limit(device: Any) -> int:
 
 @functools.cache
 def commit() -> str:
-    """Commit of the source tree that the package runs from, with "+" if it had been changed; empty outside a checkout.
+    """Returns the commit of the package's source tree, with "+" after local changes; empty outside a checkout.
 
-    As it was when this was first called: what is edited later does not run.
+    The value of the first call remains, because later edits do not run.
     """
     folder = Path(__file__).resolve().parents[1]
     try:

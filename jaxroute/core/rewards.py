@@ -1,6 +1,6 @@
-"""Rewards that an environment gives and that a policy assumes: `simulate` compares them, and warns where they do not fit.
+"""Rewards of an environment and assumptions of a policy about them: `simulate` compares them and warns of violations.
 
-An environment may have a method `rewards()`, with numbers that a static `Spec` cannot hold, a policy or its `family` an attribute `assumes`.
+An environment may have a method `rewards()`; a policy or its `family` may have an attribute `assumes`.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,11 @@ class Rewards:
     """Rewards that an environment gives.
 
     Attributes:
-      distribution: in words, "normal" for example.
-      low, high: interval of the rewards; of normal ones three standard deviations around the means.
+      distribution: name of the distribution, for example "normal".
+      low: lower end of the rewards; for normal rewards three standard deviations below the least mean.
+      high: upper end of the rewards, likewise.
       noise: sub-Gaussian constant of a reward, infinite without one; standard deviation of a recorded reward.
-      width: length of the interval of the rewards of one model.
+      width: length of the interval of one model's rewards.
       largest_mean: mean of the best model.
     """
 
@@ -34,18 +35,28 @@ class Rewards:
 
     @classmethod
     def normal(cls, least_mean: float, largest_mean: float, scale: float) -> "Rewards":
-        """Normal rewards with means between two numbers and a standard deviation."""
+        """Returns normal rewards with means in an interval and a common standard deviation."""
         return cls("normal", least_mean - 3 * scale, largest_mean + 3 * scale, scale, 6 * scale, largest_mean)
 
     @classmethod
     def unit(cls, distribution: str, largest_mean: float) -> "Rewards":
-        """Rewards in [0, 1]."""
+        """Returns rewards in [0, 1]."""
         return cls(distribution, 0.0, 1.0, 0.5, 1.0, largest_mean)
 
 
 @dataclass(frozen=True)
-class Assumed:
-    """Largest values of the attributes of `Rewards` that a policy is for, and what to do elsewhere, `remedy`; `distributions`: empty for any."""
+class Assumptions:
+    """Limits of the attributes of `Rewards` that a policy assumes.
+
+    Attributes:
+      low: smallest reward.
+      high: largest reward.
+      noise: largest sub-Gaussian constant.
+      width: largest width.
+      largest_mean: largest mean of the best model.
+      distributions: names of the allowed distributions, empty for any.
+      remedy: advice for other rewards.
+    """
 
     low: float = -inf
     high: float = inf
@@ -57,8 +68,8 @@ class Assumed:
         "scale the rewards to [0, 1], or use a policy for others, such as GaussianThompson(scale=..., prior_mean=...)"
     )
 
-    def missed(self, given: Rewards) -> str:
-        """Sentence on all that rewards do not meet; empty if they are as assumed (noise up to a tenth)."""
+    def violations(self, given: Rewards) -> str:
+        """Describes the violated assumptions and the remedy; empty if there are none (noise may exceed its limit by a tenth)."""
         slack = 1e-6 * (given.width if 1.0 < given.width < inf else 1.0)
         wrong = {
             f"rewards in [{self.low:g}, {self.high:g}]": given.low < self.low - slack or given.high > self.high + slack,
@@ -68,16 +79,16 @@ class Assumed:
             f"{' or '.join(self.distributions)} rewards": self.distributions
             and given.distribution not in self.distributions,
         }
-        missed = " and ".join(text for text, is_wrong in wrong.items() if is_wrong)
+        broken = " and ".join(text for text, is_wrong in wrong.items() if is_wrong)
         shown = (
             f"{given.distribution} rewards in [{given.low:.3g}, {given.high:.3g}] with means up to {given.largest_mean:.3g}"
         )
-        return f"assumes {missed}, the environment gives {shown}: {self.remedy}" if missed else ""
+        return f"assumes {broken}, the environment gives {shown}: {self.remedy}" if broken else ""
 
 
-UNIT = Assumed(low=0.0, high=1.0)
+UNIT = Assumptions(low=0.0, high=1.0)
 
 
-def assumed_by(policy: Any) -> Assumed:
-    """Rewards that a policy or else its family assumes; any, where neither says so."""
-    return getattr(policy, "assumes", getattr(getattr(policy, "family", None), "assumes", Assumed()))
+def assumptions_of(policy: Any) -> Assumptions:
+    """Returns the assumptions of a policy, or else of its family, or else no assumptions."""
+    return getattr(policy, "assumes", getattr(getattr(policy, "family", None), "assumes", Assumptions()))

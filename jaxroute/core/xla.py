@@ -28,33 +28,31 @@ CHUNK = 32
 
 
 def barrier(value: Any) -> Any:
-    """`value`, an array or a pytree of arrays, behind a barrier on every device: computed and rounded once in kernels and on a GPU.
+    """Returns an array or pytree behind an optimisation barrier on every device: kernels and GPUs compute and round it once.
 
-    For what is compared with itself (a score with its maximum, which might otherwise be computed twice with different rounding), and for
-    what is read from a table before the table is written in place (which would otherwise be copied). For speed alone, `compute_once` is cheaper.
-    In a scan on a CPU a sum of two products may still be rounded twice: XLA drops barriers before it fuses.
+    For a value that is compared with itself (a score and its maximum), and for a value that is read from a table before the table is
+    updated in place. For speed alone `compute_once` is cheaper. In a scan on a CPU a sum of two products may still be rounded twice:
+    XLA drops barriers before it fuses.
     """
     return lax.optimization_barrier(value)
 
 
 def chunked_size(size: int) -> int:
-    """Length of an axis that `chunked_fold` can work on: whole chunks, if there are several."""
+    """Rounds the length of an axis up to whole chunks, as `chunked_fold` needs it."""
     return size if size <= CHUNK else -(-size // CHUNK) * CHUNK
 
 
 def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
-    """`step(carry, chunk of the leaves, first index)` over all chunks of the last axis up to index `in_use`.
-
-    For tables that fill up as the rounds go on: what is not in use yet costs nothing.
+    """Folds `step` over the chunks of the last axis up to index `in_use`; the unused part of a growing table costs nothing.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
-      in_use: `[]` int32, the same in all runs, see `largest_over_runs`; what comes later may be looked at, or not.
-      start: first carry.
-      step: function of the carry, a chunk of the leaves `[..., 32]`, and the index of its first element.
+      in_use: `[]` int32, the same in all runs (`largest_over_runs`); later elements may or may not be visited.
+      start: initial carry.
+      step: function of the carry, a chunk `[..., 32]` of the leaves, and the index of its first element.
 
     Returns:
-      The last carry.
+      The final carry.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -68,7 +66,7 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
     structure = jax.tree.structure(start)
 
     def pack(carry: Any) -> list[jax.Array]:
-        """Numbers of one kind as one array: a loop copies and updates each array of its carry by itself."""
+        """Stacks arrays of equal shape and type: a loop copies and updates each array of its carry separately."""
         values = jax.tree.leaves(carry)
         return [jnp.stack([values[i] for i in places]) for places in alike.values()]
 
@@ -85,15 +83,14 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """The leaves with `step(chunk of the leaves, first index)` in place of each chunk of the last axis up to index `in_use`.
+    """Replaces each chunk of the last axis up to index `in_use` by `step(chunk, first index)`, in place if the leaves are not used afterwards.
 
-    In place, if the leaves are not used any more: a few elements that differ between runs are written by comparison with all places
-    in use, which is faster than run by run.
+    To write elements whose index differs between runs, comparison with all used indices is faster than a scatter.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
-      in_use: `[]` int32, the same in all runs, see `largest_over_runs`; what comes later may be written, or not.
-      step: function of a chunk of the leaves `[..., 32]` and the index of its first element.
+      in_use: `[]` int32, the same in all runs (`largest_over_runs`); later elements may or may not be written.
+      step: function of a chunk `[..., 32]` of the leaves and the index of its first element.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -116,17 +113,17 @@ def sum_over_better(
     together: np.ndarray | None = None,
     start: Array | None = None,
 ) -> jax.Array:
-    """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
+    """Returns, for each element, the sum of `values` `[K]` over the elements that are better; `[K]`.
 
-    The sum is written out, one term per element, eight at a time if there are more than 16: a reduction over one axis of a `[K, K]` comparison
-    is not vectorised over runs, and takes two to three times as long.
+    The sum is unrolled (eight terms at a time for more than 16): XLA does not vectorise a reduction over one axis of a `[K, K]` comparison over
+    runs, which takes two to three times as long.
 
     Args:
-      values: `[K]`.
-      keys: arrays `[K]`.
-      ahead: function `(keys of another element, keys of this one) -> bool`, elementwise: whether the other one is ahead.
-      together: `[K, K]` bool, which elements count for which at all (static; default all for all).
-      start: `[K]` what the sums begin with (default zero).
+      values: `[K]` terms.
+      keys: arrays `[K]` to compare.
+      ahead: elementwise function `(keys of another element, keys of this one) -> bool`: whether the other one is better.
+      together: `[K, K]` static bool, pairs of elements that are compared (default: all).
+      start: `[K]` initial sums (default: zero).
     """
     zero = jnp.zeros_like(values)
     total = zero if start is None else start
@@ -135,9 +132,9 @@ def sum_over_better(
         for j in range(size):
             mask = ahead([k[j] for k in keys], keys)
             total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
-        return compute_once(total)  # or it would be computed again in every place that uses it
+        return compute_once(total)  # Otherwise each consumer would recompute it.
 
-    # The same terms in the same order, some at a time: a program that does not grow with the size.
+    # The same terms in the same order, in chunks: the size of the program does not grow with K.
     pad = -size % _TERMS_AHEAD
     others = [jnp.pad(x, (0, pad)) for x in (jnp.asarray(values), *map(jnp.asarray, keys))]
     counts = None if together is None else jnp.asarray(np.pad(together, ((0, pad), (0, 0))))
@@ -155,13 +152,13 @@ def sum_over_better(
 
 
 def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:
-    """Sum of `values` `[K]` over the elements that rank ahead of each element, in the order of lexicographic keys; `[K]`.
+    """Returns, for each element, the sum of `values` `[K]` over the elements that rank higher by lexicographic keys; `[K]`.
 
-    Larger keys come first; remaining ties are broken by the lower index, so that the order is total.
+    Larger keys rank higher; remaining ties go to the lower index.
 
     Args:
-      values: `[K]`.
-      keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`.
+      values: `[K]` terms.
+      keys: numbers or booleans `[K]`, most significant first; pass `-x` to prefer small `x`.
       together: as for `sum_over_better`.
     """
     ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
@@ -177,6 +174,6 @@ def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray |
 
 
 def partial_sums(values: Array) -> list[jax.Array]:
-    """`values[0]`, `values[0] + values[1]`, ... of `values` `[K]`, each an array of its own: for what uses them at once."""
+    """Returns the prefix sums of `values` `[K]` as a list of scalars."""
     terms = lax.split(compute_once(values), (1,) * values.shape[0])
     return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))

@@ -40,7 +40,7 @@ from jaxroute.core.protocols import (
     stage_length_of,
 )
 from jaxroute.core.provenance import fingerprint
-from jaxroute.core.rewards import AssumptionWarning, assumed_by
+from jaxroute.core.rewards import AssumptionWarning, assumptions_of
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.exactness import inexact_operations
@@ -666,8 +666,8 @@ def _warn_assumptions(parts: Mapping[str, Sequence[Part]]) -> None:
         policies = part.settings.objects if is_policy(part.settings.example) else [example_policy]
         envs = [env for env in part.env.objects if hasattr(env, "rewards")] or [example_env]
         if hasattr(example_env, "rewards"):
-            given, assumed = {env.rewards(): None for env in envs}, {assumed_by(one): None for one in policies}
-            texts = (one.missed(rewards) for rewards in given if rewards for one in assumed)
+            given, assumed = {env.rewards(): None for env in envs}, {assumptions_of(one): None for one in policies}
+            texts = (one.violations(rewards) for rewards in given if rewards for one in assumed)
             missed |= {f"policy {name!r} {text}": None for text in itertools.islice(filter(None, texts), 1)}
     if missed:
         warnings.warn("\n".join(missed), AssumptionWarning, stacklevel=4)

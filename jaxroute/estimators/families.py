@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 
 # Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli distributions two are in plain logarithms, which
@@ -58,7 +58,7 @@ class Bernoulli:
     takes beyond an end of [0, 1], as a GPU's approximate divisions may, counts as that end.
     """
 
-    assumes = Assumed(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
+    assumes = Assumptions(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         mean, other = jnp.clip(mean, 0.0, 1.0), jnp.clip(other, 0.0, 1.0)
@@ -105,8 +105,10 @@ class Gaussian:
     scale: Leaf = 1.0
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=float(self.scale), remedy="give families.Gaussian(scale) the standard deviation of a reward")
+    def assumes(self) -> Assumptions:
+        return Assumptions(
+            noise=float(self.scale), remedy="give families.Gaussian(scale) the standard deviation of a reward"
+        )
 
     def check(self) -> None:
         checks.positive("scale", self.scale, ())
@@ -128,7 +130,7 @@ class Poisson:
     The upper bound is found by Newton's method in the root of `q`, from above, where the divergence is convex.
     """
 
-    assumes = Assumed(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
+    assumes = Assumptions(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         change = other - mean
@@ -154,7 +156,7 @@ class Exponential:
     The upper bound is found by Newton's method in `log(q / x)`, in which the divergence is convex.
     """
 
-    assumes = Assumed(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
+    assumes = Assumptions(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         relative = jnp.maximum((mean - other) / other, -1.0)

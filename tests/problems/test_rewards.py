@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.core.rewards import UNIT, Assumed, AssumptionWarning, Rewards, assumed_by
+from jaxroute.core.rewards import UNIT, Assumptions, AssumptionWarning, Rewards, assumptions_of
 from jaxroute.estimators import families
 from jaxroute.problems import contextual, default_policies, stochastic
 
@@ -51,7 +51,7 @@ def warned(env, policies):
 
 def missed(env, policies):
     """What each policy misses, by name, without a run."""
-    assumed = {name: assumed_by(one).missed(env.rewards()) for name, one in policies.items()}
+    assumed = {name: assumptions_of(one).violations(env.rewards()) for name, one in policies.items()}
     return {name: text for name, text in assumed.items() if text}
 
 
@@ -114,18 +114,18 @@ def test_what_is_missed():
     """Three standard deviations of .1 around .3 and .7 are [0, 1]; a wider interval, more noise, a larger mean and another distribution are told apart."""
     given = Rewards.normal(0.3, 0.7, 0.1)
     assert (given.low, given.high, given.width) == pytest.approx((0.0, 1.0, 0.6))
-    assert not UNIT.missed(given)
-    assert UNIT.missed(Rewards.normal(0.3, 0.71, 0.1)).startswith(
+    assert not UNIT.violations(given)
+    assert UNIT.violations(Rewards.normal(0.3, 0.71, 0.1)).startswith(
         "assumes rewards in [0, 1], the environment gives normal rewards in ["
     )
-    assert "constant of at most 0.09" in Assumed(noise=0.09).missed(given)
-    assert "length 0.5" in Assumed(width=0.5).missed(given)
-    assert "means of at most 0.6" in Assumed(largest_mean=0.6).missed(given)
-    assert "assumes Poisson or beta rewards" in Assumed(distributions=("Poisson", "beta")).missed(given)
-    assert "[0, 1] and means of at most 3," in Assumed(0.0, 1.0, largest_mean=3.0).missed(
+    assert "constant of at most 0.09" in Assumptions(noise=0.09).violations(given)
+    assert "length 0.5" in Assumptions(width=0.5).violations(given)
+    assert "means of at most 0.6" in Assumptions(largest_mean=0.6).violations(given)
+    assert "assumes Poisson or beta rewards" in Assumptions(distributions=("Poisson", "beta")).violations(given)
+    assert "[0, 1] and means of at most 3," in Assumptions(0.0, 1.0, largest_mean=3.0).violations(
         Rewards("Poisson", 0.0, np.inf, np.inf, np.inf, 4.0)
     )
-    assert not Assumed().missed(Rewards("Poisson", 0.0, np.inf, np.inf, np.inf, 4.0))
+    assert not Assumptions().violations(Rewards("Poisson", 0.0, np.inf, np.inf, np.inf, 4.0))
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_a_policy_is_warned_of_or_right(problem, name):
     env, policies = ENVIRONMENTS[problem][name](), default_policies(MODULES[problem])
     for knows in ("Oracle", "BestSingle"):
         policies.pop(knows, None)
-    policies = {k: v for k, v in policies.items() if not assumed_by(v).missed(env.rewards())}
+    policies = {k: v for k, v in policies.items() if not assumptions_of(v).violations(env.rewards())}
     policies |= {"Uniform": stochastic.EpsilonGreedy(epsilon=1.0)} if problem == "stochastic" else {}
     if name in ("poisson", "exponential"):
         family = families.Poisson() if name == "poisson" else families.Exponential()

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems.contextual.policies.base import OnRidge
@@ -79,8 +79,8 @@ class OFUL(OnRidge):
     delta: Leaf = 0.01
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=max(float(self.noise), 0.5), remedy="give noise, the sub-Gaussian constant of a reward")
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=max(float(self.noise), 0.5), remedy="give noise, the sub-Gaussian constant of a reward")
 
     def check(self) -> None:
         super().check()

@@ -6,7 +6,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.problems.contextual.policies.parameters import Disjoint, Parameters
 from jaxroute.problems.contextual.types import ContextualSpec
@@ -83,8 +83,8 @@ class LogisticThompson:
     parameters: Parameters = struct.field(default_factory=Disjoint, kw_only=True)
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(float(self.low), float(self.high), remedy="give low and high, the least and the largest reward")
+    def assumes(self) -> Assumptions:
+        return Assumptions(float(self.low), float(self.high), remedy="give low and high, the least and the largest reward")
 
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())

@@ -4,7 +4,7 @@ import jax
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems.contextual.policies.base import OnRidge
@@ -30,8 +30,8 @@ class LinearThompson(OnRidge):
     scale: Leaf = 0.5
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=max(float(self.scale), 0.5), remedy="give scale, the standard deviation of a reward")
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=max(float(self.scale), 0.5), remedy="give scale, the standard deviation of a reward")
 
     def check(self) -> None:
         super().check()

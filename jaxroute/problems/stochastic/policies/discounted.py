@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import UNIT, Assumed
+from jaxroute.core.rewards import UNIT, Assumptions
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -87,8 +87,8 @@ class DiscountedUCB(OnDiscounts):
     upper: Leaf = 1.0
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics, rounds_of
 
 # Rewards in [0, 1] are sub-Gaussian with 1/2, and so are others that vary no more.
-_ASSUMED = Assumed(noise=0.5, remedy="scale the rewards, so that they vary no more than those in [0, 1]")
+_ASSUMED = Assumptions(noise=0.5, remedy="scale the rewards, so that they vary no more than those in [0, 1]")
 
 
 @struct.dataclass

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import UNIT, Assumed
+from jaxroute.core.rewards import UNIT, Assumptions
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 
@@ -47,8 +47,8 @@ class SlidingWindowUCB(OnWindow):
     window: int = struct.field(pytree_node=False, default=607)
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:

@@ -6,7 +6,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.problems.stochastic.policies.base import OnSuccesses, OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
@@ -32,12 +32,12 @@ class GaussianThompson(OnSums):
     prior_weight: Leaf = 1.0
 
     @property
-    def assumes(self) -> Assumed:
+    def assumes(self) -> Assumptions:
         # A model beside one of a mean that is two deviations above the prior's is drawn above it once in 40 rounds, and hardly ever beyond.
         scale = max(float(self.scale), 0.5)  # A smaller one is a choice.
         top = float(self.prior_mean) + 2.0 * scale / float(self.prior_weight) ** 0.5
         remedy = "give scale, the standard deviation of a reward, and prior_mean, near the means"
-        return Assumed(noise=scale, largest_mean=top, remedy=remedy)
+        return Assumptions(noise=scale, largest_mean=top, remedy=remedy)
 
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
@@ -31,8 +31,8 @@ class UCB1(OnSums):
     width: Leaf = 2.0**0.5
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(noise=max(float(self.width) / 2.0**0.5, 0.5), remedy=_WIDER)  # A narrow one is a choice.
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=max(float(self.width) / 2.0**0.5, 0.5), remedy=_WIDER)  # A narrow one is a choice.
 
     def check(self) -> None:
         checks.non_negative("width", self.width, ())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import Assumed
+from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -55,8 +55,8 @@ class UCBV:
     upper: Leaf = 1.0
 
     @property
-    def assumes(self) -> Assumed:
-        return Assumed(width=float(self.upper), remedy="give upper, the range of the rewards")
+    def assumes(self) -> Assumptions:
+        return Assumptions(width=float(self.upper), remedy="give upper, the range of the rewards")
 
     def check(self) -> None:
         checks.non_negative("zeta", self.zeta, ())
