@@ -1,8 +1,8 @@
-"""Factorisations of real matrices in basic operations, which every back end can compute to the same bits.
+"""Factorisations of real matrices in basic operations, with the same bits from every back end.
 
-The bits of LAPACK depend on the machine and on the library. The functions of `FACTORISATIONS` take and return what JAX's primitives of the
-same name do on a CPU. Their operations are rounded once each, and a sum of products is added up in the order of its index. Leading axes are
-those of a stack of matrices; a matrix has at least one entry.
+The bits of LAPACK depend on the machine and the library. The functions of `FACTORISATIONS` have the arguments and results of JAX's primitives of
+the same name on a CPU. Each operation is rounded once, and sums of products follow the order of their index. Leading axes are stacks of
+matrices; a matrix has at least one entry.
 
 Source: Golub and Van Loan (2013), Algorithms 3.4.1 (LU), 4.2.2 (Cholesky), 5.2.1 (QR), Section 8.5 (Jacobi); Brent and Luk (1985) for the order
 of rotations, Rutishauser (1966) for their rounding.
@@ -18,9 +18,9 @@ from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 
-# A sweep about squares what is left beside the diagonal: float32 takes 6 at 8 rows and 8 at 32, ill-conditioned matrices of 48 rows up to 16.
+# A sweep roughly squares the off-diagonal entries: float32 takes 6 sweeps for 8 rows, 8 for 32, and up to 16 for ill-conditioned 48 x 48.
 _SWEEPS = 16
-# Loops of so few steps are unrolled.
+# Loops up to this number of steps are unrolled.
 _FEW_STEPS = 4
 
 
@@ -33,27 +33,27 @@ def _places(size: int) -> Array:
 
 
 def _at(x: Array, index: Array, axis: int = 0) -> Array:
-    """Part of `x` at an index of an axis, the same in all runs."""
+    """Returns the part of `x` at an index of an axis, the same index in all runs."""
     return lax.dynamic_index_in_dim(x, index, axis, keepdims=False, allow_negative_indices=False)
 
 
 def _sum(terms: Array) -> Array:
-    """Sum over the first axis, in order."""
+    """Sums over the first axis, in order."""
     return _loop(terms.shape[0], lambda k, total: total + _at(terms, k), jnp.zeros(terms.shape[1:], terms.dtype))
 
 
 def _exchange(x: Array, first: Array, second: Array) -> Array:
-    """`x` with two places of its first axis exchanged; the second one may differ between runs."""
+    """Exchanges two entries of the first axis of `x`; the second index may differ between runs."""
     place = _places(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
-    # Integers, one of which is not zero: their sum is exact in any order, and keeps -0 and NaN.
+    # A sum of bit patterns, at most one of which is not zero, is exact in any order and preserves -0 and NaN.
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
     picked = lax.bitcast_convert_type(jnp.sum(jnp.where(place == second, bits, 0), axis=0, dtype=bits.dtype), x.dtype)
-    # Computed again in every place that uses it, it would take ten times as long.
+    # Recomputed in each consumer it would take ten times as long.
     return xla.compute_once(jnp.where(place == first, picked, jnp.where(place == second, _at(x, first), x)))
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Index of the largest `size` from `k` on; `k` with NaN."""
+    """Returns the index of the largest `size` from `k` on; `k` with NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -65,14 +65,14 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Power of two by which `x` is multiplied so that squares of its largest entries neither overflow nor vanish."""
+    """Returns a power of two that scales `x` so that squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
 
 
 def cholesky(x: Array) -> Array:
-    """Lower factor `L` of `L L^T = x` `[n, n]`, from the lower triangle of `x`; NaN where `x` is not positive definite."""
+    """Returns the lower factor `L` of `L L^T = x` `[n, n]` from the lower triangle of `x`; NaN if `x` is not positive definite."""
     place = _places(x.shape[0])
 
     def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -91,7 +91,7 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solution `X` of `op(a) X = b`, or of `X op(a) = b`, where `a` `[n, n]` is triangular and `op` may transpose it."""
+    """Solves `op(a) X = b`, or `X op(a) = b`, for triangular `a` `[n, n]`; `op` may transpose it."""
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))
@@ -108,7 +108,7 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors of `x` `[m, n]` with its rows exchanged, the row that each was exchanged with, and their order; partial pivoting."""
+    """Returns the factors of `x` `[m, n]` with partial pivoting, the pivot of each row, and the order of rows."""
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -126,17 +126,17 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
-    """Order of rows after the exchanges of `lu`."""
+    """Returns the order of rows after the exchanges of `lu`."""
     return _loop(pivots.shape[0], lambda k, order: _exchange(order, k, _at(pivots, k)), _places(permutation_size))
 
 
 def geqrf(x: Array) -> tuple[Array, Array]:
-    """`R` on and above the diagonal `[m, n]`, Householder's vectors below it, and their factors `[min(m, n)]`."""
+    """Returns `R` on and above the diagonal `[m, n]`, Householder vectors below it, and their factors `[min(m, n)]`."""
     return _reflections(x, False)[:2]
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Results of `geqrf`, and the order of columns: with `pivoting` the one of which most is left comes first."""
+    """Returns the results of `geqrf` and the order of columns; `pivoting` takes the column of largest remaining norm first."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -163,7 +163,7 @@ def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
 
 
 def householder_product(a: Array, taus: Array) -> Array:
-    """First columns of the product of the reflections of `geqrf`: as many as `a` `[m, n]` has."""
+    """Returns the first `n` columns of the product of the reflections of `geqrf` in `a` `[m, n]`."""
     rows, last = _places(a.shape[0])[:, None], taus.shape[0] - 1
 
     def step(number: Array, q: Array) -> Array:
@@ -175,7 +175,7 @@ def householder_product(a: Array, taus: Array) -> Array:
 
 
 def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Array, ...]:
-    """Orthogonal `Q` and upper triangular `R` of `Q R = x` `[m, n]`; with `pivoting` of columns in an order, which comes third."""
+    """Returns orthogonal `Q` and upper triangular `R` of `Q R = x` `[m, n]`; with `pivoting` also the order of columns."""
     m, n = x.shape
     width = m if full_matrices else min(m, n)
     a, taus, order = _reflections(x, pivoting)
@@ -185,14 +185,14 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 
 
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
-    """Function that makes columns orthogonal, each of the first half with the same one of the second half, where it does anything, and norms then.
+    """Returns a function that rotates each column of the first half with its partner in the second half, which rotations act, and the new norms.
 
-    The columns then move on around the first one, so that in `N - 1` steps each meets each other once.
+    The columns then rotate around the first one, so that all pairs meet once in `N - 1` steps.
 
     Args:
       norms: `[N]` squared norms of columns, or the diagonal of a symmetric matrix.
-      products: `[N / 2]` twice the products of two columns, or entries beside the diagonal.
-      limit: products that are smaller, relative to the norms, are left as they are.
+      products: `[N / 2]` twice the products of partners, or off-diagonal entries.
+      limit: relative size below which products are ignored.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]
@@ -201,7 +201,7 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     t = jnp.where(large, jnp.where(theta < 0, -1.0, 1.0) / (jnp.abs(theta) + jnp.sqrt(theta * theta + 1.0)), 0.0)
     c = 1.0 / jnp.sqrt(t * t + 1.0)
     s = t * c
-    tau = s / (1.0 + c)  # c = 1 - s tau: small rotations round little.
+    tau = s / (1.0 + c)  # c = 1 - s tau: small rotations have small rounding errors.
 
     def arrange(x: Array, y: Array) -> Array:
         return jnp.concatenate(
@@ -212,13 +212,13 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
         x, y = x[:, :half], x[:, half:]
         return arrange(x - s * (y + tau * x), y + s * (x - tau * y))
 
-    # So a norm is rounded once. The rotation of a matrix from both sides rounds its diagonal in each operation.
+    # A norm is thus rounded once; rotating a matrix from both sides would round its diagonal in each operation.
     shift = t * (0.5 * products)
     return rotate, large, arrange(first - shift, second + shift)
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Last value after sweeps of `size - 1` steps, until a sweep rotates nothing; one more for the sake of other runs changes nothing."""
+    """Runs sweeps of `size - 1` steps until a sweep rotates nothing; additional sweeps, for other runs of a batch, change nothing."""
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         value, rotated = carry
@@ -236,7 +236,7 @@ def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> 
 
 
 def _ordered(keys: Array, x: Array) -> Array:
-    """Columns of `x` `[m, n]` in ascending order of their keys `[n]`."""
+    """Sorts the columns of `x` `[m, n]` by ascending keys `[n]`."""
     place = _places(keys.shape[0])
 
     def count(k: Array, ranks: Array) -> Array:
@@ -248,7 +248,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from one of its triangles; NaN if that is not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from one triangle; NaN if that is not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2
@@ -271,9 +271,9 @@ def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
 
 
 def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[Array, ...]:
-    """Descending singular values of `x` `[m, n]`, with `compute_uv` also left vectors and transposed right ones; NaN if not finite.
+    """Returns descending singular values of `x` `[m, n]`, with `compute_uv` also left and transposed right vectors; NaN if not finite.
 
-    Rotations make the columns orthogonal; QR then makes left vectors of them, also of columns that are zero.
+    Rotations make the columns orthogonal; QR then completes the left vectors, also for zero columns.
     """
     m, n = x.shape
     if m < n:
@@ -300,7 +300,7 @@ def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[A
 
 
 def _of_stacks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Function of stacks of matrices (or of vectors of pivots), from that of one."""
+    """Maps a function of one matrix (or vector of pivots) over stacks."""
     rank = 1 if function is lu_pivots_to_permutation else 2
 
     @functools.wraps(function)

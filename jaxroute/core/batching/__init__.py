@@ -1,1 +1,1 @@
-"""Runs on the last axis: the map over runs, what depends on what, and how the result is compiled."""
+"""The map over runs, with the run axis last, and its analysis of dependence."""

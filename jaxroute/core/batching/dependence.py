@@ -1,4 +1,4 @@
-"""Analysis of a jaxpr's flow of data: facts about the results of a traced function, from facts about its arguments."""
+"""Data-flow analysis of a jaxpr: derives facts about the results of a traced function from facts about its arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -8,42 +8,42 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-# Operations that hold a jaxpr which is called once, and the parameter that is this jaxpr.
+# Operations that call a jaxpr once, and the parameter that holds it.
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
-# Operations that hand each operand on as it is.
+# Operations that return their operands.
 BARRIERS = ("optimization_barrier", "computed_once")
 
 Fact = TypeVar("Fact")
 
 
 class Flow(Generic[Fact]):
-    """Walks through a jaxpr, into calls, loops and branches; carried values are iterated until their facts stay the same.
+    """Analysis that enters calls, loops and branches and iterates carried values to a fixed point.
 
     Args:
-      nothing: fact of constants.
+      nothing: fact about constants.
     """
 
     def __init__(self, nothing: Fact):
         self._nothing = nothing
 
     def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
-        """Returns the facts of the results of an operation that is no call, loop or branch."""
+        """Returns the facts about the results of an operation other than a call, loop or branch."""
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact of a value that is one of several, by a decision."""
+        """Returns the fact about a value that is selected from several."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact of a row of an array that a scan reads, or of the array of the rows that it writes."""
+        """Returns the fact about a row that a scan reads of an array, or about the array of the rows that it writes."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
-        """Returns whether an operation counts as such although it holds a jaxpr."""
+        """Whether the analysis does not enter the jaxpr of an operation."""
         raise NotImplementedError
 
     def results(self, jaxpr: Any, args: Sequence[Fact]) -> list[Fact]:
-        """Returns the facts of the results of a jaxpr, closed or not, from those of its arguments."""
+        """Returns the facts about the results of a jaxpr, closed or not, from those about its arguments."""
         jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
         facts = dict(zip(jaxpr.invars, args, strict=True))
 
@@ -83,7 +83,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts of carried values behind a loop, from those before it and from what a step makes of them."""
+        """Returns the facts about carried values after a loop, from those before it and from the effect of a step."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -93,10 +93,10 @@ class Flow(Generic[Fact]):
 
 
 class _Dependence(Flow[bool]):
-    """Whether values depend on arguments that are asked about."""
+    """Analysis of the dependence on given arguments."""
 
     def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
-        # The largest number over runs is the same in all of them; it only bounds loops over what is masked.
+        # The maximum over runs is the same in all of them; it only bounds masked loops.
         return [any(args) and eqn.primitive.name != "largest_over_runs"] * len(eqn.outvars)
 
     def joined(self, facts: Sequence[bool], deciding: bool) -> bool:
@@ -114,26 +114,26 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
     Args:
       closed: the jaxpr.
-      given: for each argument, whether it is asked about.
+      given: whether each argument belongs to the given ones.
 
     Returns:
-      For each result, whether it depends on one of them.
+      Whether each result depends on a given argument.
     """
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop depend on something, found by iterating until nothing changes.
+    """Returns which carried values of a loop are dependent, by iteration to a fixed point.
 
     Args:
-      given: whether each carried value depends on it before the first step.
-      step: whether each does after a step, from whether each did before.
+      given: whether each carried value is dependent before the first step.
+      step: function from these flags before a step to those after it.
     """
     return _DEPENDENCE.carried(given, step)
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns how many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
+    """Returns the numbers of constants and carried values of a scan; since jax 0.11 its parameters hold them as trees."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()
@@ -141,10 +141,10 @@ def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array or its type is one of typed keys."""
+    """Whether an array or its type holds typed keys."""
     return not isinstance(value.dtype, np.dtype) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def handles_keys(eqn: JaxprEqn) -> bool:
-    """Whether an operation takes or makes typed keys."""
+    """Whether an operation reads or returns typed keys."""
     return any(is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))

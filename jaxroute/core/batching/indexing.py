@@ -1,8 +1,8 @@
-"""Reading and writing at places of an array, for many runs at once, with the run axis last throughout.
+"""Indexed reads and writes for many runs at once, with the run axis last throughout.
 
-Three kinds of places: the same in all runs (a ring buffer, `buffer.at[t % n].set(x)`) are slices, read and written in place; one that
-differs between runs (`pulls.at[action].add(1)`) is a comparison with every place of a short axis; all others are gathers and scatters
-along which the run axis is a batch.
+There are three cases. An index that is the same in all runs (a ring buffer, `buffer.at[t % n].set(x)`) becomes a slice, read and written in place.
+One that differs between runs (`pulls.at[action].add(1)`) is compared with every index of a short axis. All others become gathers and
+scatters with the run axis as a batch axis.
 """
 
 import functools
@@ -21,9 +21,9 @@ from jaxroute.core.batching.values import Value, spread
 READS = ("dynamic_slice", "gather")
 WRITES = ("dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")
 
-# Up to so many places a write compares its index with all of them: 1.4 to 5 times as fast as a scatter, whose runs come one by one.
+# Axes up to this length are written by comparison: 1.4 to 5 times as fast as a scatter, which processes runs one by one.
 _FEW_PLACES = 32
-# Arrays with more elements per run than this are written in place; copying fewer is cheap.
+# Arrays with more elements per run are written in place; copying smaller ones is cheap.
 _LONG = 64
 _COMBINE = {
     "scatter": lambda old, new: new,
@@ -34,31 +34,31 @@ _COMBINE = {
     "scatter-sub": lax.sub,
 }
 _Mode = lax.GatherScatterMode
-# An index below zero means the first place; what it meant to whoever wrote it has been worked out before.
+# Clips negative indices to 0; Python's meaning of negative indices has been resolved before.
 _slice = functools.partial(lax.dynamic_slice, allow_negative_indices=False)
 _update_slice = functools.partial(lax.dynamic_update_slice, allow_negative_indices=False)
 
 
 class Tables:
-    """What has been read from each long array that differs between runs.
+    """Reads of each long array that differs between runs.
 
-    A compiler writes an array in place only where it can prove that all reads come before; a write that waits for them is such a proof.
-    Without it the array is copied in every round.
+    A compiler updates an array in place only if it can prove that all reads come before the write. Making the write depend on the reads is
+    such a proof. Without it the array is copied in every round.
     """
 
     def __init__(self) -> None:
-        self._reads: dict[int, tuple[Any, list[Any]]] = {}  # by identity; the array is kept alive with it
+        self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By identity; the array stays alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Notes what is read from an array: the value as it has to be used from now on."""
+        """Registers a value that was read from an array, and returns it in the form to be used from now on."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
-        value = primitives.compute_once(value)  # or the read might be repeated after the write
+        value = primitives.compute_once(value)  # Otherwise the read might be repeated after the write.
         self._reads.setdefault(id(table.array), (table.array, []))[1].append(value)
         return value
 
     def write(self, table: Value) -> Value:
-        """An array that is to be written, after everything that has been read from it."""
+        """Returns an array to be written, dependent on all reads of it."""
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))
@@ -70,23 +70,23 @@ def _is_long(table: Value) -> bool:
 
 
 def read(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Results `[..., R]` of an operation of `READS`, or None where there is no rule."""
+    """Returns the results `[..., R]` of an operation of `READS`, or None if there is no rule."""
     if eqn.primitive.name == "dynamic_slice":
         return _dynamic_slice(values, eqn.params["slice_sizes"], size)
     return _gather(values, eqn.params, size)
 
 
 def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Results `[..., R]` of an operation of `WRITES`, or None where there is no rule."""
+    """Returns the results `[..., R]` of an operation of `WRITES`, or None if there is no rule."""
     if eqn.primitive.name == "dynamic_update_slice":
         return _dynamic_update_slice(values, size)
     return _scatter(eqn, values, size)
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], jax.Array] | None:
-    """Axes along which a slice begins elsewhere in each run, and its first index there `[R, axes]`; None if that is no simple gather.
+    """Returns the axes along which the start of a slice differs between runs and its indices `[R, axes]`; None if that is no simple gather.
 
-    Simple: one element long along those axes, of full length along the others.
+    A simple gather has length one along those axes and full length along the others.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -97,7 +97,7 @@ def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int
 
 
 def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -> list[Any] | None:
-    """A slice that begins elsewhere in each run is a gather that leaves the run axis in place."""
+    """Slices at a start that differs between runs, by a gather that leaves the run axis in place."""
     operand, *starts = values
     shape = jnp.shape(operand.array)[: len(slice_sizes)]
     if not any(s.mapped for s in starts):
@@ -120,7 +120,7 @@ def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -
 
 
 def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
-    """Writing at a place that differs between runs is a scatter, in place where the table is not needed any more."""
+    """Writes at a start that differs between runs, by a scatter; in place if the table is not needed afterwards."""
     operand, update = (spread(v, size).array for v in values[:2])
     starts = values[2:]
     if not any(s.mapped for s in starts):
@@ -142,15 +142,15 @@ def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
 
 
 def _with_zero(indices: Sequence[Any]) -> list[Any]:
-    """Start indices with one more for the run axis, of the same type."""
+    """Appends a start index for the run axis, of the same type."""
     return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
 def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]:
-    """A gather with one more axis, the last: of each slice if all runs have the same indices, else a batch of indices."""
+    """Gathers with the run axis last: as part of each slice if all runs share the indices, else as a batch axis."""
     operand, indices = values
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
-    rank = len(sizes)  # of the operand of one run
+    rank = len(sizes)  # of one run's operand
     index = _vectors_last(indices)
     if not indices.mapped:
         last = len(numbers.offset_dims) + jnp.ndim(index) - 1  # in the result
@@ -168,11 +168,11 @@ def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """A scatter with one more axis, the last; one place is written by slices or comparison (see the head of this file)."""
+    """Scatters with the run axis last; a single index is written by slices or comparison (see the module's docstring)."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
-    applies = eqn.primitive.name == "scatter" and params["update_jaxpr"] is not None  # a function to what is there
+    applies = eqn.primitive.name == "scatter" and params["update_jaxpr"] is not None  # applies a function to the old value
     one_place = not applies and _one_place(numbers, indices, jnp.shape(operand)[:-1], jnp.shape(updates)[:-1])
     if one_place and not indices.mapped:
         return [_write_slice(eqn, operand, indices.array, updates)]
@@ -195,7 +195,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter of one run writes one place along some axes, of full length along the others."""
+    """Whether a scatter of one run writes one index along some axes and full length along the others."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
@@ -206,17 +206,17 @@ def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tu
 
 
 def _vectors_last(indices: Value) -> Any:
-    """Indices `[..., R, n]`, whose vectors a gather and a scatter expect on the last axis, from `[..., n, R]`."""
+    """Moves index vectors `[..., n, R]` to the last axis `[..., R, n]`, as gathers and scatters expect."""
     return jnp.swapaxes(indices.array, -1, -2) if indices.mapped else indices.array
 
 
 def _countable(index: jax.Array) -> jax.Array:
-    """An index of a type that can be compared with the length of any axis."""
+    """Converts an index to a type that can be compared with the length of any axis."""
     return index if index.dtype.itemsize >= 4 else index.astype(jnp.int32)
 
 
 def _write_slice(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: jax.Array) -> jax.Array:
-    """Writes the place `index` `[n]` of `operand` `[..., R]`, the same in all runs, in place."""
+    """Writes `operand` `[..., R]` at the `index` `[n]` that all runs share, in place."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index = _countable(index)
@@ -236,7 +236,7 @@ def _write_slice(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: j
 
 
 def _write_by_comparison(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: jax.Array) -> jax.Array:
-    """Writes the place `index` `[n, R]` of `operand` `[..., R]`, which differs between runs, where it is compared with all places."""
+    """Writes `operand` `[..., R]` at the `index` `[n, R]` of each run, by comparison with all indices."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index, here = _countable(index), jnp.bool_(True)

@@ -38,7 +38,7 @@ from jaxroute.core.batching.values import Value, enter, leave, spread
 from jaxroute.core.primitives import bind
 from jaxroute.core.rounding import Trait, trait_of
 
-# Operands of equal shape, or scalars; the run axis is one more trailing axis.
+# Operands of equal shape, or scalars; the run axis is an additional trailing axis.
 # fmt: off
 _ELEMENTWISE = frozenset([
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -55,7 +55,7 @@ _FRONT_AXES = frozenset([
     "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "rev", "split", "squeeze", "stack",
 ])
 # fmt: on
-# Functions with a custom derivative, and the parameter that is their jaxpr.
+# Functions with a custom derivative, and the parameter that holds their jaxpr.
 _OWN_DERIVATIVE = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -64,10 +64,10 @@ _OWN_DERIVATIVE = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
-# Functions that add up numbers of which at most one is not zero: in any order.
+# Functions that sum numbers of which at most one is not zero: exact in any order.
 _PICKS = ("pick",)
 _any_order: ContextVar[bool] = ContextVar("any_order", default=False)
-# Runs that take a rare branch are computed so many at a time.
+# Number of runs with a rare branch that are computed at a time.
 _GATHERED = 32
 
 
@@ -79,21 +79,21 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
     Args:
       fn: function of pytrees of arrays for one run.
       size: `R`, length of the run axis (static).
-      fixed: number of arguments, the last ones, that are the same for all runs, without a run axis (static).
+      fixed: number of trailing arguments without a run axis, which all runs share (static).
 
     Returns:
-      A function of the same pytrees with one trailing axis of length `R`; `fn` is traced once, however often it is called.
+      A function of the same pytrees with a trailing axis of length `R`; `fn` is traced once.
     """
     return Lanes(fn, size, fixed)
 
 
 def exactly(fn: Callable[..., Any]) -> "Lanes":
-    """A function of pytrees of arrays as it is, with the one arithmetic (`arithmetic`); it is traced once."""
+    """Returns an unbatched function of pytrees with the exact arithmetic of `arithmetic`; it is traced once."""
     return Lanes(fn, None, 0)
 
 
 class Lanes:
-    """Function that `lanes` and `exactly` return."""
+    """Batched or exact function; see `lanes` and `exactly`."""
 
     def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
@@ -108,17 +108,17 @@ class Lanes:
         return jax.tree.unflatten(jax.tree.structure(out_shape), leaves)
 
     def shapes(self, *args: Any) -> Any:
-        """Shapes and types of what a call with these arguments returns; see `jax.eval_shape`."""
+        """Returns the shapes and types of the results for these arguments; see `jax.eval_shape`."""
         _, out_shape = self._trace(args)
         return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
 
     def _parted(self, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The arguments that are mapped, and those that are not."""
+        """Splits the arguments into mapped and fixed ones."""
         number = 0 if self._size is None else len(args) - self._fixed
         return args[:number], args[number:]
 
     def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
-        """The function of one run, and the shapes of its results, for arguments like these."""
+        """Traces the function of one run for arguments like these; returns its jaxpr and the shapes of its results."""
         mapped, fixed = (jax.tree.flatten(part) for part in self._parted(args))
         shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
         shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
@@ -136,7 +136,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the jaxpr that calls it, if one does."""
+    """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the calling jaxpr, if any."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -155,7 +155,7 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
         if eqn.primitive.name not in _INSIDE:
             trait = trait_of(eqn, [v.trait for v in values], eqn.primitive.name in _ELEMENTWISE)
             outs = [out._replace(trait=trait) for out in outs]
-        # XLA takes a definition for something cheap, which it computes again wherever it is used.
+        # XLA regards a definition as cheap and would recompute it in each consumer.
         if arithmetic.is_defined(eqn) and (not outs[0].mapped or uses[eqn.outvars[0]] > 1):
             outs = [out._replace(array=primitives.compute_once(out.array)) for out in outs]
         env.update(zip(eqn.outvars, outs, strict=True))
@@ -188,7 +188,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
         return [Value(values[0].array, True)]
     if name in BARRIERS:
         return [Value(out, v.mapped, v.is_key) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
-    if name == "largest_over_runs":  # Of what is left the map over settings takes the largest.
+    if name == "largest_over_runs":  # The map over settings takes the largest of the remaining ones.
         return [Value(bind(eqn, [jnp.max(values[0].array, axis=-1)])[0], False)]
     if handles_keys(eqn):
         return _fallback(eqn, values, size)
@@ -204,7 +204,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """The results of an operation on float32, rounded as `arithmetic` has it; None where XLA's own are right."""
+    """Returns the results of a float32 operation, rounded as by `arithmetic`; None where XLA's own are right."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -212,7 +212,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
         if _any_order.get():
             return None
         return [arithmetic.reduced(name, arrays[0], params["axes"])]
-    if name in ("reduce_max", "reduce_min"):  # Of zeros in any order +0.
+    if name in ("reduce_max", "reduce_min"):  # A sum of zeros is +0 in any order.
         return [bind(eqn, arrays)[0] - rounding.unknown_zero()]
     if name in ("cumsum", "cumprod"):
         return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
@@ -224,7 +224,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
 
 
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Result arrays `[..., R]` of one primitive, or None where there is no rule."""
+    """Returns the result arrays `[..., R]` of one primitive, or None if there is no rule."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
@@ -236,7 +236,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
         traits = [v.trait if jnp.shape(v.array) == whole else v.trait | Trait.EVEN for v in values]
         outs = _exact(eqn, wide, traits, ())
         return bind(eqn, wide) if outs is None else outs
-    if name == "child_words":  # Both words of a key for each element.
+    if name == "child_words":  # Two words of a key for each element.
         return bind(eqn, _wide(values, shape[1:], size))
     if name in _FRONT_AXES:
         arrays = [spread(v, size).array for v in values]
@@ -267,7 +267,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Operands of an elementwise operation with results of this shape, as arrays `[..., R]`."""
+    """Broadcasts the operands of an elementwise operation to arrays `[..., R]`."""
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -278,7 +278,7 @@ def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
 
 
 def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """One primitive by `jax.vmap`, with the run axis last on both sides."""
+    """Applies one primitive by `jax.vmap`, with the run axis last on both sides."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
     outs = jax.vmap(lambda *a: bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
@@ -286,9 +286,9 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a function with a custom derivative, and keeps that derivative."""
+    """Replays a function with a custom derivative and preserves that derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
-    if eqn.primitive.name == "custom_linear_solve":  # By the solver that it holds.
+    if eqn.primitive.name == "custom_linear_solve":  # The solver in its parameters.
         lengths = eqn.params["const_lengths"]
         first = lengths.matvec + lengths.vecmat
         inner, places = inner.solve, [*places[first : first + lengths.solve], *places[sum(lengths) :]]
@@ -297,7 +297,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """An operation by a jaxpr of some of its operands, with the derivative of the operation."""
+    """Evaluates an operation by a jaxpr of some of its operands; the derivative is that of the operation."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -317,12 +317,12 @@ def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], value
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
-    """Values of what a loop or a branch is given: keys that differ between runs are words there, too."""
+    """Returns the operands of a loop or branch as values; keys that differ between runs become words."""
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """The values that a step begins with; what no step changes a compiler may take for what it was at the start."""
+    """Returns the values at the start of a step; a value that no step changes retains its trait."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -383,19 +383,18 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     platforms = eqn.params.get("branches_platforms")
     if platforms is None:
         outs = lax.switch(index.array, branches, *arrays)
-    else:  # A choice by platform, which is made before anything is compiled.
+    else:  # A choice by platform, made before compilation.
         named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
         outs = lax.platform_dependent(*arrays, **named)
     return _values(outs, mapped, eqn.outvars)
 
 
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
+    """Replays a branch that few runs take: on a CPU the cheap side is computed for all runs and the expensive one for those that need it.
 
-    `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr); where all
-    runs take it, it costs a few times as much as selecting would. Those runs are gathered, a few at a time, always as many, so that a
-    run's arithmetic does not depend on its neighbours. Elsewhere, where loops of unknown length are dear, a compiler selects between
-    both; so do derivatives, which such loops have only forwards.
+    `lax.cond(rare, expensive, cheap, x)` is then cheap if `rare` seldom holds, and a few times slower than a selection if it always holds.
+    The runs that need the expensive side are gathered in groups of fixed size, so that a run's arithmetic does not depend on its neighbours.
+    On other devices, where loops of unknown length are expensive, and in derivatives, both sides are computed and selected from.
     """
     index, *operands = values
     branches = eqn.params["branches"]
@@ -446,7 +445,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a loop. Where runs stop at different times, it continues until the last one stops; the others keep their values."""
+    """Replays a loop. It continues until the last run stops; the values of stopped runs do not change."""
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
@@ -484,5 +483,5 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 _LOOPS = {"scan": _scan, "cond": _cond, "while": _while}
-# What is replayed inside says of its results what they are.
+# The replayed jaxpr determines the traits of its results.
 _INSIDE = frozenset([*CALLS, *_OWN_DERIVATIVE, *_LOOPS])

@@ -1,4 +1,4 @@
-"""Values of a function that is played for many runs at once: with a run axis, which is the last, or without."""
+"""Values of a batched function, with or without a trailing run axis."""
 
 from typing import Any, NamedTuple
 
@@ -11,12 +11,13 @@ from jaxroute.core.rounding import Trait
 
 
 class Value(NamedTuple):
-    """A value of the replay.
+    """Value in a replayed jaxpr.
 
-    array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are held as words `[..., 2, R]`.
-    mapped: whether it differs between runs.
-    is_key: whether the array holds the words of typed keys.
-    trait: what a compiler might make of it.
+    Attributes:
+      array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are stored as words `[..., 2, R]`.
+      mapped: whether the value differs between runs.
+      is_key: whether the array holds the words of typed keys.
+      trait: rewrites that a compiler might apply to it.
     """
 
     array: Any
@@ -26,14 +27,14 @@ class Value(NamedTuple):
 
 
 def enter(leaf: Any) -> Value:
-    """A mapped value from an array or typed keys `[..., R]`."""
+    """Returns a mapped value of an array or typed keys `[..., R]`."""
     if is_key(leaf):
         return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
     return Value(leaf, True)
 
 
 def leave(value: Value) -> Any:
-    """The array, or the typed keys, of a value."""
+    """Returns the array or typed keys of a value."""
     if value.is_key and value.mapped:
         return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
     return value.array
