@@ -480,7 +480,7 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
 def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a_file():
     """Every experiment on a user's table has one of both: `--data` that must be given, or a stand-in that is called one."""
     named = {name for name in EXPERIMENTS if EXPERIMENTS[name].stands_in({})}
-    prompts = {"queueing/figure-3", "queueing/figure-6", "queueing/figure-7", "queueing/contrastive", "queueing/table"}
+    prompts = {"queueing/figure-3", "queueing/figure-6", "queueing/figure-7", "queueing/table"}
     assert named == {"contextual/table", "cascade/replay", "cascade/queries", *prompts}
     for name in named:
         assert "stand-in" in catalogue()["experiments"][name]["title"]

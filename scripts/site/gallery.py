@@ -4,6 +4,7 @@
     python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
     python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
     python scripts/site/gallery.py --only staged --judge            # judged again, with the pictures that are there; run only where there are no results
+    python scripts/site/gallery.py --only staged --reword           # titles, claims, notes and commands as they are now; no results are needed
 
 Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or with fewer where those would
 take many minutes of a processor, or with more where that decides a claim (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
@@ -11,9 +12,11 @@ take many minutes of a processor, or with more where that decides a claim (`SEED
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import multiprocessing
+import re
 import resource
 import sys
 import time
@@ -26,7 +29,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "notebooks" / "site" / "gallery"
 RESULTS = ROOT / "results" / "gallery"
-CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
 LARGEST = 40_000  # Bytes of a picture,
 A_PANEL = 7_500  # of a panel of those with more than five,
 MOST = 110_000  # at the most,
@@ -65,6 +67,19 @@ NOT_PLAYED = {
 }
 
 
+@functools.cache
+def experiments() -> dict[str, Any]:
+    """The experiments of the package and the studies, problem by problem."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+    from studies import studies
+
+    from jaxroute.experiments import EXPERIMENTS
+
+    found = {**EXPERIMENTS, **studies()}
+    problems = list(dict.fromkeys(name.partition("/")[0] for name in found))
+    return dict(sorted(found.items(), key=lambda item: problems.index(item[0].partition("/")[0])))
+
+
 def named(only: list[str], names: list[str]) -> list[str]:
     """The experiments that are meant: by their names, or all of a problem; without any all."""
     for one in only:
@@ -80,7 +95,7 @@ def stem(name: str) -> str:
 
 def entries() -> Iterator[dict[str, Any]]:
     """What the gallery knows of each experiment in it, in the order of `jaxroute list`."""
-    for name in json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]:
+    for name in experiments():
         file = GALLERY / f"{stem(name)}.json"
         if file.is_file():
             yield json.loads(file.read_text(encoding="utf-8"))
@@ -88,7 +103,10 @@ def entries() -> Iterator[dict[str, Any]]:
 
 def command(experiment: Any, seeds: int) -> list[str]:
     """The arguments of `jaxroute` that play an experiment."""
-    return ["run", experiment.name, *(["--seeds", str(seeds)] if seeds != experiment.seeds else [])]
+    from studies import argument, studies
+
+    name = argument(experiment.name) if experiment.name in studies() else experiment.name
+    return ["run", name, *(["--seeds", str(seeds)] if seeds != experiment.seeds else [])]
 
 
 def play(experiment: Any, seeds: int, out: Path) -> float:
@@ -223,6 +241,29 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
     return entry
 
 
+def reword(name: str) -> None:
+    """Writes the texts that an experiment has now into its entry; pictures, verdicts and what was measured stay.
+
+    Raises:
+      ValueError: the experiment has other claims than its entry.
+    """
+    experiment, target = experiments()[name], GALLERY / f"{stem(name)}.json"
+    entry = json.loads(target.read_text(encoding="utf-8"))
+    claims = {claim.id: claim for claim in experiment.claims}
+    if list(claims) != [claim["id"] for claim in entry["claims"]]:
+        raise ValueError(f"{name} has other claims than its entry in the gallery: run it again")
+    rows = re.search(r", [\d,]+ rows$", entry["title"])
+    table = experiment.stand_in and experiment.stand_in + (rows.group() if rows else "")
+    from jaxroute.experiments.base import on_table
+
+    entry |= {"title": on_table(experiment.title, table), "source": experiment.source, "notes": experiment.notes}
+    entry["command"] = " ".join(["jaxroute", *command(experiment, entry["seeds"])])
+    for claim in entry["claims"]:
+        now = claims[claim["id"]]
+        claim |= {"text": on_table(now.text, table), "source": now.source}
+    target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None:
     """Plays an experiment, or draws what was played, and keeps it.
 
@@ -232,10 +273,7 @@ def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None
       redraw: play nothing.
       judge: draw nothing, and play only what has no results.
     """
-    sys.path.insert(0, str(ROOT))
-    from jaxroute.experiments import EXPERIMENTS
-
-    experiment, out, start = EXPERIMENTS[name], RESULTS / stem(name), time.perf_counter()
+    experiment, out, start = experiments()[name], RESULTS / stem(name), time.perf_counter()
     out.parent.mkdir(parents=True, exist_ok=True)
     if redraw:
         if (out / "summary.json").is_file():
@@ -261,15 +299,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
     parser.add_argument("--judge", action="store_true", help="judge the claims again, with the pictures that are there")
+    parser.add_argument("--reword", action="store_true", help="renew the texts alone, without results")
     options = parser.parse_args(arguments)
     try:
-        names = named(options.only, list(json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]))
+        names = named(options.only, list(experiments()))
     except ValueError as error:
         parser.error(str(error))
     failed = []
     for name in names:
         if name in NOT_PLAYED and name not in options.only:
             print(f"{name} is left out: {NOT_PLAYED[name]}", flush=True)
+            continue
+        if options.reword:
+            reword(name)
             continue
         again = options.redraw or options.judge
         if (GALLERY / f"{stem(name)}.json").is_file() != again and options.seeds is None:

@@ -114,7 +114,8 @@ class Gallery(_OfGallery):
             width = f"{round(picture['width'] * _DOTS / picture['dots'])}px"
             block += nodes.figure("", nodes.image(uri=f"/gallery/{picture['file']}", alt=entry["title"], width=width))
         text = nodes.paragraph("", caption(entry), classes=["gallery-caption"])
-        text += nodes.Text(f" {entry['source']}." if entry["source"] else "")
+        study = " A study, not in the paper." if "scripts/studies/" in entry["command"] else ""
+        text += nodes.Text((f" {entry['source']}." if entry["source"] else "") + study)
         block += text
         if entry["notes"]:
             block += nodes.paragraph("", "", *inline(f"Note: {entry['notes'].rstrip('.')}."))

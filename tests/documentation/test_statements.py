@@ -3,9 +3,8 @@
 import re
 
 import pytest
+from every_experiment import EXPERIMENTS
 from helpers import ROOT
-
-from jaxroute.experiments import EXPERIMENTS
 
 PAGE = ROOT / "notebooks" / "site" / "not_confirmed.md"
 KINDS = "Assumption|Algorithm|Definition|Theorem|Corollary|Lemma|Proposition|Remark|Condition|Table|Figure"

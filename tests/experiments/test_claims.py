@@ -9,12 +9,12 @@ import warnings
 import numpy as np
 import pytest
 from dry import cheap_training, dry_results
+from every_experiment import EXPERIMENTS
 from fillings import agreeing, even, made_up, ordered, zeros
 from outcomes import EVEN, OUTCOMES, RUNS
 
 from jaxroute import simulate
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_TABLE_2
-from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.verdicts import judge
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
+from every_experiment import EXPERIMENTS
 
-from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.queueing.common import over_heads
 from jaxroute.experiments.verdicts import judge
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from every_experiment import EXPERIMENTS
 
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS
-from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.queueing import prompts
 
 

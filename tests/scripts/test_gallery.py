@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_experiment import EXPERIMENTS
 from PIL import Image
 
-from jaxroute.catalogue import catalogue
+from jaxroute import experiments
 from jaxroute.cli.parser import parser
-from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.base import on_table
 from jaxroute.experiments.verdicts import Verdict
 from jaxroute.problems import problems
@@ -36,7 +36,7 @@ ENTRIES = list(gallery.entries())
 
 @pytest.mark.fast
 def test_every_experiment_is_there_or_named_with_a_reason():
-    there, names = {entry["experiment"] for entry in ENTRIES}, set(catalogue()["experiments"])
+    there, names = {entry["experiment"] for entry in ENTRIES}, set(EXPERIMENTS)
     missing = names - there - set(gallery.NOT_PLAYED)
     assert not missing, f"`python scripts/site/gallery.py --only {' '.join(sorted(missing))}` plays them"
     assert set(gallery.NOT_PLAYED) <= names - there
@@ -52,7 +52,7 @@ def test_every_experiment_is_there_or_named_with_a_reason():
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["experiment"] for entry in ENTRIES])
 def test_an_entry_is_what_the_experiment_says_now(entry):
     experiment = EXPERIMENTS[entry["experiment"]]
-    redraw = f"`python scripts/site/gallery.py --only {experiment.name} --redraw` writes it anew"
+    redraw = f"`python scripts/site/gallery.py --only {experiment.name} --reword` (or `--redraw`) renews it"
     # A new experiment is judged before it is drawn.
     assert [one["name"] for one in entry["pictures"]] in ([], list(experiment.figures)), redraw
     said = [(c.id, on_table(c.text, experiment.stand_in)) for c in experiment.claims]
@@ -73,7 +73,9 @@ def test_a_command_is_understood_and_names_what_was_played(entry):
     program, *arguments = shlex.split(entry["command"])
     options = parser().parse_args(arguments)
     assert program == "jaxroute"
-    assert options.experiment == entry["experiment"]
+    named = re.fullmatch(r"scripts/studies/(\w+)\.py:(.+)", options.experiment)
+    assert ("/".join(named.groups()) if named else options.experiment) == entry["experiment"]
+    assert bool(named) == (entry["experiment"] not in experiments.EXPERIMENTS)
     assert (options.seeds or entry["own_seeds"]) == entry["seeds"]
 
 
@@ -108,7 +110,7 @@ def test_a_page_names_every_policy_and_environment(name):
 def test_experiments_that_a_page_speaks_of_exist(name):
     page = (gallery.GALLERY.parent / "problems" / f"{name}.md").read_text(encoding="utf-8")
     spoken = re.findall(rf"`({name}/[\w-]+)", page)
-    assert set(spoken) <= set(catalogue()["experiments"])
+    assert set(spoken) <= set(EXPERIMENTS)
 
 
 @pytest.mark.fast

@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from dry import cheap_training
+from every_experiment import EXPERIMENTS
 from matplotlib.colors import to_hex
 
-from jaxroute.experiments import EXPERIMENTS
 from jaxroute.plot import style
 from jaxroute.testing.figures import faults
 

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from every_experiment import EXPERIMENTS
+from studies import cascade as cascade_study
 
 from jaxroute.core.protocols import build_policy, is_environment, metrics_of
 from jaxroute.core.types import Metric
@@ -25,8 +27,6 @@ from jaxroute.data import RoutingTable
 from jaxroute.engine import programs, recording, simulate
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
-from jaxroute.experiments import EXPERIMENTS
-from jaxroute.experiments.cascade import study
 from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
 from jaxroute.problems.cascade.sources import rows
@@ -179,7 +179,7 @@ def cheap_training() -> Iterator[None]:
         )
         patch.setattr(rows, "_RESTARTS", 1)
         patch.setattr(cascade, "reward_pairs", _no_pairs)
-        patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
+        patch.setattr(cascade_study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
         patch.setattr(prompts, "fit_projection", lambda features, probability, **sizes: lambda pool: pool)
         yield
 

@@ -239,8 +239,8 @@ _SERVICE = {
     "service/theory": {
         "theorem-1": ((_NO_VIOLATION,), (put("virtual_queue", 1e9),)),
         "violation-T": _growth("violation", -1.0),
-        "violation-V": ((put("violation", case="distribution", V=1.0),), EVEN),
-        "queue-level": ((put("virtual_queue", 4000 * 0.08, case="distribution", V=1.0),), EVEN),
+        "violation-V": ((put("violation", case="by-V", V=1.0),), EVEN),
+        "queue-level": ((put("virtual_queue", 4000 * 0.08, case="by-V", V=1.0),), EVEN),
         "gap": ((put("gap", case="gap", V=-0.1), _NO_VIOLATION), EVEN),
         "overhead-T": _growth("explore_overhead", -0.25),
         "overhead-c": ((put("explore_overhead", case="exploring", c=1.0),), EVEN),
@@ -257,7 +257,7 @@ _SERVICE = {
     },
 }
 _THEORY = _SERVICE["service/theory"]
-_THEORY |= {f"{name}-power": _THEORY[name] for name in theory._LAWS}
+_THEORY |= {f"{name}-power": _THEORY[name] for name in theory.POWER_LAWS}
 
 # Queueing.
 

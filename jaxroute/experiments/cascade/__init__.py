@@ -1,13 +1,10 @@
-"""Experiments of COSMOS: what the paper says (`paper`), a study of ours (`study`), and recorded queries (`replay`).
+"""Experiments of COSMOS: statements of the paper, and recorded queries.
 
-The paper has no experiment, figure or table; its one example is `cascade/two-boxes`. That policies and environments are what the
-paper says is shown elsewhere, round by round against plain loops (`tests/reference/cascade.py`).
+The paper has no experiment, figure or table; its only example is `cascade/two-boxes`.
 """
 
-from jaxroute.experiments.cascade.paper import PAPER
-from jaxroute.experiments.cascade.replay import QUERIES, REPLAY
-from jaxroute.experiments.cascade.study import STUDY
+from jaxroute.experiments.cascade import paper, replay
 
-EXPERIMENTS = (*PAPER, *STUDY, REPLAY, QUERIES)
+EXPERIMENTS = (*paper.PAPER, replay.REPLAY, replay.QUERIES)
 
 __all__ = ["EXPERIMENTS"]

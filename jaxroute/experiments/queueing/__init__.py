@@ -1,10 +1,7 @@
-"""Figures, studies and theory of ACQB."""
+"""Figures and theory of ACQB, and its queue on a table of the user's own."""
 
-from jaxroute.experiments.queueing.figures import FIGURES
-from jaxroute.experiments.queueing.prompts import FIGURES as PROMPTS
-from jaxroute.experiments.queueing.studies import STUDIES
-from jaxroute.experiments.queueing.theory import THEORY
+from jaxroute.experiments.queueing import figures, prompts, theory
 
-EXPERIMENTS = (*FIGURES, *PROMPTS, *STUDIES, THEORY)
+EXPERIMENTS = (*figures.FIGURES, *prompts.FIGURES, prompts.TABLE, theory.THEORY)
 
 __all__ = ["EXPERIMENTS"]

@@ -306,4 +306,32 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
     )
 
 
+# Queues of prompts whose claims are about whatever is played: not the paper's sentences about its data, but the same questions.
+
+ASKED = "ours: asked of the table that is played"
+
+
+class OfAnyTable(Experiment):
+    """An experiment whose claims are about the table that is played, a user's own too."""
+
+    def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
+        """As of any experiment, but for what names the table."""
+        of_table = ("data", "embeddings", "costs", "models", "dim")
+        others = {leaf: value for leaf, value in changes.get("environment", {}).items() if leaf not in of_table}
+        return super().departures(horizon, {**changes, "environment": others})
+
+
 FIGURES = tuple(itertools.starmap(_figure, _FIGURES))
+TABLE = OfAnyTable(
+    "queueing/table",
+    "ACQB on the rows of a table, at three loads (--data FILE)",
+    tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]),
+    32,
+    claims(source=ASKED),
+    pictures("table", {1: LOADS[1]}),
+    source=f"{PAPER}, section 6.2",
+    stand_in="a generated stand-in for RouterBench",
+    notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "
+    "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
+    smoke_horizon=60,
+)

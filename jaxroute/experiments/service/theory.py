@@ -72,7 +72,7 @@ def _cases() -> tuple[Case, ...]:
     margin = sv.safety_margin(V, _RANGE, _MARGIN["slack"], horizon)
     learned = sv.MessPlus(V=1e-2, c=0.1)
     return (
-        _case("distribution", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **known)}, _TIMES[-1], 750),
+        _case("by-V", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **known)}, _TIMES[-1], 750),
         _case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **known)}, 12_000, 12_000),
         *(
             _case(f"root-{n}", {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(T), **known)}, T, T, coordinates={"horizon": T})
@@ -114,7 +114,7 @@ def _cases() -> tuple[Case, ...]:
     )
 
 
-# Power distributions: claims, and panels of the figure.
+# Power laws: claims, and panels of the figure.
 
 Series = Callable[[Results], xr.DataArray]
 
@@ -159,7 +159,7 @@ def _excess_loss(results: Results) -> xr.DataArray:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class PowerLaw:
     """A power law that the paper promises.
 
     text: what it says. source: where. series: what follows it. power: the stated one. low, high: the band in which it counts as confirmed.
@@ -193,33 +193,33 @@ class Distribution:
         )
 
 
-_LAWS = {
-    "violation-T": Distribution(
-        "violation falls as 1 / T with V fixed", "Corollary 1", _in_time("distribution", "violation", 2, V=1e-2), -1.0, -1.1, -0.9,
+POWER_LAWS = {
+    "violation-T": PowerLaw(
+        "violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2), -1.0, -1.1, -0.9,
         ("violation, V fixed", "MESS+ that knows, V = 0.01"),
     ),
-    "violation-V": Distribution(
-        "violation grows in proportion to V", "Corollary 1", _at_end("distribution", "violation", "V"), 1.0, 0.9, 1.1,
+    "violation-V": PowerLaw(
+        "violation grows in proportion to V", "Corollary 1", _at_end("by-V", "violation", "V"), 1.0, 0.9, 1.1,
         ("violation after 48,000 requests", "MESS+ that knows"),
     ),
-    "overhead-T": Distribution(
+    "overhead-T": PowerLaw(
         "overhead of exploring falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2,
         ("overhead of exploring", "MESS+, c = 0.1"),
     ),
-    "overhead-c": Distribution(
+    "overhead-c": PowerLaw(
         "and grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05
     ),
-    "count": Distribution("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
-    "inverse-count": Distribution("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
-    "loss": Distribution(
+    "count": PowerLaw("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
+    "inverse-count": PowerLaw("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
+    "loss": PowerLaw(
         "expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
         ("loss of Lemma A.1 by steps", "MESS+"),
     ),
-    "root": Distribution(
+    "root": PowerLaw(
         "with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.5, -0.6, -0.4,
         ("violation, V = v0 sqrt(T)", "MESS+ that knows"),
     ),
-    "learned": Distribution(
+    "learned": PowerLaw(
         "with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
         _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01"),
     ),
@@ -230,7 +230,7 @@ _LAWS = {
 
 def _queue_bounds(results: Results) -> Finding:
     """Mean queue, mean of the mean queue and violation stay within their bounds for every V and slack."""
-    data, stated = results["distribution"], []
+    data, stated = results["by-V"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
     # Of uniform choice: the shortfall is the same at all times, and the queue grows with it.
@@ -261,7 +261,7 @@ def _queue_bounds(results: Results) -> Finding:
 @all_hold(between=", ")
 def _queue_level(results: Results) -> Iterator[Finding]:
     """The queue settles at V times the price of satisfaction (within 10 % and 3)."""
-    data = results["distribution"]
+    data = results["by-V"]
     late = data["virtual_queue"].sel(policy="MESS+", time=data["time"] > data["time"][-1] / 2).mean("time")
     for V in data["V"].values:
         level, expected = mean_of(late.sel(V=V)), float(V) * float(_DEMO.best.price)
@@ -340,7 +340,7 @@ def _few_steps_miss(results: Results) -> Finding:
 
 _CLAIMS = (
     claim("theorem-1", "Theorem 1 and Corollary 1", _queue_bounds),
-    *(one for name, distribution in _LAWS.items() for one in distribution.claims(name)),
+    *(one for name, law in POWER_LAWS.items() for one in law.claims(name)),
     claim("queue-level", "ours", _queue_level),
     claim("gap", "Theorem 2", _gap_in_V),
     claim("root-gap", "section 3.2", _gap_vanishes),
@@ -353,11 +353,11 @@ _CLAIMS = (
 
 def _figure(results: Results) -> Any:
     """A panel for each power law, and the queue with the level at which it should stand."""
-    shown = {distribution.panel: distribution.series(results) for distribution in _LAWS.values() if distribution.panel[0]}
+    shown = {law.panel: law.series(results) for law in POWER_LAWS.values() if law.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
         plot.power_laws({name: series.rename(time="requests") if "time" in series.dims else series}, ax=ax, title=title)
-    data = results["distribution"].assign_coords(time=results["distribution"]["time"].assign_attrs(long_name="request"))
+    data = results["by-V"].assign_coords(time=results["by-V"]["time"].assign_attrs(long_name="request"))
     levels = {f"V x price at V = {V:g}": float(V) * float(_DEMO.best.price) for V in data["V"].values[[0, -1]]}
     plot.curves(data, "virtual_queue", reference=levels, ax=axes[-1], title="virtual queue, and V x price")
     return figure

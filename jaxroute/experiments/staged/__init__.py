@@ -1,7 +1,7 @@
-"""Figures of StageRoute, and studies of its theory."""
+"""Figures and theorems of StageRoute, and its market on a table of the user's own."""
 
-from jaxroute.experiments.staged import figures, studies
+from jaxroute.experiments.staged import figures, theory
 
-EXPERIMENTS = (*figures.EXPERIMENTS, *studies.EXPERIMENTS)
+EXPERIMENTS = (*figures.EXPERIMENTS, *theory.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

@@ -1,9 +1,12 @@
-"""What no paper contains: Table 2 taken apart, features that tell something, frontiers, ablations, and your own table."""
+"""Studies of MESS+: Table 2 taken apart, informative features, frontiers and ablations.
+
+jaxroute run scripts/studies/service.py:signal
+"""
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,9 @@ import xarray as xr
 from jaxroute import grid, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
-from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.claims import Finding, all_hold
-from jaxroute.experiments.measure import Measured, average, end, ends_along, listed, mean_of, show
+from jaxroute.experiments.measure import Measured, average, ends_along, listed, mean_of, show
 from jaxroute.experiments.pictures import panel, panels_of, side_by_side
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short
@@ -290,58 +292,6 @@ _ABLATIONS = (
 )
 
 
-# Your own table.
-
-
-def _table_env(
-    data: str | None = None,
-    alpha: float = 0.75,
-    costs: Mapping[str, float] | None = None,
-    threshold: float = 0.5,
-    arrival: float | None = None,
-) -> sv.ServiceEnv:
-    """The rows of a file, in a random order per run."""
-    return sv.table_service(read_played(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
-
-
-def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
-    """V is given in units of one over the dearest model's mean cost."""
-    one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
-    return {
-        "MESS+": sv.MessPlus(V=one),
-        "MESS+, V / 10": sv.MessPlus(V=0.1 * one),
-        "MESS+, 10 V": sv.MessPlus(V=10.0 * one),
-        **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
-        **({"EducatedGuessing": sv.EducatedGuessing.of(env)} if env.alpha <= np.max(env.accuracy) else {}),
-        "RouterDC": common.trained_routers(env, 4),
-        "OracleBlind": sv.OracleBlind.of(env),
-    }
-
-
-def _table_picture(results: Results) -> Any:
-    """Cost against satisfaction with the best blind mixtures, and both over the pass."""
-    whole = results["result"]
-    data = whole.isel(training=0)
-    router = common.over_trainings(whole.sel(policy=["RouterDC"]))
-    figure, axes = plot.panels(3)
-    unit, alpha = data["cost"].attrs["units"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
-    where = {}
-    for policy in map(str, data["policy"].values):
-        one = router if policy == "RouterDC" else data
-        where[policy] = [tuple(end(one, metric, policy) for metric in ("cost", "satisfaction"))]
-    data = data.assign_coords(time=data["time"].assign_attrs(long_name="request"))
-    runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, {whole.sizes['training']} RouterDCs"
-    plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
-    single = [where[policy][0] for policy in where if policy.startswith("always ")]
-    shares, costs = common.blind_line([s.mean for _, s in single], [c.mean for c, _ in single])
-    axes[0].plot(costs, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
-    plot.level(axes[0], "target", alpha)
-    moving = [policy for policy in where if not policy.startswith(("always ", "RouterDC"))]
-    plot.curves(data, "satisfaction", policies=moving, reference={"target": alpha}, ax=axes[1])
-    plot.curves(data, "cost", policies=moving, ax=axes[2])
-    return figure
-
-
 _PARTS_CLAIMS = tuple(
     claim(name, "ours", measure)
     for name, measure in (("costs", _costs_fit), ("debt", _debt), ("learning", _learning), ("exploring", _exploring))
@@ -365,20 +315,9 @@ _NOTES = {
     "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "
     "telling are those from .80 on",
     "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the probability of feedback",
-    "table": "one pass over the rows, unless --horizon asks for more; V is one over the dearest model's mean cost, a tenth of that and ten times; "
-    "RouterDC is trained on rows that are replayed; where the file has no costs, give those of each model with "
-    "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=...",
 }
 _PARTS_TITLE = (
     "Table 2 taken apart: the debt of V, learning, and exploration as stated (c = .1) and as its costs suggest (c = 1)"
-)
-_OWN = Case(
-    _table_env,
-    _table_policies,
-    6000,
-    settings={"data": None},
-    record=(*common.RECORD, "explore_cost"),
-    one_pass=lambda env: len(env.requests.labels),
 )
 _SIGNAL_CASES = common.passes(_by_signal, signal=_SIGNALS, record=(*_SPENT, "explored", "training_loss", "training_steps"))
 _FRONTIERS = tuple(_frontier_case(signal) for signal in (0.0, 0.6))
@@ -419,16 +358,5 @@ EXPERIMENTS = (
         (),
         {"ablations": _PLANES, "sparse-feedback": _FEEDBACK},
         notes=_NOTES["ablations"],
-    ),
-    experiment(
-        "table",
-        "MESS+ on the rows of your own table (--data FILE)",
-        (_OWN,),
-        64,
-        (),
-        {"table": _table_picture},
-        "section 4, with logged outcomes",
-        _NOTES["table"],
-        stand_in="",
     ),
 )

@@ -1,8 +1,7 @@
-"""Studies of C2MAB-V that its paper does not contain: all policies, what is left open, its theorems, and a table of one's own."""
+"""Theory of C2MAB-V: radii of Lemma 1, and growth of regret and violation (Theorems 1 and 2)."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,23 +9,13 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid, plot
-from jaxroute.data import C2MABV_TABLE_3
-from jaxroute.data.loading import read_played
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, grows_as
 from jaxroute.experiments.combinatorial.figures import (
     LAWS,
     PAPER,
-    RATIO,
-    RECORD,
-    RIVALS,
-    SETTINGS,
-    STAND_IN,
     SUCCESS,
-    TASKS,
-    at_horizon,
-    dots,
     sciq,
 )
 from jaxroute.experiments.measure import along, end, share_of, show
@@ -34,105 +23,7 @@ from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import SCIQ_SUCCESS
 
-_C, _THOMPSON = SETTINGS["C2MAB-V (c)"], RIVALS["Thompson"]
-_TWO = {"C2MAB-V (c)": _C, "CUCB": cb.CUCB()}
 _MEANS = SCIQ_SUCCESS.astype(np.float32)
-# Choices of C2MAB-V that its paper leaves open, and what of its rivals: settings of the cloud, policies.
-_CHOICES = {
-    "order": (
-        {"reward": "awc"},
-        {
-            "by price": _C,
-            "by reward bound": cb.C2MABV(order=cb.ByReward()),
-            "by cost bound": cb.C2MABV(order=cb.ByCost()),
-            "by index": cb.C2MABV(order=cb.ByIndex()),
-            "at random": cb.C2MABV(order=cb.ByProbability()),
-        },
-    ),
-    "solver": (
-        {"reward": "awc"},
-        {
-            "vertices": _C,
-            "continuous greedy": cb.C2MABV(solver=cb.ContinuousGreedy()),
-            "projected gradient": cb.C2MABV(solver=cb.ProjectedGradient()),
-            "smoothed LP": cb.C2MABV(solver=cb.Smoothed()),
-        },
-    ),
-    "batches": (
-        {},
-        {
-            "B = 1": _C,
-            "B = 1, round robin": cb.C2MABV(start=cb.RoundRobin()),
-            "B = 50, set held": cb.C2MABV(batch=50),
-            "B = 50, relaxed held": cb.C2MABV(batch=50, hold=cb.HoldRelaxed()),
-        },
-    ),
-    "radius": ({}, {"CUCB": cb.CUCB(), "CUCB, union": cb.CUCB(radius=cb.UnionRadius(0.3))}),
-    "graded": (
-        {"graded": True},
-        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())},
-    ),
-}
-# What a cloud can be besides: what makes it, its settings.
-_NINE = {"success": tuple(_MEANS), "cost": tuple(C2MABV_TABLE_3.prices / C2MABV_TABLE_3.prices.max())}
-_CLOUDS = {
-    "tokens": (cb.sciq_cloud, {"costs": cb.TokenCosts()}),
-    # Two tutors of the first subject and one of each other, with a budget for each subject (appendix C.1).
-    "groups": (cb.sciq_cloud, {"groups": (0, 0, 0, 1, 1, 1, 2, 2, 2), "size": (2, 1, 1), "budget": (0.3, 0.15, 0.6)}),
-    "availability": (partial(grid, cb.sciq_cloud), {"reward": "awc", "availability": [0.5, 0.8, 1.0]}),
-    "feedback": (partial(grid, cb.sciq_cloud), {"arrival": [0.05, 0.2, 1.0]}),
-    "difficulty": (
-        partial(grid, cb.parametric_cloud),
-        {**_NINE, "reward": "awc", "budget": 0.45, "size": 4, "correlation": [0.0, 0.4, 0.8]},
-    ),
-    # At some round the cheap models become as good as the dear ones were, and the other way round.
-    "drift": (
-        partial(
-            grid, lambda switch, success, **more: cb.parametric_cloud([success, success[::-1]], switch=[0, switch], **more)
-        ),
-        {**_NINE, "budget": 0.5, "size": 4, "switch": [1000, 5000, 9000]},
-    ),
-}
-
-
-def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb.sciq_cloud) -> Case:
-    settings, record = {"reward": "suc", "costs": LAWS["scaled"], **settings}, (*RECORD, "realised_reward")
-    return Case(cloud, policies, 10_000, name, settings, {"variant": name}, record=record)
-
-
-def _everyone(env: Any) -> dict[str, Any]:
-    """All policies that play the cloud as it is; always one model, two tiers and offline sets are in figures 4, 12 and 13."""
-    return {
-        **SETTINGS,
-        **RIVALS,
-        "Direct": cb.Direct(),
-        "ConstrainedThompson": cb.ConstrainedThompson(),
-        "RandomSet": cb.RandomSet(),
-        "OracleRelaxed": cb.OracleRelaxed.of(env),
-        "OracleInteger": cb.OracleInteger.of(env),
-    }
-
-
-def _table_env(
-    data: str | None = None,
-    reward: str = "suc",
-    size: int = 3,
-    budget_share: float = 0.8,
-    costs: Mapping[str, float] | None = None,
-) -> cb.CloudEnv:
-    """The rows of a file; the budget is a share of what `size` models cost on average."""
-    table = read_played(data, costs, features="none").table
-    return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
-
-
-def _rows(env: cb.CloudEnv) -> int:
-    return len(env.outcomes.outcomes)
-
-
-def _table_case(task: str) -> Case:
-    policies = {"C2MAB-V (c)": _C, "Direct": cb.Direct(), **RIVALS, "RandomSet": cb.RandomSet()}
-    settings = {"data": None, "reward": task}
-    return Case(_table_env, policies, 6000, task, settings, {"task": task}, record=(*RECORD, "realised_reward"), rows=_rows)
 
 
 _HORIZONS = tuple(500 * 2**j for j in range(6))
@@ -224,16 +115,8 @@ def _slope_figure(results: Results):
     return figure
 
 
-def _variants_figure(results: Results):
-    """Two panels for each variant, side by side."""
-    figure, axes = plot.panels(2 * len(results), columns=4)
-    for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
-        for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):
-            dots(data, metric, ax=ax, title=name)
-    return figure
-
-
-def _study(name: str, title: str, cases: Any, seeds: int, draw: Any, source: str, **options: Any) -> Experiment:
+def experiment(name: str, title: str, cases: Any, seeds: int, draw: Any, source: str, **options: Any) -> Experiment:
+    """An experiment beside the paper's figures."""
     return Experiment(
         name=f"combinatorial/{name}",
         title=title,
@@ -246,38 +129,7 @@ def _study(name: str, title: str, cases: Any, seeds: int, draw: Any, source: str
 
 
 EXPERIMENTS = (
-    _study(
-        "policies",
-        "Every policy on every task: reward, violation and their ratio",
-        [sciq(t, _everyone, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
-        208,
-        at_horizon("reward", "violation", RATIO),
-        "section 6",
-        notes=STAND_IN,
-    ),
-    _study(
-        "variants",
-        "What the paper leaves open, and what else a cloud can do: groups, drift, lost feedback, models that are not always there",
-        [
-            *(_variant(name, policies, settings) for name, (settings, policies) in _CHOICES.items()),
-            *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),
-        ],
-        64,
-        _variants_figure,
-        "sections 3 and 6, appendix C.1 and E.3",
-        notes=STAND_IN,
-    ),
-    _study(
-        "table",
-        "The three tasks on the rows of your own table (--data FILE)",
-        [_table_case(task) for task in TASKS],
-        64,
-        at_horizon("reward", "violation"),
-        "section 6, with logged outcomes",
-        stand_in="",
-        notes="each row is played once before any is repeated; models of a row are not independent, see realised_reward",
-    ),
-    _study(
+    experiment(
         "coverage",
         "How often the radii of Lemma 1 cover the true means in all rounds",
         [_COVERAGE],
@@ -295,7 +147,7 @@ EXPERIMENTS = (
         notes="played with both widths at 1, as in the lemma; the paper's experiments multiply radii by .3 or 1 and by .05 or .01. Their delta is 1e-4, "
         "for which it takes more than 100,000 runs to show the share that the lemma promises; here it is .1 and .5",
     ),
-    _study(
+    experiment(
         "slopes",
         "Regret to the relaxed optimum, and violation, against the horizon: sum up",
         [_slope_case(horizon) for horizon in _HORIZONS],

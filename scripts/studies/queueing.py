@@ -1,6 +1,8 @@
-"""Studies of ACQB that its paper does not contain: how its constants matter, how its features are trained, and your own table."""
+"""Studies of ACQB: how its constants matter, and how its features are trained.
 
-from collections.abc import Mapping
+jaxroute run scripts/studies/queueing.py:contrastive
+"""
+
 from typing import Any
 
 from jaxroute import grid, plot
@@ -9,7 +11,7 @@ from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.queueing.common import PAPER, RECORD
-from jaxroute.experiments.queueing.prompts import LOADS, NOTES, claims, data_case, learners, pictures
+from jaxroute.experiments.queueing.prompts import ASKED, LOADS, NOTES, OfAnyTable, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
 # How kappa, c1 and lambda_0 matter.
@@ -50,22 +52,7 @@ def _exploring_costs(results: Results) -> Finding:
 _HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0))
 
 
-# Queues of prompts whose claims are about whatever is played: not the paper's sentences about its data, but the same questions.
-
-_ASKED = "ours: asked of the table that is played"
-
-
-class _OfAnyTable(Experiment):
-    """An experiment whose claims are about the table that is played, a user's own too."""
-
-    def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """As of any experiment, but for what names the table."""
-        of_table = ("data", "embeddings", "costs", "models", "dim")
-        others = {leaf: value for leaf, value in changes.get("environment", {}).items() if leaf not in of_table}
-        return super().departures(horizon, {**changes, "environment": others})
-
-
-STUDIES = (
+EXPERIMENTS = (
     Experiment(
         "queueing/kappa-sensitivity",
         "How kappa and c1 matter, at two arrival rates (lambda_0 = 1)",
@@ -80,29 +67,16 @@ STUDIES = (
         notes="all 90 settings meet the same luck, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
         smoke_horizon=40,
     ),
-    _OfAnyTable(
+    OfAnyTable(
         "queueing/contrastive",
         "What training ACQB-CL's head is good for: four heads of each training, at three loads",
         tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]),
         16,
-        claims(only=("beats-cqb", "contrastive", "longer"), source=_ASKED),
+        claims(only=("beats-cqb", "contrastive", "longer"), source=ASKED),
         pictures("contrastive", {1: LOADS[1]}, baselines=False),
         source=f"{PAPER}, section 6.2",
         stand_in="a generated stand-in for SPROUT-o3mini",
         notes=NOTES,
-        smoke_horizon=60,
-    ),
-    _OfAnyTable(
-        "queueing/table",
-        "ACQB on the rows of a table, at three loads (--data FILE)",
-        tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]),
-        32,
-        claims(source=_ASKED),
-        pictures("table", {1: LOADS[1]}),
-        source=f"{PAPER}, section 6.2",
-        stand_in="a generated stand-in for RouterBench",
-        notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "
-        "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
         smoke_horizon=60,
     ),
 )

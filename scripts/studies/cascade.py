@@ -1,6 +1,8 @@
-"""A study of COSMOS on cascades of ours: regret next to everything else, sizes, bonuses, rare requests, learned scores, distributions, cost.
+"""Studies of COSMOS: regret beside every other policy, sizes, bonuses, rare requests, learned scores, distributions, cost.
 
-In every environment the true indices are known exactly.
+    jaxroute run scripts/studies/cascade.py:regret
+
+The true indices are known exactly in every environment.
 """
 
 from collections.abc import Callable, Iterator
@@ -327,7 +329,7 @@ def _off_exact(data: xr.Dataset) -> xr.Dataset:
     return data.assign(regret=off).sel(policy=[p for p in data["policy"].values if p != "exact"])
 
 
-_OTHER_LAWS_CLAIMS = claims(
+_OTHER_DISTRIBUTIONS_CLAIMS = claims(
     ("distributions", "COSMOS has less than a tenth of greedy's regret whatever the distribution",
      rising(*[(mean("COSMOS", distribution), 0.1 * mean("greedy", distribution)) for distribution in _LAWS])),
     ("misfit", "where the index is not linear regret grows faster than with the other smooth distributions: slopes of the last decade",
@@ -341,12 +343,12 @@ _OTHER_LAWS_CLAIMS = claims(
     ("frozen", "streaming loses where scores are learned: early ones stay as they were",
      rising((0.0, gap("streaming, online evaluator", "exact", "estimators-unseen")))),
 )  # fmt: skip
-_OTHER_LAWS = c.study(
+_OTHER_DISTRIBUTIONS = c.study(
     "cascade/distributions",
     "Other distributions of scores and costs, indices that are not linear, and estimators next to the exact one",
     tuple(_distribution_cases()),
     256,
-    _OTHER_LAWS_CLAIMS,
+    _OTHER_DISTRIBUTIONS_CLAIMS,
     {
         "distributions": side_by_side(
             *[panel("regret", case=distribution, title=distribution, log=True, band="quantile") for distribution in _LAWS]
@@ -426,4 +428,4 @@ _COST = c.study(
     smoke_horizon=1000,
 )
 
-STUDY = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_LAWS, _COST)
+EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST)

@@ -1,12 +1,10 @@
-"""Studies of StageRoute that its paper does not contain: two ways to count, what the paper leaves open, and what its theorems say."""
+"""Theorems of StageRoute: how regret grows with horizon, models and slots, and its lower bound."""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import xarray as xr
 
 from jaxroute import grid, plot
 from jaxroute.core.attributes import decoded
@@ -16,43 +14,16 @@ from jaxroute.experiments.measure import (
     Measured,
     along,
     end,
-    ends,
     ends_along,
     listed,
     lowest,
-    paired_gap,
     show,
     with_coordinates,
 )
-from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.quantities import growth, known, mean
-from jaxroute.experiments.staged.figures import INTERVAL, PAPER, alike, arena, longer_is_worse, symlog
+from jaxroute.experiments.staged.figures import PAPER
 from jaxroute.problems import staged
 
-_INTERVALS = (250, 500, 1000)
-_MODES = {
-    "stage": "pool at stage starts, the paper's definition",
-    "continuous": "pool at every query, newcomers miss their window",
-}
-# What the paper leaves open: StageRoute and Greedy with each choice that was not taken.
-_OPEN_CHOICES = {
-    "StageRoute": staged.StageRoute(),
-    "NoFiller": staged.StageRoute(filler=staged.NoFiller()),
-    "RandomFiller": staged.StageRoute(filler=staged.RandomFiller()),
-    "IndexFiller": staged.StageRoute(filler=staged.IndexFiller()),
-    "RandomTie": staged.StageRoute(tie=staged.RandomTie()),
-    "Lemma3": staged.StageRoute(estimator=staged.Lemma3()),
-    "RoutingScope": staged.StageRoute(scope=staged.RoutingScope()),
-    "StageScope": staged.StageRoute(scope=staged.StageScope()),
-    "Greedy": staged.Greedy(),
-    "GreedyByRatio": staged.Greedy(routing=staged.RouteByRatio()),
-    "GreedyToBest": staged.Greedy(routing=staged.RouteToBest()),
-}
-_GROUPS = {
-    "free slots and ties": ("StageRoute", "NoFiller", "RandomFiller", "IndexFiller", "RandomTie"),
-    "start values and past data": ("StageRoute", "Lemma3", "RoutingScope", "StageScope"),
-    "routing inside a stage": ("Greedy", "GreedyByRatio", "GreedyToBest"),
-}
 # Stages of a horizon, in words and as a function of it.
 _STAGES = {
     "10": lambda horizon: 10,
@@ -64,19 +35,6 @@ _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
 _MODELS, _FEW, _LONG, _WINDOWS, _DELTA = (24, 48, 96), (3, 6, 12), 2**18, 2**6, 0.1
 _SQUARE, _CORNER = tuple(itertools.product(_MODELS, _FEW)), ((24, 8), (48, 13), (96, 21))
 _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
-
-
-def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
-    """Whether each of some policies has more regret than another, paired by seed."""
-
-    def measure(results: Results) -> Finding:
-        data = results["result"]
-        gaps = {p: paired_gap(data, "conditional_regret", p, minus=than) for p in policies}
-        spend = listed(ends(data, "cost_ratio", (than, *policies)))
-        text = f"above {than} by {listed(gaps)}; spend / budget: {spend}"
-        return text, [gap.above(0.0) for gap in gaps.values()]
-
-    return measure
 
 
 def _played(results: Results) -> list[int]:
@@ -174,30 +132,6 @@ def _hard_instances(slots: int, horizon: int) -> Case:
     )
 
 
-# Figures.
-
-
-@alike
-def _intervals(results: Results):
-    figure, axes = plot.panels(4, columns=2)
-    for column, (mode, words) in enumerate(_MODES.items()):
-        cases = [results[f"{mode}-{interval}"] for interval in _INTERVALS]
-        data = xr.concat(cases, xr.IndexVariable("interval", list(_INTERVALS)))
-        symlog(data, "conditional_regret", plot.final, ax=axes[column], title=words)
-        plot.final(data, "cost_ratio", ax=axes[2 + column])
-        plot.level(axes[2 + column], "budget", 1.0)
-    return figure
-
-
-_choices = side_by_side(
-    *(panel("conditional_regret", policies=list(policies), title=title) for title, policies in _GROUPS.items()),
-    *(
-        panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
-        for policies in _GROUPS.values()
-    ),
-)
-
-
 def _discovery_figure(results: Results):
     figure, (left, right) = plot.panels(2)
     rules = {f"K = {rule}": along(results, "regret", "horizon", stages=rule).sel(policy="StageRoute") for rule in _STAGES}
@@ -237,44 +171,20 @@ def _theorem_1_figure(results: Results):
     return figure
 
 
-# Experiments: a study is its cases, its claims (id -> text, part of the paper, measure) and its panels.
-
-
-def _study(name: str, title: str, cases: Any, draw: Any, source: str, seeds: int = 200, **options: Any) -> Experiment:
-    return Experiment(
-        name=f"staged/{name}",
-        title=title,
-        cases=tuple(cases),
-        seeds=seeds,
-        claims=tuple(
-            Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in _CLAIMS[name].items()
-        ),
-        figures={name: draw},
-        source=f"{PAPER}, {source}",
-        **options,
-    )
+def experiment(
+    name: str, title: str, cases: Sequence[Case], claims: Mapping[str, Any], draw: Any, source: str, **options: Any
+) -> Experiment:
+    """An experiment beside the paper's figures; claims are texts, parts of the paper and measures by id."""
+    made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
+    source, options = f"{PAPER}, {source}", {"seeds": 200, **options}
+    return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=source, **options)
 
 
 def _slope(rule: str, low: float, high: float) -> Measure:
     return grows_as("regret", "StageRoute", low, high, {"stages": rule})
 
 
-_OURS = "sec. 4 and 6.1; the choice is ours"
-_UNFILLED, _FORGETFUL, _BY_RATIO = (
-    ("NoFiller", "RandomFiller", "IndexFiller"),
-    ("RoutingScope", "StageScope"),
-    ("GreedyByRatio", "GreedyToBest"),
-)
-_ARENA = {"max_deployed": 6, "stage_length": 500}
 _CLAIMS = {
-    "interval-effect": {mode: (f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
-                        for mode, words in _MODES.items()},
-    "open-choices": {
-        "fillers": ("free slots left empty, filled at random or by index cost regret", _OURS, _more_regret(_UNFILLED)),
-        "start": ("a start at mean 0 is hardly optimistic and costs regret", _OURS, _more_regret(("Lemma3",))),
-        "scope": ("to forget the stages before costs regret", _OURS, _more_regret(_FORGETFUL)),
-        "routing": ("Greedy has more regret if it routes by ratio than by the linear program", _OURS, _more_regret(_BY_RATIO, "Greedy")),
-    },
     "discovery-slope": {
         "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _slope("T^(1/3)", 0.62, 0.70)),
         "half": ("N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _slope("T^(1/2)", 0.45, 0.55)),
@@ -299,51 +209,32 @@ _CLAIMS = {
 }  # fmt: skip
 
 EXPERIMENTS = (
-    _study(
-        "interval-effect",
-        "Does a longer interval between maintenance windows hurt? Two ways to keep the books",
-        [
-            arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous"))
-            for mode in _MODES
-            for interval in _INTERVALS
-        ],
-        _intervals,
-        "sec. 6.1; the second bookkeeping is ours",
-        seeds=512,
-        notes="arrivals coincide with maintenance windows and the optimum follows the windows, so with the paper's definition "
-        "StageRoute's regret does not depend on the interval and Greedy's falls",
-    ),
-    _study(
-        "open-choices",
-        "What the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
-        [Case(staged.arena_market, _OPEN_CHOICES, 10_000, settings=_ARENA, record_every=500)],
-        _choices,
-        "sec. 4 and 6.1; the variants are ours",
-        seeds=512,
-    ),
-    _study(
+    experiment(
         "discovery-slope",
         "How regret grows with the horizon, and falls with the stages, when 30 models wait for 3 slots",
         [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS],
+        _CLAIMS["discovery-slope"],
         _discovery_figure,
         "Theorem 1; the instance is ours",
         smoke_horizon=4000,
         notes="statistics persist over stages, so that nothing is learned anew",
     ),
-    _study(
+    experiment(
         "theorem-1",
         "How regret grows with the models that wait and falls with the slots, beside the bound of Theorem 1",
         [_waiting(*size) for size in (*_SQUARE, *_CORNER)],
+        _CLAIMS["theorem-1"],
         _theorem_1_figure,
         "Theorem 1; the instance is ours",
         seeds=16,
         smoke_horizon=4096,
         notes="gamma = log(N T / delta) with delta = .1; the theorem leaves its constants open, here they are 1",
     ),
-    _study(
+    experiment(
         "lower-bound",
         "Regret on the paper's hard instances, next to its lower bound",
         [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER],
+        _CLAIMS["lower-bound"],
         _lower_bound_figure,
         "Theorem 2 and appendix C",
         smoke_horizon=8000,

@@ -1,0 +1,22 @@
+"""Studies: experiments that no theorem, lemma, figure or table of a paper contains; a file for each problem.
+
+jaxroute run scripts/studies/cascade.py:bonus --smoke
+"""
+
+import importlib
+
+from jaxroute.experiments import Experiment
+
+PROBLEMS = ("staged", "combinatorial", "service", "queueing", "cascade")
+
+
+def studies() -> dict[str, Experiment]:
+    """All studies by name, such as "cascade/bonus"."""
+    files = (importlib.import_module(f"studies.{problem}") for problem in PROBLEMS)
+    return {one.name: one for file in files for one in file.EXPERIMENTS}
+
+
+def argument(name: str) -> str:
+    """A study as `jaxroute run` has it."""
+    problem, _, own = name.partition("/")
+    return f"scripts/studies/{problem}.py:{own}"

@@ -1,0 +1,140 @@
+"""Studies of C2MAB-V: all policies on all tasks, and variants that its paper leaves open.
+
+jaxroute run scripts/studies/combinatorial.py:variants
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jaxroute import grid, plot
+from jaxroute.data import C2MABV_TABLE_3
+from jaxroute.experiments.base import Case, Results
+from jaxroute.experiments.combinatorial.figures import (
+    LAWS,
+    RATIO,
+    RECORD,
+    RIVALS,
+    SETTINGS,
+    STAND_IN,
+    TASKS,
+    at_horizon,
+    dots,
+    sciq,
+)
+from jaxroute.experiments.combinatorial.theory import experiment
+from jaxroute.problems import combinatorial as cb
+from jaxroute.problems.combinatorial.instances import SCIQ_SUCCESS
+
+_C, _THOMPSON = SETTINGS["C2MAB-V (c)"], RIVALS["Thompson"]
+_TWO = {"C2MAB-V (c)": _C, "CUCB": cb.CUCB()}
+_MEANS = SCIQ_SUCCESS.astype(np.float32)
+# Choices of C2MAB-V that its paper leaves open, and what of its rivals: settings of the cloud, policies.
+_CHOICES = {
+    "order": (
+        {"reward": "awc"},
+        {
+            "by price": _C,
+            "by reward bound": cb.C2MABV(order=cb.ByReward()),
+            "by cost bound": cb.C2MABV(order=cb.ByCost()),
+            "by index": cb.C2MABV(order=cb.ByIndex()),
+            "at random": cb.C2MABV(order=cb.ByProbability()),
+        },
+    ),
+    "solver": (
+        {"reward": "awc"},
+        {
+            "vertices": _C,
+            "continuous greedy": cb.C2MABV(solver=cb.ContinuousGreedy()),
+            "projected gradient": cb.C2MABV(solver=cb.ProjectedGradient()),
+            "smoothed LP": cb.C2MABV(solver=cb.Smoothed()),
+        },
+    ),
+    "batches": (
+        {},
+        {
+            "B = 1": _C,
+            "B = 1, round robin": cb.C2MABV(start=cb.RoundRobin()),
+            "B = 50, set held": cb.C2MABV(batch=50),
+            "B = 50, relaxed held": cb.C2MABV(batch=50, hold=cb.HoldRelaxed()),
+        },
+    ),
+    "radius": ({}, {"CUCB": cb.CUCB(), "CUCB, union": cb.CUCB(radius=cb.UnionRadius(0.3))}),
+    "graded": (
+        {"graded": True},
+        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())},
+    ),
+}
+# What a cloud can be besides: what makes it, its settings.
+_NINE = {"success": tuple(_MEANS), "cost": tuple(C2MABV_TABLE_3.prices / C2MABV_TABLE_3.prices.max())}
+_CLOUDS = {
+    "tokens": (cb.sciq_cloud, {"costs": cb.TokenCosts()}),
+    # Two tutors of the first subject and one of each other, with a budget for each subject (appendix C.1).
+    "groups": (cb.sciq_cloud, {"groups": (0, 0, 0, 1, 1, 1, 2, 2, 2), "size": (2, 1, 1), "budget": (0.3, 0.15, 0.6)}),
+    "availability": (partial(grid, cb.sciq_cloud), {"reward": "awc", "availability": [0.5, 0.8, 1.0]}),
+    "feedback": (partial(grid, cb.sciq_cloud), {"arrival": [0.05, 0.2, 1.0]}),
+    "difficulty": (
+        partial(grid, cb.parametric_cloud),
+        {**_NINE, "reward": "awc", "budget": 0.45, "size": 4, "correlation": [0.0, 0.4, 0.8]},
+    ),
+    # At some round the cheap models become as good as the dear ones were, and the other way round.
+    "drift": (
+        partial(
+            grid, lambda switch, success, **more: cb.parametric_cloud([success, success[::-1]], switch=[0, switch], **more)
+        ),
+        {**_NINE, "budget": 0.5, "size": 4, "switch": [1000, 5000, 9000]},
+    ),
+}
+
+
+def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb.sciq_cloud) -> Case:
+    settings, record = {"reward": "suc", "costs": LAWS["scaled"], **settings}, (*RECORD, "realised_reward")
+    return Case(cloud, policies, 10_000, name, settings, {"variant": name}, record=record)
+
+
+def _everyone(env: Any) -> dict[str, Any]:
+    """All policies that play the cloud as it is; always one model, two tiers and offline sets are in figures 4, 12 and 13."""
+    return {
+        **SETTINGS,
+        **RIVALS,
+        "Direct": cb.Direct(),
+        "ConstrainedThompson": cb.ConstrainedThompson(),
+        "RandomSet": cb.RandomSet(),
+        "OracleRelaxed": cb.OracleRelaxed.of(env),
+        "OracleInteger": cb.OracleInteger.of(env),
+    }
+
+
+def _variants_figure(results: Results):
+    """Two panels for each variant, side by side."""
+    figure, axes = plot.panels(2 * len(results), columns=4)
+    for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
+        for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):
+            dots(data, metric, ax=ax, title=name)
+    return figure
+
+
+EXPERIMENTS = (
+    experiment(
+        "policies",
+        "Every policy on every task: reward, violation and their ratio",
+        [sciq(t, _everyone, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
+        208,
+        at_horizon("reward", "violation", RATIO),
+        "section 6",
+        notes=STAND_IN,
+    ),
+    experiment(
+        "variants",
+        "What the paper leaves open, and what else a cloud can do: groups, drift, lost feedback, models that are not always there",
+        [
+            *(_variant(name, policies, settings) for name, (settings, policies) in _CHOICES.items()),
+            *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),
+        ],
+        64,
+        _variants_figure,
+        "sections 3 and 6, appendix C.1 and E.3",
+        notes=STAND_IN,
+    ),
+)
