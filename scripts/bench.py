@@ -142,10 +142,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     },
     "queueing": {
         "env": queueing.RandomQueues,
-        "policies": {
-            **default_policies(queueing),
-            "ACQB, on line": queueing.ACQB(solver=Online()),
-        },
+        "policies": {**default_policies(queueing), "ACQB, on line": queueing.ACQB(solver=Online())},
         "horizon": 1000,
         "metric": "routing_regret",
         "comparators": {"ACQB": "acqb"},

@@ -1,7 +1,7 @@
-"""Pages of the API reference: what each has, from the package itself, and their text for Sphinx.
+"""Pages of the API reference, in reStructuredText, from the package itself.
 
-A name is public if it does not begin with an underscore and is exported by a package (`__all__`), or is defined in one of the modules that
-a page names. What a package exports is shown under the package's name, `jaxroute.problems.staged.StageRoute`, wherever it is defined.
+A name is public if a package exports it (`__all__`), or if it is defined in one of the modules of a page; names with a leading underscore are
+not. An exported name is shown under the package, as `jaxroute.problems.staged.StageRoute`, wherever it is defined.
 """
 
 import functools
@@ -9,86 +9,112 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import GenericAlias, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+# Names under which users import modules that are elsewhere.
+ALIASES = {"jaxroute.core.draws": "jaxroute.draws", "jaxroute.core.numerics": "jaxroute.numerics"}
+# Orders in which readers look for things: problems, files of a problem (others between the two), names of `jaxroute`.
+_PROBLEMS = ["stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade"]
+_FIRST = [
+    "policies",
+    "stageroute",
+    "c2mabv",
+    "messplus",
+    "acqb",
+    "cosmos",
+    "baselines",
+    "oracle",
+    "instances",
+    "env",
+    "sources",
+    "parts",
+]
+_LAST = ["optimum", "theory", "types"]
+_NAMES = ["simulate", "grid", "instances", "load", "compare", "Policy", "Environment", "Spec", "Metric", "Wrapper", "Grid"]
 
 
 @dataclass(frozen=True)
 class Page:
     """One page.
 
-    name: file name.
-    title: heading.
-    packages: what it shows, each with all that it exports.
-    modules: modules that are shown with all that they define; a name that ends with `.*` is a package with all its modules.
-    public: name under which users import it, where that is not where it is.
+    Attributes:
+      name: file name.
+      title: heading.
+      packages: packages of which it shows all that they export.
+      modules: modules of which it shows all that they define; a name that ends with `.*` is a package with all its modules.
     """
 
     name: str
     title: str
     packages: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-    public: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def top(self) -> str:
+        """The package or module whose docstring begins the page."""
+        return (self.packages or (self.modules[0].removesuffix(".*"),))[0]
 
 
-def _problem(name: str) -> Page:
-    return Page(f"problems/{name}", f"problems.{name}", (f"jaxroute.problems.{name}",), (f"jaxroute.problems.{name}.*",))
+def _page(name: str, packages: str = "", modules: str = "") -> Page:
+    """A page with lists of names below `jaxroute`."""
+    below = (tuple(f"jaxroute.{one}" for one in names.split()) for names in (packages, modules))
+    return Page(name.replace(".", "/"), name, *below)
+
+
+def _below(package: str, modules: str) -> str:
+    return " ".join(f"{package}.{name}" for name in modules.split())
 
 
 def pages() -> tuple[Page, ...]:
-    """All pages, in the order of the index; a problem that is added has its own."""
+    """All pages, in the order of the index; a new problem has its page without more."""
     problems = [m.name for m in pkgutil.iter_modules(importlib.import_module("jaxroute.problems").__path__) if m.ispkg]
-    order = {
-        name: i
-        for i, name in enumerate(("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade"))
-    }
-    alias = {
-        "jaxroute.metrics": "jaxroute.metrics",
-        "jaxroute.plot": "jaxroute.plot",
-        "jaxroute.tune": "jaxroute.tune",
-    }
+    problems.sort(key=lambda name: (_place(name, _PROBLEMS), name))
     return (
         Page("jaxroute", "jaxroute", ("jaxroute",)),
-        Page("metrics", "metrics", (), ("jaxroute.metrics",), alias),
-        Page("plot", "plot", (), ("jaxroute.plot", "jaxroute.plot.style"), alias),
-        Page("tune", "tune", ("jaxroute.tune",), (), alias),
-        *(_problem(name) for name in sorted(problems, key=lambda name: order.get(name, len(order)))),
+        _page("metrics", "", "metrics"),
+        _page("plot", "", "plot plot.style"),
+        _page("tune", "tune"),
+        *(_page(f"problems.{name}", f"problems.{name}", f"problems.{name}.*") for name in problems),
         Page("problems/registry", "problems", (), ("jaxroute.problems",)),
-        Page("testing", "testing", ("jaxroute.testing",), ("jaxroute.testing.figures",)),
-        Page("experiments", "experiments", ("jaxroute.experiments",), ("jaxroute.experiments.base", "jaxroute.experiments.claims", "jaxroute.experiments.measure", "jaxroute.experiments.pictures", "jaxroute.experiments.quantities", "jaxroute.experiments.verdicts")),
-        Page("comparison", "comparison", ("jaxroute.comparison",)),
-        Page("data", "data", ("jaxroute.data",)),
-        Page("solvers", "solvers", ("jaxroute.solvers",)),
-        Page("estimators", "estimators", ("jaxroute.estimators.mnl",), ("jaxroute.estimators.*",)),
-        Page("core", "core", (), ("jaxroute.core.*",), {"jaxroute.core.draws": "jaxroute.draws", "jaxroute.core.numerics": "jaxroute.numerics"}),
-        Page("engine", "engine", (), ("jaxroute.engine.errors", "jaxroute.engine.execution", "jaxroute.engine.grid", "jaxroute.engine.rounds", "jaxroute.engine.reference", "jaxroute.engine.memory")),
-        Page("store", "store", (), ("jaxroute.store.*",)),
-    )  # fmt: skip
+        _page("testing", "testing", "testing.figures"),
+        _page("experiments", "experiments", _below("experiments", "base claims measure pictures quantities verdicts")),
+        *(_page(name, name) for name in ("comparison", "data", "solvers")),
+        _page("estimators", "estimators.mnl", "estimators.*"),
+        _page("core", "", "core.*"),
+        _page("engine", "", _below("engine", "errors execution grid rounds reference memory")),
+        _page("store", "", "store.*"),
+    )
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One object of a page.
 
-    name: full name under which it is shown.
-    thing: the object.
-    module: where it is defined.
+    Attributes:
+      name: full name under which it is shown.
+      thing: the object.
+      module: name of the module that defines it.
     """
 
     name: str
     thing: Any
     module: str
 
+    @property
+    def member(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
 
-def _modules(names: tuple[str, ...]) -> Iterator[ModuleType]:
+
+def _modules(names: Sequence[str]) -> Iterator[ModuleType]:
     for name in names:
-        if not name.endswith(".*"):
-            yield importlib.import_module(name)
-            continue
         package = importlib.import_module(name.removesuffix(".*"))
+        if not name.endswith(".*"):
+            yield package
+            continue
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not any(part.startswith("_") for part in found.name.split(".")):
                 yield importlib.import_module(found.name)
@@ -97,213 +123,133 @@ def _modules(names: tuple[str, ...]) -> Iterator[ModuleType]:
 def _kind(thing: Any) -> str:
     if inspect.isclass(thing) and not isinstance(thing, GenericAlias):
         return "class"
-    return (
-        "function"
-        if inspect.isroutine(thing) or isinstance(thing, functools.partial) or hasattr(thing, "__wrapped__")
-        else "data"
-    )
+    called = inspect.isroutine(thing) or isinstance(thing, functools.partial) or hasattr(thing, "__wrapped__")
+    return "function" if called else "data"
 
 
-def _borrowed(package: ModuleType, thing: Any) -> bool:
-    """Whether a package exports what another wing defines and shows; the package itself exports everything."""
-    module = getattr(thing, "__module__", None)
-    return package.__name__ != "jaxroute" and _kind(thing) != "data" and not str(module).startswith(package.__name__)
+def _key(thing: Any, name: str) -> Any:
+    return name if _kind(thing) == "data" else id(thing)
+
+
+def _full(module: str, member: str) -> str:
+    return f"{ALIASES.get(module, module)}.{member}"
 
 
 def entries(page: Page) -> list[Entry]:
-    """What a page shows, in the order of its packages' lists and its modules' sources; each object once."""
-    found, seen = [], set(_exported()) if page.name != "jaxroute" else set()
+    """The objects of a page, in the order of its packages' lists and its modules' sources; each object once."""
+    found: dict[Any, Entry] = {}
+    seen = _exported() if page.name != "jaxroute" else frozenset()
     for name in page.packages:
         package = importlib.import_module(name)
         for member in package.__all__:
             thing = getattr(package, member)
-            if inspect.ismodule(thing) or _borrowed(package, thing):
-                continue
-            if _key(thing, member) in seen:
-                continue
-            module = getattr(thing, "__module__", None) if _kind(thing) != "data" else _home(package, member)
-            found.append(Entry(f"{page.public.get(name, name)}.{member}", thing, module or name))
-            seen.add(_key(thing, member))
+            home = str(getattr(thing, "__module__", None)) if _kind(thing) != "data" else _home(package, member)
+            # The page of another wing shows what that wing defines; `jaxroute` itself shows everything.
+            elsewhere = name != "jaxroute" and not home.startswith(name)
+            if not (inspect.ismodule(thing) or elsewhere or _key(thing, member) in seen):
+                found.setdefault(_key(thing, member), Entry(_full(name, member), thing, home))
     for module in _modules(page.modules):
         for member, thing in vars(module).items():
-            if member.startswith("_") or _kind(thing) == "data" or getattr(thing, "__module__", None) != module.__name__:
-                continue
-            if _key(thing, member) not in seen and inspect.getdoc(thing):
-                seen.add(_key(thing, member))
-                found.append(Entry(f"{page.public.get(module.__name__, module.__name__)}.{member}", thing, module.__name__))
-    return found
+            own = getattr(thing, "__module__", None) == module.__name__ and not member.startswith("_")
+            if own and _kind(thing) != "data" and id(thing) not in seen and inspect.getdoc(thing):
+                found.setdefault(id(thing), Entry(_full(module.__name__, member), thing, module.__name__))
+    return list(found.values())
 
 
 @functools.cache
 def _exported() -> frozenset[int]:
-    """What `import jaxroute` offers, by identity: shown there, and nowhere else."""
+    """Identities of the names of `jaxroute`, which only its own page shows."""
     package = importlib.import_module("jaxroute")
     return frozenset(id(getattr(package, member)) for member in package.__all__)
-
-
-def _key(thing: Any, name: str) -> Any:
-    return id(thing) if _kind(thing) != "data" else name
 
 
 def _home(package: ModuleType, member: str) -> str:
     """The module of a package that assigns a constant."""
     for module in _modules((f"{package.__name__}.*",)):
-        source = Path(module.__file__ or "").read_text(encoding="utf-8")
-        if re.search(rf"(?m)^{member}\b.*=", source):
+        if re.search(rf"(?m)^{member}\b.*=", Path(module.__file__ or "").read_text(encoding="utf-8")):
             return module.__name__
     return package.__name__
 
 
 @functools.cache
 def names() -> dict[int, str]:
-    """Where each documented class and function is shown, by the identity of the object; the first page wins."""
+    """Full name of each documented class and function by identity; the first page wins."""
     found: dict[int, str] = {}
-    for page in pages():
-        for entry in entries(page):
-            if _kind(entry.thing) != "data":
-                found.setdefault(id(entry.thing), entry.name)
+    for entry in (entry for page in pages() for entry in entries(page) if _kind(entry.thing) != "data"):
+        found.setdefault(id(entry.thing), entry.name)
     return found
 
 
 def _comment(module: str, member: str) -> str:
     """The comment above a constant, or behind it."""
-    lines = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
-        if re.match(rf"{member}\b.*=", line):
-            above = []
-            while number and lines[number - 1].startswith("# "):
-                number -= 1
-                above.insert(0, lines[number][2:])
-            behind = re.search(r"  # (?!fmt|type|pyright|noqa)(.*)$", line)
-            return " ".join(above) or (behind.group(1) if behind else "")
-    return ""
+    source = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8")
+    found = re.search(rf"(?m)((?:^# .*\n)*)^{member}\b.*=.*?(?:  # (?!fmt|type|pyright|noqa)(.*))?$", source)
+    if found is None:
+        return ""
+    return " ".join(line.removeprefix("# ") for line in found[1].splitlines()) or found[2] or ""
 
 
 def first_sentence(text: str) -> str:
     """The first sentence of a docstring."""
-    paragraph = " ".join(text.strip().split("\n\n")[0].split())
-    return re.split(r"(?<=[.:])\s", paragraph)[0]
+    return re.split(r"(?<=\.)\s", " ".join(text.strip().split("\n\n")[0].split()))[0]
 
 
 def _heading(module: str, page: Page) -> str:
-    """A section's title: the file below the package, as the tree of the package says it."""
-    base = [*page.packages, *(m.removesuffix(".*") for m in page.modules)]
-    inside = [module.removeprefix(b).removeprefix(".") for b in base if module.startswith(f"{b}.")]
-    return (
-        min(inside, key=len)
-        if inside and min(inside, key=len)
-        else page.public.get(module, module).removeprefix("jaxroute.")
-    )
+    """Title of a section: the module below the packages of the page."""
+    bases = (*page.packages, *(name.removesuffix(".*") for name in page.modules))
+    inside = [module.removeprefix(f"{base}.") for base in bases if module.startswith(f"{base}.")]
+    return min(inside, key=len) if inside else ALIASES.get(module, module).removeprefix("jaxroute.")
 
 
 def text(page: Page) -> str:
     """The page in reStructuredText."""
-    found = entries(page)
     out = [page.title, "=" * len(page.title), ""]
+    out += [f".. py:module:: {ALIASES.get(page.top, page.top)}", "", f".. automodule:: {page.top}", "   :no-index:", ""]
+    for name in page.packages:
+        package = importlib.import_module(name)
+        shown = {member: names().get(id(getattr(package, member))) for member in package.__all__}
+        other = [f":py:obj:`{m} <{full}>`" for m, full in shown.items() if full and full != _full(name, m)]
+        out += [f"Also here: {', '.join(other)}.", ""] if other else []
+    found = entries(page)
+    if page.name == "jaxroute":
+        found.sort(key=lambda e: (e.member.endswith("Error"), _place(e.member, _NAMES), e.member))
+        return "\n".join([*out, *(line for entry in found for line in _directive(entry))])
     sections: dict[str, list[Entry]] = {}
     for entry in found:
         sections.setdefault(entry.module, []).append(entry)
-    tops = list(page.packages) or [page.modules[0].removesuffix(".*")]
-    out += [f".. py:module:: {page.public.get(tops[0], tops[0])}", "", f".. automodule:: {tops[0]}", "   :no-index:", ""]
-    for name in page.packages:
-        package = importlib.import_module(name)
-        other = [
-            m
-            for m in package.__all__
-            if id(getattr(package, m)) in names()
-            and names()[id(getattr(package, m))] != f"{page.public.get(name, name)}.{m}"
-        ]
-        if other:
-            out += [
-                "Also here: " + ", ".join(f":py:obj:`{m} <{names()[id(getattr(package, m))]}>`" for m in other) + ".",
-                "",
-            ]
-    if page.name == "jaxroute":
-        return "\n".join([*out, *(line for entry in sorted(found, key=_asked) for line in _directive(entry))])
-    order = _order(page, list(sections))
-    for module in order:
-        if module not in tops:
-            heading = _heading(module, page)
-            if len(order) > 1:
-                out += [heading, "-" * len(heading), "", f".. automodule:: {module}", "   :no-index:", ""]
-        for entry in sections[module]:
-            out += _directive(entry)
+    for module in sorted(sections, key=lambda module: _rank(page, module)):
+        heading = _heading(module, page)
+        if module != page.top and len(sections) > 1:
+            out += [heading, "-" * len(heading), "", f".. automodule:: {module}", "   :no-index:", ""]
+        out += [line for entry in sections[module] for line in _directive(entry)]
     return "\n".join(out)
 
 
-def _order(page: Page, modules: list[str]) -> list[str]:
-    """Modules in the order in which a reader asks: the paper's policy, the others, environments, what they are put together from."""
+def _place(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def _rank(page: Page, module: str) -> tuple:
+    """Order of the sections of a problem: the paper's policy, other policies, environments, parts; of another page as they come."""
     if not page.name.startswith("problems/"):
-        return modules
-    first = (
-        "policies",
-        "stageroute",
-        "c2mabv",
-        "messplus",
-        "acqb",
-        "cosmos",
-        "baselines",
-        "oracle",
-        "instances",
-        "env",
-        "sources",
-        "parts",
-    )
-    last = ("optimum", "theory", "types")
-
-    def rank(module: str) -> tuple[int, str]:
-        part = module.removeprefix(page.packages[0] if page.packages else "").split(".")[1:2]
-        name = part[0] if part else ""
-        return (first.index(name) if name in first else 90 + last.index(name) if name in last else 50, module)
-
-    return sorted(modules, key=rank)
-
-
-def _asked(entry: Entry) -> tuple[bool, int, str]:
-    """The order in which a newcomer asks for the names of `jaxroute`; errors last."""
-    first = (
-        "simulate",
-        "grid",
-        "instances",
-        "load",
-        "compare",
-        "Policy",
-        "Environment",
-        "Spec",
-        "Metric",
-        "Wrapper",
-        "Grid",
-    )
-    name = entry.name.rpartition(".")[2]
-    return (name.endswith("Error"), first.index(name) if name in first else len(first), name)
+        return ()
+    name = [*module.removeprefix(page.top).split("."), ""][1]
+    return _place(name, [*_FIRST, "", *_LAST]) if name in (*_FIRST, *_LAST) else len(_FIRST), module
 
 
 def _directive(entry: Entry) -> list[str]:
-    member = entry.name.rpartition(".")[2]
     if _kind(entry.thing) == "class":
         return [f".. autoclass:: {entry.name}", "   :members:", ""]
     if _kind(entry.thing) == "function":
         return [f".. autofunction:: {entry.name}", ""]
-    said = _comment(entry.module, member) or getattr(entry.thing, "source", "")
-    said = said or (f"The type `{_short(entry.thing)}`." if isinstance(entry.thing, GenericAlias) else "A constant.")
+    about = _comment(entry.module, entry.member) or getattr(entry.thing, "source", "")
+    if not about and isinstance(entry.thing, GenericAlias):
+        short = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", str(entry.thing))
+        about = f"The type `{short}`."
+    about = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", about or "A constant.").replace("*", r"\*")
     # The section's automodule has made its module the current one.
-    return [
-        f".. py:currentmodule:: {entry.name.rpartition('.')[0]}",
-        "",
-        f".. py:data:: {member}",
-        "",
-        f"   {_escaped(said)}",
-        "",
-    ]
-
-
-def _short(alias: Any) -> str:
-    """A type without the modules of its parts."""
-    return re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", str(alias))
-
-
-def _escaped(said: str) -> str:
-    return re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", said).replace("*", r"\*")
+    module = entry.name.rpartition(".")[0]
+    return [f".. py:currentmodule:: {module}", "", f".. py:data:: {entry.member}", "", f"   {about}", ""]
 
 
 def index(found: tuple[Page, ...]) -> str:
@@ -315,18 +261,15 @@ def index(found: tuple[Page, ...]) -> str:
     ]
     lines += [".. list-table::", "   :widths: 30 70", ""]
     for page in found:
-        top = (page.packages or (page.modules[0].removesuffix(".*"),))[0]
-        said = first_sentence(importlib.import_module(top).__doc__ or "").replace("`", "``")
-        lines += [f"   * - :doc:`{page.title} <{page.name}>`", f"     - {said}"]
-    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {page.name}" for page in found), ""]
-    return "\n".join(lines)
+        about = first_sentence(importlib.import_module(page.top).__doc__ or "").replace("`", "``")
+        lines += [f"   * - :doc:`{page.title} <{page.name}>`", f"     - {about}"]
+    return "\n".join([*lines, "", ".. toctree::", "   :hidden:", "", *(f"   {page.name}" for page in found), ""])
 
 
 def write(folder: Path) -> None:
-    """Writes the pages; a file whose text has not changed is left alone, so that Sphinx reads it no second time."""
+    """Writes the pages that have changed, so that Sphinx does not read the others again."""
     found = pages()
-    texts = {"index": index(found), **{page.name: text(page) for page in found}}
-    for name, content in texts.items():
+    for name, content in {"index": index(found), **{page.name: text(page) for page in found}}.items():
         file = folder / f"{name}.rst"
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists() or file.read_text(encoding="utf-8") != content:

@@ -10,11 +10,7 @@ import xarray as xr
 from jaxroute import plot
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.claims import Finding, Measure
-from jaxroute.experiments.measure import (
-    ends,
-    listed,
-    paired_gap,
-)
+from jaxroute.experiments.measure import ends, listed, paired_gap
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.staged.figures import INTERVAL, alike, arena, longer_is_worse, symlog
 from jaxroute.experiments.staged.theory import experiment

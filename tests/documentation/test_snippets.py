@@ -173,9 +173,9 @@ def test_commands_can_be_read(page, monkeypatch):
                 options, rest = _read(words[1:], monkeypatch)
                 assert not rest or words[1] == "bench", where
                 name = getattr(options, "experiment", None)
-                if name and ".py" in name:
+                if name and ".py:" in name:
                     assert (ROOT / name.partition(":")[0]).is_file(), where
-                elif name:
+                elif name and not name.endswith(".py"):
                     assert name in catalogue()["experiments"], where
                 continue
             assert program in OTHERS or (ROOT / program).is_file(), where

@@ -12,15 +12,7 @@ from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2M
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, at_least
-from jaxroute.experiments.measure import (
-    Measured,
-    end,
-    listed,
-    mean_of,
-    product,
-    show,
-    with_coordinates,
-)
+from jaxroute.experiments.measure import Measured, end, listed, mean_of, product, show, with_coordinates
 from jaxroute.experiments.pictures import Panel, Picture, panel, panels_of
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import BUDGETS

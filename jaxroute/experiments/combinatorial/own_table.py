@@ -4,13 +4,7 @@ from collections.abc import Mapping
 
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case
-from jaxroute.experiments.combinatorial.figures import (
-    RECORD,
-    RIVALS,
-    SETTINGS,
-    TASKS,
-    at_horizon,
-)
+from jaxroute.experiments.combinatorial.figures import RECORD, RIVALS, SETTINGS, TASKS, at_horizon
 from jaxroute.experiments.combinatorial.theory import experiment
 from jaxroute.problems import combinatorial as cb
 

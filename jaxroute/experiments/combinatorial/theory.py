@@ -12,12 +12,7 @@ from jaxroute import grid, plot
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, grows_as
-from jaxroute.experiments.combinatorial.figures import (
-    LAWS,
-    PAPER,
-    SUCCESS,
-    sciq,
-)
+from jaxroute.experiments.combinatorial.figures import LAWS, PAPER, SUCCESS, sciq
 from jaxroute.experiments.measure import along, end, share_of, show
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.problems import combinatorial as cb

@@ -200,11 +200,7 @@ _CLAIMS = (
     ("shorter", "their queues end shorter than those of policies that learn no contexts", _shorter),
     ("sublinear", "their regret is sublinear", _sublinear),
     ("beats-cqb", "ACQB has less regret than CQB-eps at every load", less("ACQB", "CQB-eps")),
-    (
-        "contrastive",
-        "ACQB-CL, trained as in the paper, has less regret than ACQB at every load",
-        less("ACQB-CL", "ACQB"),
-    ),
+    ("contrastive", "ACQB-CL, trained as in the paper, has less regret than ACQB at every load", less("ACQB-CL", "ACQB")),
     (
         "longer",
         "ACQB-CL, trained longer than in the paper, has less regret than ACQB at every load",

@@ -10,16 +10,7 @@ from jaxroute import grid, plot
 from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, rising
-from jaxroute.experiments.measure import (
-    Measured,
-    along,
-    end,
-    ends_along,
-    listed,
-    lowest,
-    show,
-    with_coordinates,
-)
+from jaxroute.experiments.measure import Measured, along, end, ends_along, listed, lowest, show, with_coordinates
 from jaxroute.experiments.quantities import growth, known, mean
 from jaxroute.experiments.staged.figures import PAPER
 from jaxroute.problems import staged
