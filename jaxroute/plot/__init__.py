@@ -25,7 +25,6 @@ __all__ = [
     "curves",
     "deployment",
     "difference",
-    "final",
     "heat",
     "leaders",
     "level",
@@ -35,9 +34,10 @@ __all__ = [
     "panels",
     "points",
     "power_laws",
+    "quantiles",
     "save",
     "share_legend",
-    "spread",
+    "sweep",
 ]
 
 _MAX_SETTINGS = 8
@@ -328,7 +328,7 @@ def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:
 
 def _need_time(array: xr.DataArray) -> None:
     if "time" not in array.dims:
-        raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.final")
+        raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.sweep")
 
 
 def _few_settings(array: xr.DataArray) -> None:
@@ -338,7 +338,7 @@ def _few_settings(array: xr.DataArray) -> None:
         raise ValueError(
             f"data must have at most {_MAX_SETTINGS} settings for curves, got {settings} "
             f"({', '.join(f'{a}: {array.sizes[a]}' for a in axes)}): select some with data.sel({axes[0]}=...), "
-            "or draw the horizon with plot.final or plot.heat"
+            "or draw the horizon with plot.sweep or plot.heat"
         )
 
 
@@ -410,7 +410,7 @@ def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
 
 
 @style.styled
-def final(
+def sweep(
     data: xr.Dataset,
     metric: str = "regret",
     *,
@@ -575,7 +575,7 @@ def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -
 
 
 @style.styled
-def spread(
+def quantiles(
     data: xr.Dataset,
     metric: str = "regret",
     *,
@@ -711,7 +711,7 @@ def heat(
     data, array = data.isel(policy=place), array.isel(policy=place)
     axes = metrics.setting_axes(array)
     if len(axes) < 2:
-        raise ValueError(f"data must have two setting axes for a heat map, got {axes or 'none'}: draw it with plot.final")
+        raise ValueError(f"data must have two setting axes for a heat map, got {axes or 'none'}: draw it with plot.sweep")
     for argument, axis in (("x", x), ("y", y)):
         checks.one_of(argument, axis, axes)
     if x == y:
@@ -912,7 +912,7 @@ def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) 
 def panels(number: int, *, columns: int = 3, size: tuple[float, float] = style.SIZE):
     """A figure with `number` panels in rows of `columns`, with one legend below them.
 
-    What `curves`, `difference`, `final`, `spread` and `points` draw in it is named in that legend, and a name looks the same in all
+    What `curves`, `difference`, `sweep`, `quantiles` and `points` draw in it is named in that legend, and a name looks the same in all
     panels. After drawing lines of one's own with labels, `share_legend(figure)` names them too. The figure grows by its legend.
 
     Args:

@@ -73,7 +73,7 @@ _REGRET = c.study(
             panel("regret", policies=["COSMOS", *_RULES, "LinUCB"], title="rules that do not learn, and a router"),
             panel("regret", policies=list(_LEARNERS), log=True, title="learners"),
         ),
-        "regret-runs": side_by_side(panel("regret", plot.spread, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES])),
+        "regret-runs": side_by_side(panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES])),
     },
     notes="requests are independent and of full support: a cascade explores for free. Optimism pays in cascade/two-boxes and "
     "cascade/rare-requests. The paper mentions a bootstrap after eq. (15); its details, and Thompson sampling, are ours",
@@ -140,7 +140,7 @@ _GRID = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3)
 
 
 def _final_log(data: xr.Dataset, metric: str, **options: Any) -> None:
-    plot.log_axis(plot.final(data, metric, **options), "y")
+    plot.log_axis(plot.sweep(data, metric, **options), "y")
 
 
 _BONUS_CLAIMS = claims(
@@ -258,15 +258,21 @@ _SCORES = c.study(
     {
         "learned-scores": side_by_side(
             panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
-            panel("regret", plot.spread, case="small", log=True, title="runs, K = m = 3, d = 5"),
-            panel("regret", plot.spread, case="large", log=True, title="runs, K = m = 5, d = 8"),
-            panel("regret", plot.spread, case="bonuses", change=lambda d: d.sel(plug_in=0.03), title="bonus c_r of scores"),
+            panel("regret", plot.quantiles, case="small", log=True, title="runs, K = m = 3, d = 5"),
+            panel("regret", plot.quantiles, case="large", log=True, title="runs, K = m = 5, d = 8"),
             panel(
-                "regret", plot.spread, case="bonuses", change=lambda d: d.sel(optimism=0.3), title="bonus c_p of plugging in"
+                "regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(plug_in=0.03), title="bonus c_r of scores"
             ),
             panel(
                 "regret",
-                plot.final,
+                plot.quantiles,
+                case="bonuses",
+                change=lambda d: d.sel(optimism=0.3),
+                title="bonus c_p of plugging in",
+            ),
+            panel(
+                "regret",
+                plot.sweep,
                 case="offline",
                 change=lambda d: d.isel(sample=0),
                 title="evaluator fitted before, to one sample",
@@ -354,8 +360,8 @@ _OTHER_DISTRIBUTIONS = c.study(
             *[panel("regret", case=distribution, title=distribution, log=True, band="quantile") for distribution in _LAWS]
         ),
         "distributions-estimators": side_by_side(
-            panel("regret", plot.spread, case="estimators", change=_off_exact, log=True, title="scores seen"),
-            panel("regret", plot.spread, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
+            panel("regret", plot.quantiles, case="estimators", change=_off_exact, log=True, title="scores seen"),
+            panel("regret", plot.quantiles, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
         ),
     },
     smoke_horizon=400,

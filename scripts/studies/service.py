@@ -302,13 +302,13 @@ _SIGNAL_CLAIMS = (
     claim("loss", "Fig. 3", _more_exploring_learns),
 )
 _PLANES = panels_of(
-    rows=(panel("cost", plot.final), panel("violation", plot.final)),
+    rows=(panel("cost", plot.sweep), panel("violation", plot.sweep)),
     columns="case",
     cases=("largest-answers", "best-answers"),
     titles={"largest-answers": "the largest model answers explored requests", "best-answers": "one that satisfies does"},
 )
 _FEEDBACK = side_by_side(
-    *(panel(metric, plot.final, case="sparse-feedback") for metric in ("cost", "violation", "explored"))
+    *(panel(metric, plot.sweep, case="sparse-feedback") for metric in ("cost", "violation", "explored"))
 )
 _NOTES = {
     "parts": "the features tell nothing here, so that the best of what can be learned are the base rates",

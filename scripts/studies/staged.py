@@ -64,8 +64,8 @@ def _intervals(results: Results):
     for column, (mode, words) in enumerate(_MODES.items()):
         cases = [results[f"{mode}-{interval}"] for interval in _INTERVALS]
         data = xr.concat(cases, xr.IndexVariable("interval", list(_INTERVALS)))
-        symlog(data, "conditional_regret", plot.final, ax=axes[column], title=words)
-        plot.final(data, "cost_ratio", ax=axes[2 + column])
+        symlog(data, "conditional_regret", plot.sweep, ax=axes[column], title=words)
+        plot.sweep(data, "cost_ratio", ax=axes[2 + column])
         plot.level(axes[2 + column], "budget", 1.0)
     return figure
 

@@ -46,7 +46,7 @@ def test_metrics_by_rows_and_cases_by_columns():
 
 
 def test_cases_by_rows_and_metrics_by_columns():
-    kinds = (panel("queue", plot.final), panel("regret", title="log", log=True, change=lambda data: data.isel(time=[5, 9])))
+    kinds = (panel("queue", plot.sweep), panel("regret", title="log", log=True, change=lambda data: data.isel(time=[5, 9])))
     figure = panels_of(rows="case", columns=kinds, titles={"a": "first"}, cases=["b", "a"])(results())
     assert [title for title, _ in said(figure)] == ["K = 2", "K = 2: log", "first", "first: log"]
     assert figure.axes[1].get_yscale() == "log"

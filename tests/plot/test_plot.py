@@ -144,7 +144,7 @@ def test_curves_with_settings(tmp_path):
 
 def test_curves_refuse_too_many_settings():
     with pytest.raises(
-        ValueError, match=r"at most 8 settings for curves, got 9 \(gamma: 9\): select .* plot.final or plot.heat"
+        ValueError, match=r"at most 8 settings for curves, got 9 \(gamma: 9\): select .* plot.sweep or plot.heat"
     ):
         plot.curves(fake({"gamma": range(9)}))
 
@@ -203,7 +203,7 @@ def test_points_below_others_stand_out():
     assert [c[0].get_markersize() for c in ax.containers] == [8, 5, 5]
     data = fake({"gamma": [0.5, 1.0]}, policies=("COSMOS", "frugal"))
     data["regret"][1] = data["regret"][0]
-    subject, other = (c[0] for c in plot.final(data).containers)
+    subject, other = (c[0] for c in plot.sweep(data).containers)
     assert subject.get_zorder() > other.get_zorder()
     assert other.get_markersize() > subject.get_markersize()
 
@@ -242,7 +242,7 @@ def test_panels_share_looks_and_one_legend(tmp_path):
     figure, (left, right, last) = plot.panels(3)
     plot.curves(fake(policies=("ACQB", "Q-UCB", "CQB-eps")), ax=left, title="first", reference={"bound": 1000.0})
     plot.curves(fake(policies=("CQB-eps", "Random", "ACQB")), ax=right, reference={"bound": 2000.0})
-    plot.final(fake({"gamma": [1, 2]}, policies=("new", "ACQB")), ax=last)
+    plot.sweep(fake({"gamma": [1, 2]}, policies=("new", "ACQB")), ax=last)
     colours = {}
     for ax in (left, right, last):
         assert ax.get_legend() is None
@@ -354,7 +354,7 @@ def test_leaders():
 
 def test_final_without_settings(tmp_path):
     data = fake()
-    ax = plot.final(data)
+    ax = plot.sweep(data)
     text = written(ax, tmp_path)
     assert "cumulative regret (reward)\nmean ± 2 s.e. of 50 seeds at round 10,000" in text
     values = metrics.final(data)["regret"].sel(policy="Greedy")
@@ -367,28 +367,28 @@ def test_final_without_settings(tmp_path):
 def test_final_on_a_logarithmic_axis():
     data = fake()
     data["regret"][2] /= 1000
-    ax = plot.final(data, log=True)
+    ax = plot.sweep(data, log=True)
     assert ax.get_xscale() == "log"
     assert 2 <= sum(ax.get_xlim()[0] <= v <= ax.get_xlim()[1] for v in ax.get_xticks()) <= 6
-    assert plot.final(fake({"gamma": [1, 2]}), log=True).get_yscale() == "log"
+    assert plot.sweep(fake({"gamma": [1, 2]}), log=True).get_yscale() == "log"
     data["regret"][1] *= -1
     with pytest.raises(ValueError, match="log must be False where a mean is not positive, got True for 'regret' of Greedy"):
-        plot.final(data, log=True)
+        plot.sweep(data, log=True)
 
 
 def test_many_rows_make_panels_higher():
     figure, (left, right) = plot.panels(2)
     before = figure.get_figheight()
-    plot.final(fake(), ax=left)
+    plot.sweep(fake(), ax=left)
     assert figure.get_figheight() == before
-    plot.final(fake(policies=[f"policy {i}" for i in range(20)], seeds=4, points=2), ax=right)
+    plot.sweep(fake(policies=[f"policy {i}" for i in range(20)], seeds=4, points=2), ax=right)
     assert figure.get_figheight() == pytest.approx(5.0)
     assert faults(figure) == []
 
 
 def test_final_against_a_setting(tmp_path):
     data = fake({"gamma": [5.0, 0.05, 0.5]})
-    ax = plot.final(data, "regret", x="gamma")
+    ax = plot.sweep(data, "regret", x="gamma")
     text = written(ax, tmp_path)
     assert "gamma\nmean ± 2 s.e. of 50 seeds at round 10,000" in text
     assert ax.get_xscale() == "log"
@@ -396,29 +396,29 @@ def test_final_against_a_setting(tmp_path):
     assert line.get_xdata().tolist() == [0.05, 0.5, 5.0]
     assert line.get_ydata() == pytest.approx(metrics.mean(data, "regret").isel(time=-1, policy=0, gamma=[1, 2, 0]).values)
     assert [t.get_text() for t in ax.get_xticklabels()] == ["5", "0.05", "0.5"]
-    assert plot.final(fake({"gamma": range(9)})).get_xscale() == "linear"
+    assert plot.sweep(fake({"gamma": range(9)})).get_xscale() == "linear"
 
 
 def test_names_are_not_joined_by_lines(tmp_path):
-    ax = plot.final(fake({"pool": ["small", "large"]}), "reward")
+    ax = plot.sweep(fake({"pool": ["small", "large"]}), "reward")
     assert ax.containers[0].lines[0].get_linestyle() == "None"
     written(ax, tmp_path)
 
 
-def test_final_errors():
+def test_sweep_errors():
     two = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
     with pytest.raises(ValueError, match=r"at most one setting axis, got gamma, budget: select with data.sel\(budget=...\)"):
-        plot.final(two, x="gamma")
+        plot.sweep(two, x="gamma")
     with pytest.raises(ValueError, match=r"x must be one of 'gamma', 'budget', got 'gama'; did you mean 'gamma'\?"):
-        plot.final(two, x="gama")
+        plot.sweep(two, x="gama")
     with pytest.raises(ValueError, match="x must be None when the data has no setting axis, got 'gamma'"):
-        plot.final(fake(), x="gamma")
+        plot.sweep(fake(), x="gamma")
 
 
 def test_zero_stands_before_a_logarithmic_axis(tmp_path):
     values = [0.3, 0.0, 0.05, 1.0, 5.0]
     assert style.scale_of(values) == "log and 0"
-    ax = plot.final(fake({"kappa": values}), x="kappa")
+    ax = plot.sweep(fake({"kappa": values}), x="kappa")
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0.3", "0", "0.05", "1", "5"]
     places = dict(zip([t.get_text() for t in ax.get_xticklabels()], ax.get_xticks(), strict=True))
     assert places["5"] - places["0.05"] == pytest.approx(2.0)
@@ -470,9 +470,9 @@ def test_log_spaced(values, expected):
 # Heat maps.
 
 
-def test_spread_without_settings(tmp_path):
+def test_quantiles_without_settings(tmp_path):
     data = fake()
-    ax = plot.spread(data, log=True, policies=["Oracle", "StageRoute"])
+    ax = plot.quantiles(data, log=True, policies=["Oracle", "StageRoute"])
     assert "5, 25, 50, 75, 95 % and mean (tick)\nof 50 seeds at round 10,000" in written(ax, tmp_path)
     assert ax.get_xscale() == "log"
     assert [t.get_text() for t in ax.get_yticklabels()] == ["Oracle", "StageRoute"]
@@ -482,10 +482,10 @@ def test_spread_without_settings(tmp_path):
     assert ends[1] == pytest.approx(levels[[1, 3]])
 
 
-def test_spread_against_a_setting(tmp_path):
+def test_quantiles_against_a_setting(tmp_path):
     data = fake({"b": [0.0, 0.1]}, policies=("A", "B"))
     data["regret"][0, 0, :10] = -1.0
-    ax = plot.spread(data, log=True, title="by bonus")
+    ax = plot.quantiles(data, log=True, title="by bonus")
     text = written(ax, tmp_path)
     assert "b\n5, 25" in text and "by bonus" in text
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "0.1"]
@@ -494,13 +494,13 @@ def test_spread_against_a_setting(tmp_path):
     assert len(ax.get_legend().get_texts()) == 2
 
 
-def test_spread_errors():
+def test_quantiles_errors():
     with pytest.raises(ValueError, match="data must have at most one setting axis, got a, b"):
-        plot.spread(fake({"a": [1, 2], "b": [1, 2]}))
+        plot.quantiles(fake({"a": [1, 2], "b": [1, 2]}))
     negative = fake()
     negative["regret"] *= -1
     with pytest.raises(ValueError, match="log must be False where nothing is positive"):
-        plot.spread(negative, log=True)
+        plot.quantiles(negative, log=True)
 
 
 def test_heat(tmp_path):
@@ -558,7 +558,7 @@ def test_heat_errors():
     with pytest.raises(ValueError, match=r"policy must be one of .* got 'UCB'"):
         plot.heat(three, policy="UCB", x="gamma", y="budget")
     with pytest.raises(
-        ValueError, match=r"data must have two setting axes for a heat map, got none: draw it with plot.final"
+        ValueError, match=r"data must have two setting axes for a heat map, got none: draw it with plot.sweep"
     ):
         plot.heat(fake(), policy="Greedy", x="gamma", y="budget")
     with pytest.raises(ValueError, match="best must be 'auto', 'min', 'max' or None, got 'low'"):
@@ -658,7 +658,7 @@ def test_equal_figures_are_equal_files(tmp_path, kind):
 def test_save_takes_figures_and_axes_and_known_formats(tmp_path):
     figure, axes = plt.subplots(1, 2, layout="constrained", figsize=(7, 3))
     assert plot.curves(fake(), ax=axes[0]) is axes[0]
-    plot.final(fake(), ax=axes[1])
+    plot.sweep(fake(), ax=axes[1])
     assert figure.get_size_inches().tolist() == [7, 3]
     assert plt.imread(plot.save(figure, tmp_path / "a.png")).shape[:2] == (480, 1120)
     assert plot.save(axes[0], tmp_path / "b.png").read_bytes() == (tmp_path / "a.png").read_bytes()

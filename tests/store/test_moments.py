@@ -192,9 +192,9 @@ def test_other_figures_are_drawn_from_statistics():
             env, {"grid": jr.grid(Cycle, first=[0, 1]), "one": Cycle()}, record=["reward", "luck", "pulls"], keep=keep
         )
         axes = [
-            plot.final(data.isel(first=0), "reward"),
-            plot.final(data.isel(first=0, slope=0), "luck"),
-            plot.spread(data.isel(first=0, slope=0), "luck"),
+            plot.sweep(data.isel(first=0), "reward"),
+            plot.sweep(data.isel(first=0, slope=0), "luck"),
+            plot.quantiles(data.isel(first=0, slope=0), "luck"),
             plot.heat(data, "luck", policy="grid", x="slope", y="first"),
             plot.deployment(data.isel(first=0, slope=0), policy="one", variable="pulls"),
             plot.curves(data.isel(slope=0).sel(policy="grid"), "luck"),

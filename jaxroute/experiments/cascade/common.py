@@ -52,4 +52,4 @@ def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -
     """A figure of the mean regret, drawn by a function of `plot`, and of how runs differ."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = panel("regret", draw, change=change, title="mean", **options)
-    return side_by_side(mean, panel("regret", plot.spread, change=change, log=True, title="runs", **runs))
+    return side_by_side(mean, panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))

@@ -143,7 +143,7 @@ def _theory_panels(results: Results):
     plot.curves(data, "regret", log=True, ax=axes[0], reference=lines, title="regret and its bounds")
     plot.curves(data, "optimistic", ax=axes[1], policies=["theory", "COSMOS", "COSMOS, b = .03"], title="optimism")
     for ax, (case, axis, scores) in zip(axes[2:], (("ridge", "eta1", "seen"), ("ridge-unseen", "eta0", "learned"))):
-        plot.spread(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
+        plot.quantiles(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
         plot.level(ax, "mean with the paper's rule", end(results[case], "regret", "rule").mean)
     plot.curves(results["design"], "design.least", band="quantile", ax=axes[4], title="design matrix, random contexts")
     for one in (one for one in _by_context(results["design-frozen"]).values() if one.sizes["seed"]):

@@ -235,7 +235,7 @@ def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = F
     violation, and is named."""
     values = metrics.mean(data.isel(time=-1), metric)
     log = log and not bool((values <= 0).any())
-    ax = plot.final(data, metric, log=log, **options)
+    ax = plot.sweep(data, metric, log=log, **options)
     if metrics.setting_axes(data[metric]):
         return ax
     low, high = ax.get_xlim()

@@ -115,7 +115,7 @@ def _picture(results: Results) -> Any:
     figure, axes = plot.panels(len(results), columns=2)
     for ax, (case, data) in zip(axes, results.items(), strict=True):
         if case == "widths":
-            plot.final(data, "regret", x="width", log=True, ax=ax, title=_TITLES[case])
+            plot.sweep(data, "regret", x="width", log=True, ax=ax, title=_TITLES[case])
             continue
         shown = [str(p) for p in data["policy"].values if p != "Oracle"]
         options = {"policies": shown, "reference": _bounds(case, data), "ax": ax, "title": _TITLES[case]}

@@ -68,7 +68,7 @@ def _figure(results: Results):
     for ax, (case, data) in zip(axes, results.items(), strict=True):
         time = stochastic.characteristic_time(INSTANCES[case])
         means = ", ".join(f"{x:g}" for x in np.round(INSTANCES[case].mean.astype(float), 6))
-        plot.final(data, "samples", x="delta", ax=ax, title=f"means {means}")
+        plot.sweep(data, "samples", x="delta", ax=ax, title=f"means {means}")
         deltas = np.geomspace(_DELTAS[0], _DELTAS[-1], 50)
         ax.plot(deltas, time * np.log(1.0 / deltas), label="T* log(1 / delta)", color="0.35", linestyle=":")
         ax.set_ylim(bottom=0.0)
