@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from jaxroute.comparison import compare
     from jaxroute.core import draws, numerics
     from jaxroute.core.protocols import Environment, Policy
-    from jaxroute.core.types import Metric, Spec
+    from jaxroute.core.types import CostHint, Metric, Spec
     from jaxroute.core.wrapper import Wrapper
     from jaxroute.engine.errors import SimulationError
     from jaxroute.engine.execution import Execution
@@ -25,6 +25,7 @@ __version__ = "0.2.0"
 # Modules of the public names, imported at first use: jax, xarray and SciPy take seconds to import.
 _MODULES = ("comparison", "data", "experiments", "metrics", "plot", "problems", "solvers", "testing", "tune")
 _HOMES = {
+    "CostHint": "core.types",
     "Environment": "core.protocols",
     "Execution": "engine.execution",
     "Grid": "engine.grid",
@@ -47,6 +48,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CostHint",
     "Environment",
     "Execution",
     "Grid",

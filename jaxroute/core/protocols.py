@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 import jax
 
 from jaxroute.core.checks import show
-from jaxroute.core.types import Metric, Spec, planned_state
+from jaxroute.core.types import CostHint, Metric, Spec, planned_state
 
 Flows: TypeAlias = Mapping[str, Any]
 Info: TypeAlias = Mapping[str, Any]
@@ -67,7 +67,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Who decides.
 
-    Optional methods: those of `Planner`, `HasGauges`, `HasCheck`, `HasRequirements` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
+    Optional methods: those of `Planner`, `HasGauges`, `HasCheck`, `HasRequirements` and `HasCostHint`. Optional attributes: `metrics`, a tuple of `Metric` for
     gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages;
     `assumes`, the rewards that it is for (`jaxroute.core.rewards.Assumptions`).
     """
@@ -130,16 +130,11 @@ class HasRequirements(Protocol):
         ...
 
 
-class Lengthy(Protocol):
-    """A policy some of whose rounds are long by themselves."""
+class HasCostHint(Protocol):
+    """A policy whose rounds may be expensive."""
 
-    def has_long_rounds(self, spec: Any) -> bool:
-        """Whether a round of one run, in an environment with this `Spec`, is so much work on large arrays of its own (some ten thousand
-        products) that a CPU had better play runs one by one than side by side."""
-        ...
-
-    def prefers_scan(self, spec: Any) -> bool:
-        """Whether XLA's scan is faster than a kernel on a CPU: for products of large matrices. Not needed: as `has_long_rounds`."""
+    def cost_hint(self, spec: Any) -> CostHint:
+        """Returns the sizes of its matrices in an environment with this `Spec`."""
         ...
 
 
@@ -155,10 +150,7 @@ ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
 ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "with_double_capacity", "rewards")
-POLICY_OPTIONS = (
-    *("plan", "gauges", "metrics", "assumes", "check", "check_spec"),
-    *("stage_length", "has_long_rounds", "prefers_scan"),
-)
+POLICY_OPTIONS = (*("plan", "gauges", "metrics", "assumes", "check", "check_spec", "stage_length", "cost_hint"),)
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
 
@@ -267,15 +259,9 @@ def check_suits(policy: AnyPolicy, spec: Spec) -> None:
         cast(HasRequirements, policy).check_spec(spec)
 
 
-def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether a policy's rounds are long by themselves; not, if it does not say so."""
-    return cast(Lengthy, policy).has_long_rounds(spec) if hasattr(policy, "has_long_rounds") else False
-
-
-def prefers_scan(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether the scan is faster than a kernel for a policy on a CPU; if it does not say so, whether its rounds are long."""
-    own = hasattr(policy, "prefers_scan")
-    return cast(Lengthy, policy).prefers_scan(spec) if own else has_long_rounds(policy, spec)
+def cost_hint(policy: AnyPolicy, spec: Spec) -> CostHint:
+    """The hint of a policy in an environment with this `Spec`; without `cost_hint` its rounds are cheap."""
+    return cast(HasCostHint, policy).cost_hint(spec) if hasattr(policy, "cost_hint") else CostHint()
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from flax import struct
 
@@ -78,6 +78,18 @@ class Spec:
     zero_flows: tuple[str, ...] = ()
     overflow_flow: str | None = None
     horizon: int | None = None
+
+
+class CostHint(NamedTuple):
+    """Sizes that make a round of one run expensive, from which the engine chooses how to simulate a policy.
+
+    Attributes:
+      matrix_bytes: bytes of the largest matrices of one run that a round reads.
+      product_bytes: bytes of those that a round multiplies as a whole.
+    """
+
+    matrix_bytes: int = 0
+    product_bytes: int = 0
 
 
 State = TypeVar("State")

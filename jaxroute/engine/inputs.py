@@ -36,7 +36,6 @@ from jaxroute.core.protocols import (
     is_policy,
     missing_methods,
     misspelt,
-    prefers_scan,
     stage_length_of,
 )
 from jaxroute.core.provenance import fingerprint
@@ -46,7 +45,7 @@ from jaxroute.engine import recording, stopping
 from jaxroute.engine.exactness import inexact_operations
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.precision import in_64_bits
-from jaxroute.engine.rounds import Record, made_for, spec_for
+from jaxroute.engine.rounds import Record, made_for, scan_is_faster, spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import runs
 from jaxroute.store.cells import Request, describe_seeds
@@ -155,7 +154,7 @@ class Inputs:
         """Returns the backend of a part: on a CPU the scan if its policy prefers it, unless the user chose a backend."""
         env, policy = part.example
         free = self.chosen and not self.quick and self.platform == "cpu"
-        return "scan" if self.reason or (free and prefers_scan(policy, spec_for(env, self.horizon))) else self.backend
+        return "scan" if self.reason or (free and scan_is_faster(policy, spec_for(env, self.horizon))) else self.backend
 
     @functools.cached_property
     def shared(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import xarray as xr
 
 from jaxroute.core import checks, provenance
 from jaxroute.core.attributes import decoded, encoded
-from jaxroute.core.protocols import Probe, has_long_rounds
+from jaxroute.core.protocols import Probe
 from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.execution import Execution, PartWarning, read_execution
@@ -23,7 +23,7 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.plan import Step, Task, Unit, Work
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.progress import Callback, Follower
-from jaxroute.engine.rounds import spec_for
+from jaxroute.engine.rounds import is_expensive, spec_for
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import bar, tqdm
 from jaxroute.store import cells, results
@@ -367,7 +367,7 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
         return set()
     by_scan = (part for part in asked.every_part if asked.quick or asked.backend_of(part) == "scan")
     players = {part.label: part.example for part in by_scan}
-    return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
+    return {label for label, (env, policy) in players.items() if is_expensive(policy, spec_for(env, asked.horizon))}
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:

@@ -27,8 +27,8 @@ def test_by_default_everything_is_chosen():
 def test_a_policy_that_prefers_the_scan_leaves_kernels_to_the_others():
     @struct.dataclass
     class Scanned(stochastic.UCB1):
-        def prefers_scan(self, spec):
-            return True
+        def cost_hint(self, spec):
+            return jr.CostHint(product_bytes=2**20)
 
     policies = {"scanned": Scanned(), "usual": stochastic.UCB1()}
 

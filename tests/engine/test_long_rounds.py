@@ -8,7 +8,8 @@ from flax import struct
 
 import jaxroute as jr
 from jaxroute import simulate
-from jaxroute.engine import memory, programs
+from jaxroute.engine import memory, programs, rounds
+from jaxroute.problems import queueing
 from jaxroute.problems import stochastic as st
 
 ENV = st.bernoulli([0.3, 0.5, 0.7])
@@ -16,14 +17,14 @@ ENV = st.bernoulli([0.3, 0.5, 0.7])
 
 @struct.dataclass
 class Long(st.UCB1):
-    def has_long_rounds(self, spec):
-        return spec.num_models == 3
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20 if spec.num_models == 3 else 0)
 
 
 @struct.dataclass
 class Short(st.UCB1):
-    def has_long_rounds(self, spec):
-        return spec.num_models > 3
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20 if spec.num_models > 3 else 0)
 
 
 def played(policy, **options):
@@ -60,7 +61,7 @@ def test_goes_on(tmp_path):
 def test_a_store_with_several_settings_a_call_goes_on(tmp_path, monkeypatch):
     grid = jr.grid(Long, width=[0.5, 1.0, 2.0])
     with monkeypatch.context() as patch:
-        patch.setattr(Long, "has_long_rounds", lambda self, spec: False)
+        patch.setattr(Long, "cost_hint", lambda self, spec: jr.CostHint())
         played({"a": grid}, out=tmp_path / "runs")
     longer = played({"a": grid}, seeds=5, out=tmp_path / "runs", accept_changed_code=True)
     assert_equal(longer, played({"a": jr.grid(Short, width=[0.5, 1.0, 2.0])}, seeds=5))
@@ -86,3 +87,19 @@ def test_memory_is_that_of_the_runs_at_a_time(monkeypatch):
     played(Long())
     with pytest.raises(ValueError, match="16 runs are played together"):
         played(Short())
+
+
+@pytest.mark.parametrize(
+    ("dim", "models", "offered", "decisions"),
+    [
+        *((34, 14, 3, (False, False)), (64, 5, 3, (False, False)), (34, 30, 2, (True, False)), (34, 30, 3, (True, True))),
+        *((64, 14, 1, (True, False)), (64, 112, 1, (True, True)), (128, 5, 2, (True, False)), (128, 14, 2, (True, True))),
+    ],
+)
+def test_sizes_of_pools_decide(dim, models, offered, decisions):
+    env = queueing.pool_queue(
+        np.ones((60, dim)), np.full((60, models), 0.5), arrival_rate=0.8, horizon=50, num_offered=offered
+    )
+    for policy in (queueing.ACQB(), queueing.SwitchAt(queueing.Random(), queueing.ACQB(), 5)):
+        spec = rounds.spec_for(env, 50)
+        assert (rounds.is_expensive(policy, spec), rounds.scan_is_faster(policy, spec)) == decisions

@@ -18,8 +18,8 @@ OPTIONS = {"horizon": 40, "seeds": 16, "progress": False}
 class Long(stochastic.UCB1):
     """Its rounds are long by themselves: playing them would take more than compiling saves."""
 
-    def has_long_rounds(self, spec):
-        return True
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20)
 
 
 def both(env, policy, **options):

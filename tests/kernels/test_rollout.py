@@ -432,10 +432,10 @@ def test_pairs_of_answers_to_the_prompts_of_a_pool(written):
 
 @struct.dataclass
 class Slow(queueing.Random):
-    """Says that its rounds are long."""
+    """A policy with a hint that its rounds are expensive."""
 
-    def has_long_rounds(self, spec):
-        return True
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20)
 
 
 @pytest.mark.parametrize("seeds", [1, 15, 16, 17, 48])

@@ -9,7 +9,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, xla
-from jaxroute.core.types import Leaf, Metric
+from jaxroute.core.types import CostHint, Leaf, Metric
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.estimators.factors import ByFactors
@@ -24,9 +24,6 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 # From this dimension on the estimator takes quasi-Newton steps, and the sampler updates a square root.
 _LARGE = 9
-# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one or two answers faster than XLA: in .4
-# to .5 of its time over 300 rounds, in .7 to .9 over 1,000 and 2,000 (with vectors of 256 bits in .5 to .65, and in about the same).
-_LARGE_CURVATURES = 2**17
 # The paper's c1.
 _C1 = 1.0
 
@@ -179,13 +176,11 @@ class ACQB:
             what = "joint estimates" if self.joint else f"{spec.num_offered} answers"
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
-    def has_long_rounds(self, spec: QueueSpec) -> bool:
-        return self._size_of_curvatures(spec) >= WRITTEN_OUT
-
-    def prefers_scan(self, spec: QueueSpec) -> bool:
+    def cost_hint(self, spec: QueueSpec) -> CostHint:
+        size = 4 * self._size_of_curvatures(spec)
         # With one or two answers a round reads the prompts that wait, and those that the models were tried with.
-        few_prompts = spec.prompts > 0 and spec.num_offered <= 2 and self._size_of_curvatures(spec) < _LARGE_CURVATURES
-        return self.has_long_rounds(spec) and not few_prompts
+        few_prompts = spec.prompts > 0 and spec.num_offered <= 2
+        return CostHint(matrix_bytes=size, product_bytes=0 if few_prompts else size)
 
     def _size_of_curvatures(self, spec: QueueSpec) -> int:
         """Numbers of the second derivatives of all parameters."""
@@ -217,7 +212,7 @@ class ACQB:
         if dim < _LARGE:
             return ByCholesky()
         few = spec.rounds * spec.num_offered < memory.num_parameters * dim
-        return ByFactors() if few and self.has_long_rounds(spec) else ByRoot()
+        return ByFactors() if few and self._size_of_curvatures(spec) >= WRITTEN_OUT else ByRoot()
 
     def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
         del key

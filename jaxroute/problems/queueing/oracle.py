@@ -11,13 +11,12 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.protocols import (
     check_suits,
     check_values,
+    cost_hint,
     gauges_of,
-    has_long_rounds,
     is_policy,
     metrics_of,
-    prefers_scan,
 )
-from jaxroute.core.types import Leaf, Metric
+from jaxroute.core.types import CostHint, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
@@ -146,11 +145,8 @@ class SwitchAt:
         for policy in (self.first, self.second):
             check_suits(policy, spec)
 
-    def has_long_rounds(self, spec: QueueSpec) -> bool:
-        return any(has_long_rounds(policy, spec) for policy in (self.first, self.second))
-
-    def prefers_scan(self, spec: QueueSpec) -> bool:
-        return any(prefers_scan(policy, spec) for policy in (self.first, self.second))
+    def cost_hint(self, spec: QueueSpec) -> CostHint:
+        return CostHint(*map(max, cost_hint(self.first, spec), cost_hint(self.second, spec)))
 
     def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)

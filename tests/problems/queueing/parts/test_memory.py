@@ -22,8 +22,8 @@ def test_what_is_remembered_fits_the_instance():
     matrices = 112 * 384**2 * 4
     assert matrices < size < 1.2 * matrices
     few = qu.pool_queue(features[:, :64], probability[:, :14], arrival_rate=0.8, horizon=5000)
-    assert isinstance(policy.parts(few.spec).sampler, qu.ByRoot) and policy.has_long_rounds(few.spec)
-    assert not policy.has_long_rounds(qu.RandomQueues().of(np.zeros((5, 5))).spec)
+    assert isinstance(policy.parts(few.spec).sampler, qu.ByRoot) and policy.cost_hint(few.spec).matrix_bytes >= 2**17
+    assert policy.cost_hint(qu.RandomQueues().of(np.zeros((5, 5))).spec).matrix_bytes < 2**17
     parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)
     assert isinstance(parts.solver, Newton) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
     kinds = {
