@@ -1,34 +1,39 @@
-"""What there is: problems, experiments and data sets.
+"""Catalogue of problems, experiments and data sets.
 
-Kept in a file beside this one, for to see it in the code takes seconds of imports. `python -m jaxroute.catalogue` writes the file anew.
+A file beside this one holds the package's own entries, because importing them takes seconds; `python -m jaxroute.catalogue` writes it. Entries
+of other packages come from their entry points (`core.plugins`).
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from jaxroute.core import plugins
+
 _FILE = Path(__file__).with_name("catalogue.json")
 _DATA_SETS = _FILE.parent / "data" / "datasets.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """Entries of `problems`, `experiments` and `data_sets` by name, as plain JSON; see `described`."""
-    found, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
-    return {**found, "data_sets": data_sets}
+    """Returns the entries of `problems`, `experiments` and `data_sets` by name, as plain JSON; see `described`."""
+    entries, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
+    if any(map(plugins.plugins, ("policies", "problems", "experiments"))):
+        entries = described()
+    return {**entries, "data_sets": data_sets}
 
 
 def described() -> dict[str, Any]:
-    """The problems and experiments, from the code."""
+    """Describes the problems and experiments, by importing them."""
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.experiments.base import on_table
-    from jaxroute.problems import problems
+    from jaxroute.problems import policies_of, problems
 
     return {
         "problems": {
             name: {
                 "title": (problem.__doc__ or "").strip().splitlines()[0],
                 "environments": [e.__name__ for e in problem.ENVIRONMENTS],
-                "policies": [p.__name__ for p in problem.POLICIES],
+                "policies": list(policies_of(name, problem)),
             }
             for name, problem in problems().items()
         },

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "testing": ("core", "engine"),
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "metrics", "plot", "tune", ""),
     "comparison": ("core", "data", "problems", "engine", "metrics", "plot", ""),
-    "catalogue": ("data", "problems", "experiments"),
+    "catalogue": ("core", "data", "problems", "experiments"),
     "installation": ("",),
     "cli": (
         "core",

@@ -1,39 +1,44 @@
-"""Every figure and table of the papers, as data."""
+"""Experiments: the figures, tables and theorems of the papers, as data."""
 
+import functools
 import importlib
 from collections.abc import Iterator, Mapping
 
+from jaxroute.core import plugins
 from jaxroute.experiments.base import Case, Claim, Experiment, finish, run
 
 _PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade")
 
 
-class _Catalogue(Mapping[str, Experiment]):
-    """The experiments by name. Those of a problem are imported when one of them is asked for: that makes environments, which takes time."""
+@functools.cache
+def _of(problem: str) -> dict[str, Experiment]:
+    """Imports the experiments of a problem."""
+    return {e.name: e for e in importlib.import_module(f"{__name__}.{problem}").EXPERIMENTS}
 
-    def __init__(self):
-        self._known: dict[str, dict[str, Experiment]] = {}
 
-    def _of(self, problem: str) -> dict[str, Experiment]:
-        if problem not in self._known:
-            experiments = importlib.import_module(f"{__name__}.{problem}").EXPERIMENTS
-            self._known[problem] = {e.name: e for e in experiments}
-        return self._known[problem]
+class _Experiments(Mapping[str, Experiment]):
+    """Experiments by name, those of other packages last. A problem's experiments are imported at first use, because they build environments."""
 
     def __getitem__(self, name: str) -> Experiment:
         problem = name.partition("/")[0]
-        if problem not in _PROBLEMS:
+        if problem in _PROBLEMS and name in _of(problem):
+            return _of(problem)[name]
+        if (point := name.replace("/", ".")) not in plugins.plugins("experiments"):
             raise KeyError(name)
-        return self._of(problem)[name]
+        if not isinstance(found := plugins.load("experiments", point), Experiment):
+            raise ValueError(f"entry point {point!r} in jaxroute.experiments must be an Experiment, got {found!r}")
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        for problem in _PROBLEMS:
-            yield from self._of(problem)
+        own = [name for problem in _PROBLEMS for name in _of(problem)]
+        others = (name.replace(".", "/", 1) for name in plugins.plugins("experiments"))
+        yield from own
+        yield from (name for name in others if name not in own)
 
     def __len__(self) -> int:
-        return sum(len(self._of(problem)) for problem in _PROBLEMS)
+        return sum(1 for _ in self)
 
 
-EXPERIMENTS: Mapping[str, Experiment] = _Catalogue()
+EXPERIMENTS: Mapping[str, Experiment] = _Experiments()
 
 __all__ = ["EXPERIMENTS", "Case", "Claim", "Experiment", "finish", "run"]
