@@ -39,6 +39,7 @@ from jaxroute.engine import BACKENDS
 from jaxroute.engine.programs import PROGRAMS, Block
 from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from comparators import COMPARATORS, Comparator
@@ -170,21 +171,21 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     },
     "cascade": {
         "env": cascade.uniform_cascade,
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming()), **default_policies(cascade)},
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton()), **default_policies(cascade)},
         "horizon": 2000,
         "metric": "regret",
         "comparators": {"COSMOS, streaming": "cosmos"},
     },
     "cascade, unknown evaluator": {
         "env": lambda: cascade.uniform_cascade(evaluator=5),
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming()), "COSMOS": cascade.COSMOS()},
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton()), "COSMOS": cascade.COSMOS()},
         "horizon": 2000,
         "metric": "regret",
         "comparators": {},
     },
     "cascade, long": {
         "env": cascade.uniform_cascade,
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming())},
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton())},
         "horizon": 100_000,
         "metric": "regret",
         "comparators": {},

@@ -35,6 +35,7 @@ from jaxroute.kernels import cuda, host, rollout
 from jaxroute.kernels.compiling import compilations
 from jaxroute.kernels.source import Array, Source
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]
@@ -45,7 +46,7 @@ CASES: dict[str, Any] = {
     "GaussianThompson": lambda: (ENVIRONMENTS["stochastic"](), stochastic.GaussianThompson()),
     "BetaThompson": lambda: (ENVIRONMENTS["stochastic"](), stochastic.BetaThompson()),
     "MESS+": lambda: (ENVIRONMENTS["service"](), service.MessPlus()),
-    "COSMOS streaming": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS(fit=cascade.Streaming())),
+    "COSMOS streaming": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS(fit=StreamingNewton())),
     "StageRoute": lambda: (ENVIRONMENTS["staged"](), staged.StageRoute()),
     "C2MABV": lambda: (ENVIRONMENTS["combinatorial"](), combinatorial.C2MABV()),
     "COSMOS": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS()),

@@ -1,6 +1,6 @@
 """Pages of the API reference, in reStructuredText, from the package itself.
 
-A name is public if a package exports it (`__all__`), or if it is defined in one of the modules of a page; names with a leading underscore are
+A name is public if a package exports it (`exports`), or if it is defined in one of the modules of a page; names with a leading underscore are
 not. An exported name is shown under the package, as `jaxroute.problems.staged.StageRoute`, wherever it is defined.
 """
 
@@ -109,6 +109,12 @@ class Entry(NamedTuple):
         return self.name.rpartition(".")[2]
 
 
+def exports(package: ModuleType) -> list[str]:
+    """Names that a package exports: its `__all__`, or the public names of its `__init__` other than modules."""
+    public = [name for name, thing in vars(package).items() if not name.startswith("_") and not inspect.ismodule(thing)]
+    return getattr(package, "__all__", public)
+
+
 def _modules(names: Sequence[str]) -> Iterator[ModuleType]:
     for name in names:
         package = importlib.import_module(name.removesuffix(".*"))
@@ -141,7 +147,7 @@ def entries(page: Page) -> list[Entry]:
     seen = _exported() if page.name != "jaxroute" else frozenset()
     for name in page.packages:
         package = importlib.import_module(name)
-        for member in package.__all__:
+        for member in exports(package):
             thing = getattr(package, member)
             home = str(getattr(thing, "__module__", None)) if _kind(thing) != "data" else _home(package, member)
             # The page of another wing shows what that wing defines; `jaxroute` itself shows everything.
@@ -160,7 +166,7 @@ def entries(page: Page) -> list[Entry]:
 def _exported() -> frozenset[int]:
     """Identities of the names of `jaxroute`, which only its own page shows."""
     package = importlib.import_module("jaxroute")
-    return frozenset(id(getattr(package, member)) for member in package.__all__)
+    return frozenset(id(getattr(package, member)) for member in exports(package))
 
 
 def _home(package: ModuleType, member: str) -> str:
@@ -207,7 +213,7 @@ def text(page: Page) -> str:
     out += [f".. py:module:: {ALIASES.get(page.top, page.top)}", "", f".. automodule:: {page.top}", "   :no-index:", ""]
     for name in page.packages:
         package = importlib.import_module(name)
-        shown = {member: names().get(id(getattr(package, member))) for member in package.__all__}
+        shown = {member: names().get(id(getattr(package, member))) for member in exports(package)}
         other = [f":py:obj:`{m} <{full}>`" for m, full in shown.items() if full and full != _full(name, m)]
         out += [f"Also here: {', '.join(other)}.", ""] if other else []
     found = entries(page)

@@ -13,7 +13,7 @@ import xarray as xr
 
 from jaxroute import grid, metrics, plot
 from jaxroute.engine.grid import Grid
-from jaxroute.estimators.glm import fit_glm
+from jaxroute.estimators.glm import ExactGLM, FrozenGLM, fit_glm
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
 from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
@@ -22,6 +22,10 @@ from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, r
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.quantities import Quantity, gap, growth, late, mean, quantile, slope
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.env import reward_pairs
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.streaming import ConstantCurvature
+from jaxroute.problems.cascade.parts.window import Window
 
 _ONE = "one call"
 
@@ -38,7 +42,7 @@ _LEARNERS = {
     "explore then commit": ca.ExploreThenCommit(fit=STREAMING),
     "gradient descent": ca.OnlineGradient(),
     "bootstrap": ca.BootstrapCOSMOS(),
-    "bootstrap, no warm-up": ca.BootstrapCOSMOS(exploration=ca.WarmUp(0)),
+    "bootstrap, no warm-up": ca.BootstrapCOSMOS(exploration=WarmUp(0)),
     "Thompson sampling": ca.ThompsonSampling(),
 }
 
@@ -207,10 +211,10 @@ def _both(fit: Any, note: str = "") -> dict[str, ca.COSMOS]:
 
 def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
     assert env.evaluator is not None
-    features, rewards = ca.reward_pairs(env, max(_PAIRS), _SAMPLES)
+    features, rewards = reward_pairs(env, max(_PAIRS), _SAMPLES)
 
     def given(theta: Any) -> ca.COSMOS:
-        return ca.COSMOS(fit=STREAMING, evaluator=ca.FrozenGLM(np.asarray(theta)))
+        return ca.COSMOS(fit=STREAMING, evaluator=FrozenGLM(np.asarray(theta)))
 
     def fitted(pairs: int, sample: int) -> ca.COSMOS:
         return given(fit_glm(features[sample, :pairs], rewards[sample, :pairs], env.spec.score_link))
@@ -295,16 +299,16 @@ _LAWS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "not linear": (ca.uniform_cascade, {"bend": 0.05}),
 }
 _FITS = {
-    "exact": ca.Window.exact(2000),
-    "window 64": ca.Window(size=64),
-    "window 32": ca.Window(),
-    "window 8": ca.Window(size=8),
+    "exact": Window.exact(2000),
+    "window 64": Window(size=64),
+    "window 32": Window(),
+    "window 8": Window(size=8),
     "streaming": STREAMING,
-    "constant curvature": ca.ConstantCurvature(),
+    "constant curvature": ConstantCurvature(),
 }
 _ONLINE = {
-    "exact": ca.COSMOS(fit=ca.Window.exact(1000), evaluator=ca.ExactGLM(1000)),
-    "window 64": ca.COSMOS(fit=_FITS["window 64"], evaluator=ca.ExactGLM(1000)),
+    "exact": ca.COSMOS(fit=Window.exact(1000), evaluator=ExactGLM(1000)),
+    "window 64": ca.COSMOS(fit=_FITS["window 64"], evaluator=ExactGLM(1000)),
     "window 64, online evaluator": ca.COSMOS(fit=_FITS["window 64"]),
     "streaming, online evaluator": ca.COSMOS(fit=STREAMING),
 }

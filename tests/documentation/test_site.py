@@ -104,7 +104,7 @@ def test_the_reference_has_everything_public(site):
     for page in api.pages():
         for package in page.packages:
             module = importlib.import_module(package)
-            for name in module.__all__:
+            for name in api.exports(module):
                 thing = getattr(module, name)
                 if type(thing).__name__ == "module":
                     continue

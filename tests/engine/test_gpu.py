@@ -6,6 +6,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute.problems import cascade, queueing, service, staged, stochastic
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 
 pytestmark = pytest.mark.gpu
 
@@ -15,7 +16,7 @@ CASES = {
     "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
     "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB()),
     "cascade": (lambda: cascade.uniform_cascade(), cascade.COSMOS()),
-    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.COSMOS(fit=cascade.Streaming())),
+    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.COSMOS(fit=StreamingNewton())),
 }
 METRIC = {
     "stochastic": "regret",

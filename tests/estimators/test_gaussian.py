@@ -11,8 +11,8 @@ from reference import queueing as ref
 
 from jaxroute.core import draws, numerics
 from jaxroute.estimators import gaussian
+from jaxroute.estimators.gaussian import ByCholesky, ByRoot
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems import queueing as rq
 from jaxroute.problems.cascade.parts.designs import change_of_inverse
 
 slow = pytest.mark.slow
@@ -34,7 +34,7 @@ def test_written_out_factorisations(d, double_precision):
     )
     theirs = ref.thompson_sample(np.zeros(d), 1.0, V[0], b[0][:, None])[:, 0]
     spread = numerics.Sum.of(jnp.asarray(V[:1]))
-    np.testing.assert_allclose(rq.ByCholesky().sample(spread, jnp.asarray(b[0])[None, None])[0, 0], theirs, rtol=1e-7)
+    np.testing.assert_allclose(ByCholesky().sample(spread, jnp.asarray(b[0])[None, None])[0, 0], theirs, rtol=1e-7)
 
 
 @pytest.mark.parametrize("d", [5, *[pytest.param(d, marks=slow) for d in (64, 80)]])
@@ -103,7 +103,7 @@ def test_samplers_have_the_same_covariance(double_precision):
     root = np.eye(d) / math.sqrt(ridge)
     for x in np.repeat(features.T, counts, axis=0):
         root = np.asarray(gaussian.grown_root(numerics.Sum.of(jnp.asarray(root)), jnp.asarray(x)).total)
-    noise, kept = jnp.asarray(rng.standard_normal((1, n, d))), ((rq.ByCholesky(), V), (rq.ByRoot(), root))
+    noise, kept = jnp.asarray(rng.standard_normal((1, n, d))), ((ByCholesky(), V), (ByRoot(), root))
     spreads = [(sampler, numerics.Sum.of(jnp.asarray(one)[None])) for sampler, one in kept]
 
     def sampled(sampler, spread):

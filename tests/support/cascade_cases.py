@@ -16,7 +16,11 @@ from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss
-from jaxroute.problems.cascade.parts.radii import Now
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, RadiusInputs, TheoreticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import Window
+from jaxroute.problems.cascade.sources.features import CubeNoise, RadialNoise
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
@@ -114,14 +118,14 @@ def history(env, policy, kind, horizon, runs):
 @functools.cache
 def known():
     """COSMOS where scores are seen."""
-    return history(ca.uniform_cascade(), ca.COSMOS(fit=ca.Streaming(), radius=ca.Practical(index=0.05)), 0, 80, 40)
+    return history(ca.uniform_cascade(), ca.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(index=0.05)), 0, 80, 40)
 
 
 @functools.cache
 def unknown():
     """COSMOS where they are not."""
     env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
-    return history(env, ca.COSMOS(fit=ca.Window(size=4)), 1, 80, 40)
+    return history(env, ca.COSMOS(fit=Window(size=4)), 1, 80, 40)
 
 
 HISTORIES = {"known": known, "unknown": unknown}
@@ -147,8 +151,8 @@ SETTINGS = {
 def runs():
     """Policies on the main cascade, round by round."""
     policies = {
-        "COSMOS": ca.COSMOS(fit=ca.Streaming(), exploration=ca.WarmUp(5)),
-        "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
+        "COSMOS": ca.COSMOS(fit=StreamingNewton(), exploration=WarmUp(5)),
+        "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),
         "all": ca.QueryAll(),
     }
     return play(ca.uniform_cascade(), policies, **SETTINGS)
@@ -226,7 +230,7 @@ def random_samples(n, seed=0, m=3):
 
 def moment_of(K=3, m=3, T=10_000, n=5000, t=1000, d=0, trace=None, square=8.0, eta0=1.0, bound=2.0):
     spec = CascadeSpec(K, context_dim=m, feature_dim=d, context_bound=math.sqrt(m), feature_bound=math.sqrt(square))
-    return Now(
+    return RadiusInputs(
         t=jnp.int32(t),
         log_horizon=f32(math.log(T)),
         number=jnp.full((K,), n, jnp.int32),
@@ -242,12 +246,12 @@ def moment_of(K=3, m=3, T=10_000, n=5000, t=1000, d=0, trace=None, square=8.0, e
 
 
 LEARNERS = {
-    "COSMOS": ca.COSMOS(fit=ca.Streaming()),
+    "COSMOS": ca.COSMOS(fit=StreamingNewton()),
     "LinUCB": ca.LinUCB(),
-    "epsilon": ca.EpsilonGreedy(fit=ca.Streaming()),
-    "etc": ca.ExploreThenCommit(fit=ca.Streaming()),
-    "warm greedy": ca.Greedy(fit=ca.Streaming(), exploration=ca.WarmUp(10)),
-    "greedy": ca.Greedy(fit=ca.Streaming()),
+    "epsilon": ca.EpsilonGreedy(fit=StreamingNewton()),
+    "etc": ca.ExploreThenCommit(fit=StreamingNewton()),
+    "warm greedy": ca.Greedy(fit=StreamingNewton(), exploration=WarmUp(10)),
+    "greedy": ca.Greedy(fit=StreamingNewton()),
     "window": ca.COSMOS(),
 }
 
@@ -283,14 +287,14 @@ def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):
     assert gap < num_sigma * width + slack, f"{what}: {float(values.mean()):.5g} is {gap / width:.1f} errors from {expected}"
 
 
-NOISES = {"cube": ca.CubeNoise(), "normal": ca.RadialNoise.normal(5), "student": ca.RadialNoise.student(5)}
+NOISES = {"cube": CubeNoise(), "normal": RadialNoise.normal(5), "student": RadialNoise.student(5)}
 
 
 def to_minimum(**options):
     """`Window` that ends where rounding does, in double precision."""
-    return ca.Window(tolerance=1e-11, **options)
+    return Window(tolerance=1e-11, **options)
 
 
 def with_constants(index=0.10, plug_in=0.03, optimism=0.30, warm=0, **options):
     """COSMOS with constants of its parts as arguments, for grids."""
-    return ca.COSMOS(radius=ca.Practical(index, plug_in, optimism), exploration=ca.WarmUp(warm), **options)
+    return ca.COSMOS(radius=PracticalRadius(index, plug_in, optimism), exploration=WarmUp(warm), **options)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxroute.data import RoutingTable
+from jaxroute.estimators.gaussian import ByRoot
+from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.estimators.mnl import Newton, Online
 from jaxroute.problems import (
     cascade,
@@ -22,6 +24,9 @@ from jaxroute.problems import (
     staged,
     stochastic,
 )
+from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 
 
 class Pair(NamedTuple):
@@ -154,16 +159,16 @@ POLICIES = {
 _SCORED = {"evaluator": 2}
 _OPTIONS_OF_COSMOS = {
     "tanh": (cascade.COSMOS(), {"link": "tanh", **_SCORED}),
-    "window of 4": (cascade.COSMOS(fit=cascade.Window(size=4)), _SCORED),
-    "window, sometimes": (cascade.COSMOS(fit=cascade.Window(size=3, every=4)), {}),
-    "moments": (cascade.COSMOS(fit=cascade.MomentEquations(size=4, iterations=1)), {}),
-    "flat link": (cascade.COSMOS(fit=cascade.Streaming()), {"link": "flat", "shows_all": True}),
-    "exact evaluator": (cascade.COSMOS(fit=cascade.Streaming(), evaluator=cascade.ExactGLM(capacity=25)), _SCORED),
+    "window of 4": (cascade.COSMOS(fit=Window(size=4)), _SCORED),
+    "window, sometimes": (cascade.COSMOS(fit=Window(size=3, every=4)), {}),
+    "moments": (cascade.COSMOS(fit=MomentEquations(size=4, iterations=1)), {}),
+    "flat link": (cascade.COSMOS(fit=StreamingNewton()), {"link": "flat", "shows_all": True}),
+    "exact evaluator": (cascade.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(capacity=25)), _SCORED),
     "frozen evaluator": (
-        cascade.COSMOS(fit=cascade.Streaming(), evaluator=cascade.FrozenGLM(np.array([0.5, 1.0]))),
+        cascade.COSMOS(fit=StreamingNewton(), evaluator=FrozenGLM(np.array([0.5, 1.0]))),
         _SCORED,
     ),
-    "radius of the proofs": (cascade.COSMOS(fit=cascade.Streaming(), radius=cascade.Theoretical()), _SCORED),
+    "radius of the proofs": (cascade.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()), _SCORED),
     "Thompson sampling, scored": (cascade.ThompsonSampling(), _SCORED),
     "bootstrap, scored": (cascade.BootstrapCOSMOS(), _SCORED),
     "LinUCB, scored": (cascade.LinUCB(), _SCORED),
@@ -174,7 +179,7 @@ _OPTIONS_OF_ACQB = {
     "second answer": (queueing.ACQB(second_answer=0.3), {"num_offered": 2, "mixed": True}),
     "joint": (queueing.ACQB(joint=True, fifo=True), {"num_offered": 2, "limit": 20}),
     "Newton": (queueing.ACQB(solver=Newton(tolerance=1e-4), ridge=0.2), {}),
-    "on line": (queueing.ACQB(solver=Online(), sampler=queueing.ByRoot(), num_samples=3), {}),
+    "on line": (queueing.ACQB(solver=Online(), sampler=ByRoot(), num_samples=3), {}),
 }
 _SHARED = tuple(
     at_horizon(made(parameters=contextual.Shared()))

@@ -137,7 +137,7 @@ def assert_same_run(seen, luck, K, want):
     for ours, theirs in FLOWS.items():
         expected = want[theirs].astype(float)
         np.testing.assert_allclose(seen["flows"][ours], expected, atol=1e-12 if "regret" in ours else 0, err_msg=ours)
-    for name in ("dropped", "unslack", "illegal"):
+    for name in ("dropped", "infeasible", "illegal"):
         assert not seen["flows"][name].any(), name
     equal(seen["flows"]["mean_queue"], want["queue"], "mean_queue")
     equal(seen["flows"]["mean_queue_regret"], want["queue"] - optimal["queue"], "mean_queue_regret")

@@ -10,6 +10,9 @@ import numpy as np
 from jaxroute.comparison.points import JUDGE, RETRIES
 from jaxroute.core import checks
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.combinatorial import AnyWin
 
 from . import metered
@@ -205,8 +208,8 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
 
     def policy(bonus: float) -> cascade.COSMOS:
         # A small bonus may never find the better model: it begins with queries that all models answer.
-        warm = cascade.WarmUp(10 if bonus < 0.1 else 0)
-        return cascade.COSMOS(fit=cascade.Streaming(), radius=cascade.Practical(bonus, 0.0, 0.0), exploration=warm)
+        warm = WarmUp(10 if bonus < 0.1 else 0)
+        return cascade.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(bonus, 0.0, 0.0), exploration=warm)
 
     return Approach(
         "COSMOS",
@@ -246,7 +249,7 @@ def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> Approach |
         environment,
         "weight",
         _weights(traffic),
-        lambda bonus: cascade.COSMOS(radius=cascade.Practical(bonus, 0.03, 0.3)),
+        lambda bonus: cascade.COSMOS(radius=PracticalRadius(bonus, 0.03, 0.3)),
         {"bonus": (0.1,)},
         lambda weight, bonus: f"a mean call of the dearest model counts {weight:.3g} of a score, b = {bonus:.3g}",
         (_SCORE_SERVED, "what models say of their own answers (confidence)", _COSTS),

@@ -8,6 +8,10 @@ from jaxroute.experiments.base import Case, Claim, Experiment
 from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.pictures import Picture, panel, side_by_side
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import Window
 
 COSMOS = "COSMOS (Belloni, Chen and Wei)"
 OURS = "our study; the paper has no experiment"
@@ -15,17 +19,17 @@ RECORD = ("regret", "mean_cost_regret", "queries", "utility")
 # Settings of the cascade that most experiments play, where scores are seen and where they are learned.
 SEEN: dict[str, Any] = {"num_models": 3, "dim": 3}
 UNSEEN = SEEN | {"evaluator": 5}
-STREAMING, WINDOW = ca.Streaming(), ca.Window()
+STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
     """COSMOS for scores that are seen, with a bonus; a greedy policy with 0. All with one estimator are served by one compile."""
-    return ca.COSMOS(fit=fit, radius=ca.Practical(index, 0.0, 0.0), exploration=ca.WarmUp(warm))
+    return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
     """COSMOS with an evaluator that is learned; a greedy policy with 0, 0, 0."""
-    return ca.COSMOS(fit=fit, radius=ca.Practical(index, plug_in, optimism))
+    return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
 def case_of(

@@ -15,6 +15,9 @@ from jaxroute.experiments.claims import Finding, at_least, near, rising
 from jaxroute.experiments.measure import along, end, mean_of
 from jaxroute.experiments.quantities import gap, growth, known, mean, quantile, slope
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.theory import design_growth, ridge_rule
 
 # The paper's example.
 
@@ -106,7 +109,7 @@ _ROOT = c.study(
 # The radius of the proofs, the ridges, and the design matrix of deployed outputs.
 
 _ETA1, _ETA0 = (0.01, 0.1, 1.0, 2.0, 10.0), (0.1, 1.0, 10.0)
-_RULE = ca.ridge_rule(3, 3, 5)
+_RULE = ridge_rule(3, 3, 5)
 
 
 def _bound(horizon: int) -> float:
@@ -115,7 +118,7 @@ def _bound(horizon: int) -> float:
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
     """Least eigenvalue of the design matrix, and the context where it is the same for the whole run."""
-    least = ca.design_growth(env, policy, env_state, state, t)
+    least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
 
@@ -159,7 +162,7 @@ def _ridges(eta1: float = 1.0, eta0: float = 1.0, unseen: bool = False) -> ca.CO
 
 
 _RADII = {
-    "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
+    "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),
     "query all": ca.QueryAll(),
     "COSMOS": c.learner(),
     "COSMOS, b = .03": c.learner(0.03),

@@ -13,7 +13,7 @@ import xarray as xr
 from jaxroute import plot
 from jaxroute.core import checks
 from jaxroute.engine.grid import Grid, grid
-from jaxroute.estimators.glm import fit_glm
+from jaxroute.estimators.glm import FrozenGLM, fit_glm
 from jaxroute.estimators.links import LOGISTIC
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
@@ -22,6 +22,9 @@ from jaxroute.experiments.claims import Finding, Measure, all_hold, no_more, ris
 from jaxroute.experiments.measure import Measured, highest, late_runs, mean_of, show
 from jaxroute.experiments.quantities import Quantity
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.optimum import TooManyHistoriesError
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.sources.rows import RecordedRows
 
 # What a mean call of the dearest model counts, in units of the score; and the bonuses of COSMOS, of which one is chosen.
 _WEIGHTS, _BONUSES = [0.02, 0.075, 0.2, 0.5], [0.1, 0.3, 1.0]
@@ -36,11 +39,11 @@ _SETTINGS = ("data", "by", "groups", "models", "costs", "scores", "sizes", "conf
 
 
 @functools.lru_cache(maxsize=4)
-def _read(settings: str) -> tuple[ca.RecordedRows, ca.RecordedRows]:
+def _read(settings: str) -> tuple[RecordedRows, RecordedRows]:
     return ca.recorded_rows(**json.loads(settings)).halves()
 
 
-def _halves(settings: Mapping[str, Any]) -> tuple[ca.RecordedRows, ca.RecordedRows]:
+def _halves(settings: Mapping[str, Any]) -> tuple[RecordedRows, RecordedRows]:
     """The rows to fit rules to, and those to judge."""
     return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
@@ -85,7 +88,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
     return of
 
 
-def _tuned(rows: ca.RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
+def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
     """Cheapest first, with the threshold that is best on some rows, for each cost weight."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
@@ -98,16 +101,16 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
     more, scorer = {}, lambda rows: None
     if train.features is not None:
         theta = fit_glm(train.features.reshape(-1, train.features.shape[-1]), train.scores.reshape(-1), LOGISTIC)
-        more, scorer = {"evaluator": ca.FrozenGLM(theta)}, lambda rows: np.asarray(LOGISTIC.value(rows.features @ theta))
+        more, scorer = {"evaluator": FrozenGLM(theta)}, lambda rows: np.asarray(LOGISTIC.value(rows.features @ theta))
 
-    def lists(rows: ca.RecordedRows) -> list[ca.Frugal]:
+    def lists(rows: RecordedRows) -> list[ca.Frugal]:
         return [ca.Frugal.fit(rows.scores, w * rows.costs, scorer(rows), **more) for w in weights]
 
     best: dict[str, Any] = {_ORACLE: ca.Oracle.of}
     if joint:
         try:
             best = {_PLAN: _by_weight(envs, [ca.JointOracle.of(one) for one in envs.objects])}
-        except ca.TooManyHistoriesError:
+        except TooManyHistoriesError:
             best = {_LIST: _by_weight(envs, lists(judged))}
         best[_INDICES] = ca.TrueIndexSearch.of
     made, fit = (c.learns_scores, c.WINDOW) if more else (c.learner, c.STREAMING)
@@ -118,7 +121,7 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "COSMOS": grid(made, index=_BONUSES, fit=fit),
-        "greedy, warm 30": ca.Greedy(fit=fit, exploration=ca.WarmUp(30)),
+        "greedy, warm 30": ca.Greedy(fit=fit, exploration=WarmUp(30)),
         **dict(zip(_RIVALS, rivals, strict=True)),
         "one call": ca.ContextSingle.of,
         "query all": ca.QueryAll(),
@@ -247,7 +250,7 @@ def queries(
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
-def _queries(rows: ca.RecordedRows, weights: Sequence[float]) -> Grid:
+def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
     """Each of the rows once, by cost weight."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
@@ -265,7 +268,7 @@ def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, An
     lists = [ca.Frugal.fit(train.scores, w * train.costs) for w in weights]
     return {
         "COSMOS": grid(c.learner, index=_BONUSES, fit=c.STREAMING),
-        "greedy, warm 30": ca.Greedy(fit=c.STREAMING, exploration=ca.WarmUp(30)),
+        "greedy, warm 30": ca.Greedy(fit=c.STREAMING, exploration=WarmUp(30)),
         _FITTED: _by_weight(envs, map(ca.TrueIndexSearch, fitted)),
         **dict(
             zip(_RIVALS, (ca.BestSingle.of, _by_weight(envs, _tuned(train, weights)), _by_weight(envs, lists)), strict=True)

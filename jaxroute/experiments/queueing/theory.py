@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid, metrics, plot
+from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import (
@@ -57,13 +58,13 @@ def _estimate(env, policy, env_state, policy_state, t):
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
     design = policy_state.spread.total[0]
     distance = jnp.sqrt(jnp.maximum(jnp.sum(error * (design @ error)), 0.0))
-    radius = qu.mnl_radius(t, env.dim, env.num_offered, policy.curvature, policy.ridge)
+    radius = mnl_radius(t, env.dim, env.num_offered, policy.curvature, policy.ridge)
     return {"distance": distance / radius, "least": jnp.linalg.eigvalsh(design)[0]}
 
 
 def _switching(env: qu.QueueEnv) -> dict[str, Any]:
     first, second = qu.ACQB(), qu.Optimal.of(env)
-    switch = grid(qu.SwitchAt, first=first, second=second, at=list(range(env.spec.rounds + 1)))
+    switch = grid(qu.PolicySwitch, first=first, second=second, at=list(range(env.spec.rounds + 1)))
     return {"switch": switch, "ACQB": first, "Optimal": second}
 
 

@@ -18,12 +18,18 @@ from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
 from jaxroute.problems.cascade.parts import evaluation as ev
 from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
-from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, OncePerBlock, ThenCommit, WarmUp
+from jaxroute.problems.cascade.parts.exploration import (
+    BlockExploration,
+    DecayingExploration,
+    Exploration,
+    ExplorationPhase,
+    WarmUp,
+)
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.loss import IndexEstimator
-from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Radius, Sampled
+from jaxroute.problems.cascade.parts.radii import BootstrapRadius, PracticalRadius, Radius, SampledRadius
 from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
-from jaxroute.problems.cascade.parts.streaming import GradientDescent, Streaming
+from jaxroute.problems.cascade.parts.streaming import GradientDescent, StreamingNewton
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 
@@ -33,21 +39,21 @@ class Greedy(COSMOS):
     too low.
     """
 
-    radius: Radius = struct.field(default_factory=lambda: Practical(index=0.0, plug_in=0.0, optimism=0.0))
+    radius: Radius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0, optimism=0.0))
 
 
 @struct.dataclass
 class EpsilonGreedy(Greedy):
     """`Greedy` that opens all boxes with probability `min(1, scale t^-(1/3))`."""
 
-    exploration: Exploration = struct.field(default_factory=Coins)
+    exploration: Exploration = struct.field(default_factory=DecayingExploration)
 
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
     """Opens all boxes in the first `T^(2/3)` periods, then searches by the indices that it has."""
 
-    exploration: Exploration = struct.field(default_factory=ThenCommit)
+    exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
 
 @struct.dataclass
@@ -58,7 +64,7 @@ class OnlineGradient(Greedy):
     """
 
     fit: IndexEstimator = struct.field(default_factory=GradientDescent)
-    exploration: Exploration = struct.field(default_factory=OncePerBlock)
+    exploration: Exploration = struct.field(default_factory=BlockExploration)
 
 
 @struct.dataclass
@@ -69,29 +75,29 @@ class DistributionLearner(COSMOS):
     """
 
     fit: IndexEstimator = struct.field(default_factory=LocationFamily)
-    radius: Radius = struct.field(default_factory=lambda: Practical(plug_in=0.0, optimism=0.0))
+    radius: Radius = struct.field(default_factory=lambda: PracticalRadius(plug_in=0.0, optimism=0.0))
 
 
 @struct.dataclass
 class ThompsonSampling(COSMOS):
     """COSMOS that draws its estimates at random around themselves in place of bonuses. Not in the paper.
 
-    Its estimator is `Streaming`: with an unknown evaluator its warning applies.
+    Its estimator is `StreamingNewton`: with an unknown evaluator its warning applies.
     """
 
-    fit: IndexEstimator = struct.field(default_factory=Streaming)
-    radius: Radius = struct.field(default_factory=Sampled)
+    fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
+    radius: Radius = struct.field(default_factory=SampledRadius)
 
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
     """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods.
 
-    Estimate and copies are `Streaming`: with an unknown evaluator its warning applies.
+    Estimate and copies are `StreamingNewton`: with an unknown evaluator its warning applies.
     """
 
-    fit: IndexEstimator = struct.field(default_factory=Streaming)
-    radius: Radius = struct.field(default_factory=Bootstrap)
+    fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
+    radius: Radius = struct.field(default_factory=BootstrapRadius)
     exploration: Exploration = struct.field(default_factory=lambda: WarmUp(10))
 
 

@@ -16,7 +16,7 @@ from jaxroute.problems.cascade.parts import evaluation as ev
 from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse, square_norm
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
 from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
-from jaxroute.problems.cascade.parts.radii import Now, Practical, Radius
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, Radius, RadiusInputs
 from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
@@ -76,21 +76,21 @@ class COSMOS:
     are not seen, an output counts with an optimistic estimate of its score, learned from the rewards of deployed outputs.
 
     A grid over constants of a part is a grid over a function that makes the policy:
-    `jr.grid(lambda index: COSMOS(radius=Practical(index=index)), index=[.03, .1, .3])`.
+    `jr.grid(lambda index: COSMOS(radius=PracticalRadius(index=index)), index=[.03, .1, .3])`.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
 
-    Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box.
+    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box.
     Indices are fitted to the minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the
     evaluator by one Newton step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all);
     what is too long is shortened, not projected. A score of 1 ends a search whatever the indices; where the estimate's link
     has rounded to 1, none does.
 
     Attributes:
-      fit: index estimator, `Window`, `Streaming`, `MomentEquations`, ....
+      fit: index estimator, `Window`, `StreamingNewton`, `MomentEquations`, ....
       evaluator: `OnlineGLM`, `ExactGLM` or `FrozenGLM`, used where scores are not seen.
-      radius: `Practical`, `Theoretical`, `Bootstrap` or `Sampled`.
-      exploration: `WarmUp`, `Coins`, `ThenCommit` or `OncePerBlock`.
+      radius: `PracticalRadius`, `TheoreticalRadius`, `BootstrapRadius` or `SampledRadius`.
+      exploration: `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
       eta1: `[]`, ridge of the design matrices of requests.
       eta0: `[]`, ridge of the design matrix of deployed outputs.
       evaluator_bound: `[]`, longest `theta`.
@@ -100,7 +100,7 @@ class COSMOS:
 
     fit: IndexEstimator = struct.field(default_factory=Window)
     evaluator: GLM = struct.field(default_factory=OnlineGLM)
-    radius: Radius = struct.field(default_factory=Practical)
+    radius: Radius = struct.field(default_factory=PracticalRadius)
     exploration: Exploration = struct.field(default_factory=WarmUp)
     eta1: Leaf = 1.0
     eta0: Leaf = 1.0
@@ -110,9 +110,9 @@ class COSMOS:
 
     def check(self) -> None:
         parts = {
-            "fit": ("predict", "Window(...), Streaming(...), ..."),
-            "radius": ("bonus", "Practical(...), Theoretical(...), ..."),
-            "exploration": ("forced", "WarmUp(...), Coins(...), ..."),
+            "fit": ("predict", "Window(...), StreamingNewton(...), ..."),
+            "radius": ("bonus", "PracticalRadius(...), TheoreticalRadius(...), ..."),
+            "exploration": ("forced", "WarmUp(...), DecayingExploration(...), ..."),
         }
         for name, (needs, example) in parts.items():
             checks.part(name, getattr(self, name), needs, example)
@@ -243,7 +243,7 @@ class COSMOS:
             raise ValueError("horizon must be given where no run gives it")
         return jnp.asarray(horizon, jnp.float32)
 
-    def _now(self, state: CosmosState, psi: jax.Array, t: jax.Array) -> Now:
+    def _now(self, state: CosmosState, psi: jax.Array, t: jax.Array) -> RadiusInputs:
         """What the radii depend on: norms of eq. (14), and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
@@ -252,7 +252,7 @@ class COSMOS:
             size = state.opened.shape[0]
             rows = [numerics.combine(state.evaluation.inverse[i], state.opened[i]) for i in range(size)]
             trace = jnp.maximum(sum(rows[1:], rows[0]), 0.0)
-        return Now(
+        return RadiusInputs(
             t=t,
             log_horizon=jnp.log(self._horizon(state.spec)),
             number=state.number,
@@ -266,7 +266,7 @@ class COSMOS:
             spec=state.spec,
         )
 
-    def _scoring(self, key: jax.Array, state: CosmosState, now: Now) -> Scoring | None:
+    def _scoring(self, key: jax.Array, state: CosmosState, now: RadiusInputs) -> Scoring | None:
         """Algorithm 2, line 9: how an output is scored, eq. (21); None where scores are seen, as in Algorithm 1 with a known
         evaluator.
         """

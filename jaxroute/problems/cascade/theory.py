@@ -19,7 +19,7 @@ from jaxroute.problems.cascade.cosmos import CosmosState
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.parts.evaluation import Evaluation
 from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex
-from jaxroute.problems.cascade.parts.radii import Now, Theoretical
+from jaxroute.problems.cascade.parts.radii import RadiusInputs, TheoreticalRadius
 from jaxroute.problems.cascade.parts.window import SampleWindow
 from jaxroute.problems.cascade.types import CascadeSpec
 
@@ -81,7 +81,7 @@ def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.
 def regret_bound(
     spec: CascadeSpec,
     horizon: int,
-    radius: Theoretical | None = None,
+    radius: TheoreticalRadius | None = None,
     *,
     eta1: float = 1.0,
     eta0: float = 1.0,
@@ -106,8 +106,8 @@ def regret_bound(
       evaluator_bound: longest `theta`.
       growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, the least that it allows.
     """
-    radius = Theoretical() if radius is None else radius
-    for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, Theoretical)):
+    radius = TheoreticalRadius() if radius is None else radius
+    for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, TheoreticalRadius)):
         if not isinstance(value, kind):
             raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(value)}")
     radius.check()
@@ -118,7 +118,7 @@ def regret_bound(
         checks.positive(name, value, ())
     L, square = float(radius.lipschitz), spec.feature_bound**2
     spread = math.sqrt(T * float(potential_bound(T, m, spec.context_bound, eta1)))
-    now = Now(
+    now = RadiusInputs(
         t=jnp.float32(T),
         log_horizon=jnp.log(jnp.float32(T)),
         number=jnp.full((1,), T, jnp.float32),

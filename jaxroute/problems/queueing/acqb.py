@@ -17,7 +17,7 @@ from jaxroute.estimators.gaussian import WRITTEN_OUT, ByCholesky, ByRoot, Sample
 from jaxroute.problems.queueing.parts.assortments import accepted_place, mask_of, next_combination, shown_items
 from jaxroute.problems.queueing.parts.memory import Memory, memory_for
 from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries
-from jaxroute.problems.queueing.parts.triggers import Decaying, Trigger
+from jaxroute.problems.queueing.parts.triggers import DecayingExploration, Trigger
 from jaxroute.problems.queueing.theory import num_samples
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
@@ -32,7 +32,7 @@ LEARNER_METRICS = (
     Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
     Metric("residual", "largest bound of the error of a logit that a fit has left", "", "gauge", default=False),
-    Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
+    Metric("nonfinite", "parameters that are not finite", "", "gauge", default=False),
 )
 
 
@@ -133,7 +133,9 @@ class ACQB:
         checks.non_negative("c1", self.c1, ())
         if self.trigger is not None:
             if isinstance(self.trigger, type) or not hasattr(self.trigger, "fires"):
-                raise ValueError(f"trigger must be Decaying(...) or PhaseThenCoin(...), got {checks.show(self.trigger)}")
+                raise ValueError(
+                    f"trigger must be DecayingExploration(...) or PhaseThenCoin(...), got {checks.show(self.trigger)}"
+                )
             if np.any(np.asarray(self.c1) != _C1):
                 raise ValueError(f"c1 must be left out where a trigger is given, which takes its place, got {self.c1}")
             self.trigger.check()
@@ -237,7 +239,7 @@ class ACQB:
         spec, parts = state.spec, self.parts(state.spec)
 
         # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the query that has just come, and C[c + 1].
-        trigger = Decaying(self.c1) if self.trigger is None else self.trigger
+        trigger = DecayingExploration(self.c1) if self.trigger is None else self.trigger
         explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
         in_turn = mask_of(state.next_offer, spec.num_models)
 
@@ -317,5 +319,5 @@ class ACQB:
         return {
             "min_eigenvalue": jnp.broadcast_to(least, (state.spec.num_models,)),
             "residual": self.parts(state.spec).solver.residual(state.fit),
-            "unfinite": jnp.sum(~jnp.isfinite(state.theta)).astype(jnp.float32),
+            "nonfinite": jnp.sum(~jnp.isfinite(state.theta)).astype(jnp.float32),
         }

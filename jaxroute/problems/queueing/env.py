@@ -198,9 +198,9 @@ class QueueEnv:
             "rejected_contexts": jnp.where(drawn.arrived, drawn.rejected, 0).astype(jnp.float32),
             "offered_share": counted(busy & action.offered),
             "dropped": counted(dropped | lost),
-            "unslack": counted(drawn.unslack & drawn.arrived),
+            "infeasible": counted(drawn.infeasible & drawn.arrived),
             "illegal": counted(busy & ~(allowed & waits)),
-            "beyond": counted(t >= self.backlog.rounds),
+            "after_horizon": counted(t >= self.backlog.rounds),
         }
         peak = jnp.maximum(state.peak, after.length)
         feedback = Feedback(chosen=accepted, features=served.features, prompt=row.prompt)

@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.backlog import Compact
+from jaxroute.problems.queueing.parts.backlog import CompactBuffer
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
@@ -31,7 +31,7 @@ _PLACES = 1024
 _MOSTLY_VALID = 0.99
 
 
-def backlog_for(horizon: int, limit: int | None = None) -> Compact:
+def backlog_for(horizon: int, limit: int | None = None) -> CompactBuffer:
     """How to keep queries: in a compact buffer with a place for every round, for long horizons of 1,024 places.
 
     A run that needs more places than a buffer has is played again by `simulate`, with twice as many.
@@ -41,7 +41,7 @@ def backlog_for(horizon: int, limit: int | None = None) -> Compact:
       limit: places of the buffer, None to choose by the horizon.
     """
     horizon = checks.count("horizon", horizon)
-    return Compact(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
+    return CompactBuffer(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
 
 
 @struct.dataclass

@@ -112,7 +112,7 @@ class Optimal:
 
 
 @struct.dataclass
-class SwitchAt:
+class PolicySwitch:
     """Follows one policy before round `at` (from 0) and another from there on; the first then learns nothing more.
 
     With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of

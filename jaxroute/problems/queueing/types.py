@@ -32,7 +32,7 @@ METRICS = (
 )
 # What must not happen: a lost query, one that no assortment serves well enough, an action outside the rules, a round after
 # the horizon that the queue was made for.
-ZERO_FLOWS = ("dropped", "unslack", "illegal", "beyond")
+ZERO_FLOWS = ("dropped", "infeasible", "illegal", "after_horizon")
 
 
 @dataclass(frozen=True)

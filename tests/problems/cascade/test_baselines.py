@@ -12,13 +12,16 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
 from jaxroute.engine.rounds import spec_for
+from jaxroute.estimators.glm import FrozenGLM
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.optimum import cost_order, single_values
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.types import Observation, Outputs
 
 
 @pytest.mark.slow
 def test_explore_then_commit_keeps_its_indices():
-    policy = ca.ExploreThenCommit(fit=ca.Streaming())
+    policy = ca.ExploreThenCommit(fit=StreamingNewton())
     _, action, info, feedback, *_, state = as_numpy(history(ca.uniform_cascade(), policy, 0, 64, 10))
     assert feedback.opened[:, :17].all() and not feedback.opened[:, 17:].all()
     np.testing.assert_array_equal(info["forced"], np.broadcast_to(np.arange(65) <= 16, (10, 65)))
@@ -65,9 +68,9 @@ def test_baselines_open_what_they_say():
     np.testing.assert_allclose(values, sigma + w * (0.5 - q) - np.asarray(env.boxes.base_cost), atol=1e-6)
     np.testing.assert_allclose(action(ca.Oracle.of).priority, sigma, atol=1e-6)
     np.testing.assert_allclose(action(ca.StaticIndex.of).priority, np.asarray(env.index)[:, 0], atol=1e-6)
-    assert build_policy(ca.BestSingle.of, env).model == int(np.argmax(ca.single_values(env))) == 2
-    np.testing.assert_array_equal(ca.cost_order(env), [0, 1, 2])
-    np.testing.assert_array_equal(ca.cost_order(ca.two_boxes()), [1, 0])
+    assert build_policy(ca.BestSingle.of, env).model == int(np.argmax(single_values(env))) == 2
+    np.testing.assert_array_equal(cost_order(env), [0, 1, 2])
+    np.testing.assert_array_equal(cost_order(ca.two_boxes()), [1, 0])
     assert len({tuple(np.argsort(action_of)) for action_of in random_priorities()}) == 6
 
 
@@ -117,7 +120,7 @@ def test_a_threshold_is_tuned_on_what_is_seen():
     """With an evaluator that tells little, the threshold is not that of the true scores, and the policy plays with the evaluator."""
     seen = ca.Frugal.tuned(ca.uniform_cascade(), 4000)
     unseen = ca.Frugal.tuned(ca.uniform_cascade(evaluator=5), 4000)
-    assert isinstance(unseen.evaluator, ca.FrozenGLM) and not isinstance(seen.evaluator, ca.FrozenGLM)
+    assert isinstance(unseen.evaluator, FrozenGLM) and not isinstance(seen.evaluator, FrozenGLM)
     env = ca.uniform_cascade(evaluator=5)
     value = ca.tuned_threshold(env, 4000)[1]
     options = {"horizon": 4000, "seeds": 16, "record": ["utility"], "progress": False}

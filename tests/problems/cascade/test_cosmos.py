@@ -27,16 +27,22 @@ from helpers import assert_mean_close, in_double, x64
 import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.engine.rounds import spec_for
+from jaxroute.estimators.glm import FrozenGLM
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
+from jaxroute.problems.cascade.parts.search import IndexSearch
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.sources.contexts import TwoTimesContexts, UniformContexts
+from jaxroute.problems.cascade.sources.features import ScoredFeatures
 from jaxroute.problems.cascade.types import Observation
 
 
 @pytest.mark.slow
 def test_a_shift_of_the_requests_is_learned():
     """Known evaluator: contexts need not be identically distributed (remark 4.6)."""
-    contexts = ca.TwoTimesContexts(ca.UniformContexts(3, -1.0, 0.0), ca.UniformContexts(3, 0.0, 1.0), length=500)
+    contexts = TwoTimesContexts(UniformContexts(3, -1.0, 0.0), UniformContexts(3, 0.0, 1.0), length=500)
     env = ca.uniform_cascade(3, 3, contexts=contexts)
-    data = play(env, ca.COSMOS(fit=ca.Streaming()), horizon=1000, seeds=128, record_every=250)
+    data = play(env, ca.COSMOS(fit=StreamingNewton()), horizon=1000, seeds=128, record_every=250)
     parts = data["regret"].isel(policy=0).diff("time").mean("seed").values
     assert data["valid"].all()
     assert parts[1] > parts[0] and parts[2] < parts[1]  # It rises with the shift, and falls again.
@@ -107,7 +113,7 @@ def test_the_search_of_a_period_knows_earlier_periods_only():
 @pytest.mark.parametrize("name", ["LOC", "SPIKE", "PASSFAIL", "GROUP"])
 def test_samples_of_opened_boxes_meet_the_moment(name):
     """Lemma 7.1: adaptively opened boxes need no weights. 10^5 periods."""
-    period, _, _, feedback, *_ = as_numpy(history(LAWS[name](), ca.COSMOS(fit=ca.Streaming()), 0, 500, 200))
+    period, _, _, feedback, *_ = as_numpy(history(LAWS[name](), ca.COSMOS(fit=StreamingNewton()), 0, 500, 200))
     moment = period["cost"] - np.maximum(period["score"] - period["index"], 0)
     for a in range(moment.shape[-1]):
         samples = moment[..., a][feedback.opened[..., a]]
@@ -122,7 +128,7 @@ def test_samples_of_opened_boxes_meet_the_moment(name):
 def test_grids_of_constants_are_one_trace_and_equal_runs_alone():
     alone = runs().sel(policy="COSMOS")
     env = jr.grid(ca.uniform_cascade, cost_weight=[1.0, 2.0])
-    policy = jr.grid(with_constants, fit=ca.Streaming(), index=[0.02, 0.1], warm=[0, 5])
+    policy = jr.grid(with_constants, fit=StreamingNewton(), index=[0.02, 0.1], warm=[0, 5])
     before = jr.trace_count()
     data = play(env, {"COSMOS": policy}, **SETTINGS).isel(policy=0)
     assert jr.trace_count() == before + 1
@@ -148,7 +154,7 @@ def test_grids_with_an_unknown_evaluator_are_one_trace():
 
 
 def test_full_information_shows_all_and_teaches_more():
-    action = ca.IndexSearch(f32([1.0, 0.0, 0.0]), f32([0.0, -jnp.inf, -jnp.inf]), index=f32([1.0, 0.0, 0.0]))
+    action = IndexSearch(f32([1.0, 0.0, 0.0]), f32([0.0, -jnp.inf, -jnp.inf]), index=f32([1.0, 0.0, 0.0]))
     for shows_all in (True, False):
         env = ca.uniform_cascade(shows_all=shows_all)
         _, feedback, flows = env.step(draws.key(0), (), action, jnp.int32(4))
@@ -157,7 +163,7 @@ def test_full_information_shows_all_and_teaches_more():
         assert float(flows["cost"]) == pytest.approx(float(feedback.cost[0])) and flows["queries"] == 1
         assert env.spec.shows_all == shows_all
         action = action.replace(forced=jnp.zeros((), bool))
-        policy = ca.COSMOS(fit=ca.Streaming())
+        policy = ca.COSMOS(fit=StreamingNewton())
         state = policy.init(draws.key(1), spec_for(env, 9))
         state = policy.update(
             draws.key(2), state, env.observe(draws.key(0), (), jnp.int32(4)), action, feedback, jnp.int32(4)
@@ -168,7 +174,7 @@ def test_full_information_shows_all_and_teaches_more():
 def test_thresholds_of_saturated_links_do_not_stop_a_search():
     """With an unknown evaluator an index that has rounded to 1 means: go on; a true score of 1 stops."""
     for env, expected in ((ca.uniform_cascade(link="tanh", evaluator=4), np.inf), (ca.uniform_cascade(link="tanh"), 1.0)):
-        policy = ca.COSMOS(fit=ca.Streaming(), radius=ca.Practical(index=100.0))
+        policy = ca.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(index=100.0))
         state = policy.init(draws.key(0), spec_for(env, 100))
         action, _ = policy.act(draws.key(0), state, Observation(f32([1.0, 0.0, 0.0])), jnp.int32(1))
         np.testing.assert_array_equal(action.threshold, expected)
@@ -185,8 +191,8 @@ def test_the_horizon_of_the_run_or_ones_own():
 
     for horizon in (100, 2000):
         radius = 0.1 * math.sqrt(3 * math.log(horizon) + math.log(3 * horizon**2))
-        assert bonus(ca.COSMOS(fit=ca.Streaming()), horizon) == pytest.approx(radius, rel=1e-5)
-        assert bonus(ca.COSMOS(fit=ca.Streaming(), horizon=2000), horizon) == pytest.approx(
+        assert bonus(ca.COSMOS(fit=StreamingNewton()), horizon) == pytest.approx(radius, rel=1e-5)
+        assert bonus(ca.COSMOS(fit=StreamingNewton(), horizon=2000), horizon) == pytest.approx(
             0.1 * math.sqrt(3 * math.log(2000) + math.log(3 * 2000**2)), rel=1e-5
         )
     with pytest.raises(ValueError, match="horizon must be given where no run gives it"):
@@ -209,7 +215,7 @@ def test_two_boxes_need_a_large_bonus():
 
 @pytest.mark.slow
 def test_double_precision_has_the_same_regret():
-    policy, options = ca.COSMOS(fit=ca.Streaming()), {"horizon": 2000, "seeds": 128}
+    policy, options = ca.COSMOS(fit=StreamingNewton()), {"horizon": 2000, "seeds": 128}
     single = study(ca.uniform_cascade(), policy, **options)["regret"].isel(policy=0, time=-1)
     with x64():
         double = study(in_double(ca.uniform_cascade()), in_double(policy), **options)["regret"].isel(policy=0, time=-1)
@@ -217,11 +223,11 @@ def test_double_precision_has_the_same_regret():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("radius", [ca.Practical(index=5.0), ca.Theoretical()], ids=["large bonus", "proofs"])
+@pytest.mark.parametrize("radius", [PracticalRadius(index=5.0), TheoreticalRadius()], ids=["large bonus", "proofs"])
 def test_a_score_of_one_ends_a_search_below_indices_above_one(radius):
     """Two boxes, with all optimistic indices above 1."""
     period, action, _, feedback, *_ = as_numpy(
-        history(ca.two_boxes(), ca.COSMOS(fit=ca.Streaming(), radius=radius), 0, 40, 20)
+        history(ca.two_boxes(), ca.COSMOS(fit=StreamingNewton(), radius=radius), 0, 40, 20)
     )
     assert (action.index[:, 1:] > 1).all() and (action.threshold[:, 1:] == 1).all()
     first = action.priority.argmax(axis=-1)[..., None]
@@ -234,11 +240,9 @@ def test_a_score_of_one_ends_a_search_below_indices_above_one(radius):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "student"])
 def test_evaluators_are_learned_from_radial_features(name):
-    env = ca.uniform_cascade(
-        evaluator=ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name])
-    )
+    env = ca.uniform_cascade(evaluator=ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name]))
     data = play(
-        env, {"COSMOS": ca.COSMOS(fit=ca.Streaming()), "all": ca.QueryAll()}, horizon=1000, seeds=64, record_every=250
+        env, {"COSMOS": ca.COSMOS(fit=StreamingNewton()), "all": ca.QueryAll()}, horizon=1000, seeds=64, record_every=250
     )
     assert data["valid"].all()
     regret = data["regret"].mean("seed")
@@ -252,10 +256,10 @@ def test_evaluators_are_learned_from_radial_features(name):
 def test_the_true_evaluator_is_as_good_as_seen_scores():
     """With the true coefficients and no bonus for scores every search is that of a known evaluator."""
     seen, unseen = ca.uniform_cascade(), ca.uniform_cascade(evaluator=5)
-    true = ca.FrozenGLM(np.asarray(unseen.evaluator.theta))
+    true = FrozenGLM(np.asarray(unseen.evaluator.theta))
     options = {"horizon": 300, "seeds": 64, "record_every": 50, "record": ("regret", "opened", "deployed")}
-    known = play(seen, ca.COSMOS(fit=ca.Streaming()), **options)
-    frozen = play(unseen, ca.COSMOS(fit=ca.Streaming(), evaluator=true), **options)
+    known = play(seen, ca.COSMOS(fit=StreamingNewton()), **options)
+    frozen = play(unseen, ca.COSMOS(fit=StreamingNewton(), evaluator=true), **options)
     same = (known["opened"] == frozen["opened"]).all(("time", "model")) & (known["deployed"] == frozen["deployed"]).all(
         ("time", "model")
     )
@@ -267,7 +271,7 @@ def test_the_true_evaluator_is_as_good_as_seen_scores():
 def test_plug_in_traces_settle():
     """As proposition 5.4 wants it: they stay bounded. They change by less than 6 % in the last quarter of the rounds."""
     options = {"horizon": 2000, "seeds": 32, "record_every": 500, "record": ("info.trace",)}
-    total = play(ca.uniform_cascade(evaluator=5), ca.COSMOS(fit=ca.Streaming()), **options)["info.trace"].isel(policy=0)
+    total = play(ca.uniform_cascade(evaluator=5), ca.COSMOS(fit=StreamingNewton()), **options)["info.trace"].isel(policy=0)
     late = (total * total["time"]).mean("seed").diff("time").values / 500
     assert (late > 0).all() and (np.abs(late[-1] / late[-2] - 1) < 0.06).all(), late
 
@@ -275,7 +279,7 @@ def test_plug_in_traces_settle():
 @pytest.mark.slow
 def test_double_precision_is_double():
     """The comparison of precisions can fail: states are float64, and regrets are not the same numbers."""
-    policy, options = ca.COSMOS(fit=ca.Streaming()), {"horizon": 50, "seeds": 8}
+    policy, options = ca.COSMOS(fit=StreamingNewton()), {"horizon": 50, "seeds": 8}
     single = study(ca.uniform_cascade(), policy, **options)["regret"].isel(policy=0, time=-1)
     with x64():
         wide = in_double(policy)

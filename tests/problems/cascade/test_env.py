@@ -12,9 +12,14 @@ from cascade_cases import FEW, HISTORIES, LAWS, NUMBER, as_numpy, assert_near, d
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
 from jaxroute.engine.rounds import spec_for
+from jaxroute.estimators.glm import ExactGLM
 from jaxroute.problems import cascade as ca
 from jaxroute.problems import default_policies
-from jaxroute.problems.cascade.parts.search import IndexSearch
+from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
+from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
@@ -168,16 +173,16 @@ def assert_same_bits(one, other):
 
 # With settings of their own where they would open everything for a while.
 POLICIES = default_policies(ca) | {
-    "EpsilonGreedy": ca.EpsilonGreedy(exploration=ca.Coins(0.3)),
-    "ExploreThenCommit": ca.ExploreThenCommit(exploration=ca.ThenCommit(1)),
-    "OnlineGradient": ca.OnlineGradient(exploration=ca.OncePerBlock(4)),
-    "DistributionLearner": ca.DistributionLearner(radius=ca.Practical(0.0, 0.0, 0.0)),
-    "BootstrapCOSMOS": ca.BootstrapCOSMOS(exploration=ca.WarmUp(1)),
-    "streaming": ca.COSMOS(fit=ca.Streaming()),
-    "window": ca.COSMOS(fit=ca.Window(size=4)),
-    "exact evaluator": ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(capacity=20)),
-    "moments": ca.COSMOS(fit=ca.MomentEquations(size=4, iterations=1)),
-    "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
+    "EpsilonGreedy": ca.EpsilonGreedy(exploration=DecayingExploration(0.3)),
+    "ExploreThenCommit": ca.ExploreThenCommit(exploration=ExplorationPhase(1)),
+    "OnlineGradient": ca.OnlineGradient(exploration=BlockExploration(4)),
+    "DistributionLearner": ca.DistributionLearner(radius=PracticalRadius(0.0, 0.0, 0.0)),
+    "BootstrapCOSMOS": ca.BootstrapCOSMOS(exploration=WarmUp(1)),
+    "streaming": ca.COSMOS(fit=StreamingNewton()),
+    "window": ca.COSMOS(fit=Window(size=4)),
+    "exact evaluator": ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(capacity=20)),
+    "moments": ca.COSMOS(fit=MomentEquations(size=4, iterations=1)),
+    "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),
 }
 
 
@@ -210,11 +215,11 @@ def test_closed_boxes_change_nothing(name, scored):
 
 def test_the_environment_does_show_what_was_opened():
     """The test above can fail: rubbish in a box that is opened reaches feedback and state."""
-    env, policy = ca.uniform_cascade(shows_all=True), ca.COSMOS(fit=ca.Streaming())
+    env, policy = ca.uniform_cascade(shows_all=True), ca.COSMOS(fit=StreamingNewton())
     env = jax.tree.map(jnp.asarray, env)
     state = policy.init(draws.key(1), spec_for(env, 20))
     obs = env.observe(draws.key(2), (), jnp.int32(3))
-    action = ca.IndexSearch(
+    action = IndexSearch(
         f32([1.0, 0.0, 0.0]), f32([0.0, -jnp.inf, -jnp.inf]), index=f32([1.0, 0.0, 0.0]), forced=jnp.zeros((), bool)
     )
     one, other = both_worlds(env, draws.key(2), (), action, jnp.int32(3), 50.0)
@@ -271,7 +276,7 @@ def optimal(env, obs):
 def everything(env, obs, bounded):
     """Opens all boxes, whatever their indices, and says that it follows them."""
     index = env.true_index(obs.context)
-    return ca.IndexSearch(index, jnp.full_like(index, jnp.inf), index=index, bounded=jnp.asarray(bounded))
+    return IndexSearch(index, jnp.full_like(index, jnp.inf), index=index, bounded=jnp.asarray(bounded))
 
 
 @pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
@@ -314,7 +319,7 @@ def test_a_search_that_deploys_what_it_has_not_opened_is_counted(opened):
 
 
 def test_a_search_that_deploys_nothing_is_counted_but_in_the_free_period():
-    nothing = ca.LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
+    nothing = LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
     step = jax.jit(lambda t: ca.uniform_cascade().step(draws.key(0), (), nothing, t)[2]["empty"])
     assert (step(jnp.int32(1)), step(jnp.int32(0))) == (1, 0)
 
@@ -325,8 +330,8 @@ def test_policies_that_open_everything_meet_the_same_luck():
     policies = {
         "all": ca.QueryAll(),
         "random": ca.RandomCascade(threshold=2.0),
-        "coins": ca.EpsilonGreedy(fit=ca.Streaming(), exploration=ca.Coins(1e6)),
-        "Thompson": ca.ThompsonSampling(exploration=ca.WarmUp(50)),
+        "coins": ca.EpsilonGreedy(fit=StreamingNewton(), exploration=DecayingExploration(1e6)),
+        "Thompson": ca.ThompsonSampling(exploration=WarmUp(50)),
     }
     names = ("regret", "realised_regret", "reward", "cost", "queries", "deployed")
     data = play(ca.uniform_cascade(), policies, horizon=50, seeds=32, record_every=10, record=names)

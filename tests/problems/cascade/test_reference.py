@@ -25,9 +25,17 @@ from jaxroute.core import draws
 from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import gaussian, glm, links
+from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.optimum import cost_order, single_values
 from jaxroute.problems.cascade.parts import loss as index_loss
 from jaxroute.problems.cascade.parts import search
+from jaxroute.problems.cascade.parts.exploration import DecayingExploration, WarmUp
+from jaxroute.problems.cascade.parts.radii import BootstrapRadius, PracticalRadius, TheoreticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import MomentEquations, Window
+from jaxroute.problems.cascade.sources.features import ScoredFeatures
+from jaxroute.problems.cascade.theory import potential_bound, ridge_rule
 from jaxroute.problems.cascade.types import CascadeSpec
 from jaxroute.solvers import reservation
 
@@ -194,7 +202,7 @@ def env_of(inst, shows_all=False):
     (K, m), evaluator = inst.rho.shape, None
     if inst.theta.size and inst.distribution != "FROZEN_X":
         shift = inst.shift if inst.shift.any() else None
-        evaluator = ca.ScoredFeatures(
+        evaluator = ScoredFeatures(
             ca.instances.default_theta(inst.theta.size), shift, link=links.SCORE_LINKS[inst.reward_link]
         )
     uniform = functools.partial(ca.uniform_cascade, K, m, link=inst.link, evaluator=evaluator, shows_all=shows_all)
@@ -358,7 +366,7 @@ ROUNDING = 1e-9
 FLAT = 1e-6
 CASES = {
     # Index estimators, known evaluator.
-    "streaming": Case(LOC, fit(ca.Streaming()), STREAM),
+    "streaming": Case(LOC, fit(StreamingNewton()), STREAM),
     "window": Case(LOC, fit(to_minimum(size=8)), {"W": 8}, quick=True),
     "window 32": Case(LOC, fit(to_minimum()), {}, 200),
     "all samples": Case(LOC, fit(all_samples), {"W": 1000}),
@@ -366,97 +374,103 @@ CASES = {
     "window, every 7": Case(LOC, fit(to_minimum(size=8, every=7)), {"W": 8, "refit_every": 7}),
     "window, options": Case(LOC, fit(to_minimum(size=5, ridge=1e-2, bound=0.6)), {"W": 5, "ridge": 1e-2, "R_B": 0.6}),
     "streaming, options": Case(
-        LOC, fit(ca.Streaming(floor=0.3, start=1.0, bound=0.6)), STREAM | {"floor": 0.3, "A0": 1.0, "R_B": 0.6}
+        LOC, fit(StreamingNewton(floor=0.3, start=1.0, bound=0.6)), STREAM | {"floor": 0.3, "A0": 1.0, "R_B": 0.6}
     ),
     # Index links.
     "tanh": Case({"distribution": "TANH"}, fit(to_minimum(size=8)), {"W": 8}),
     "flat": Case({"link": "flat"}, fit(to_minimum(size=8)), {"W": 8}),
-    "tanh, streaming": Case({"distribution": "TANH"}, fit(ca.Streaming()), STREAM),
-    "flat, streaming": Case({"link": "flat"}, fit(ca.Streaming()), STREAM),
+    "tanh, streaming": Case({"distribution": "TANH"}, fit(StreamingNewton()), STREAM),
+    "flat, streaming": Case({"link": "flat"}, fit(StreamingNewton()), STREAM),
     "tanh, exact": Case({"distribution": "TANH"}, fit(all_samples), {"estimator": "exact"}, tolerance=FLAT),
     # Sizes.
-    "K5": Case({"K": 5, "m": 5}, fit(ca.Streaming()), STREAM),
-    "K10, unknown": Case({"K": 10, "m": 2, "d": 3}, fit(ca.Streaming()), STREAM | ONLINE),
+    "K5": Case({"K": 5, "m": 5}, fit(StreamingNewton()), STREAM),
+    "K10, unknown": Case({"K": 10, "m": 2, "d": 3}, fit(StreamingNewton()), STREAM | ONLINE),
     # Distributions, with a cheap estimator.
     **{
-        f"{distribution}": Case({"distribution": distribution}, fit(ca.Streaming()), STREAM)
+        f"{distribution}": Case({"distribution": distribution}, fit(StreamingNewton()), STREAM)
         for distribution in LAWS
         if distribution not in ("LOC", "TANH", "FROZEN_X")
     },
     **{
-        f"{distribution}, unknown": Case({"distribution": distribution, "d": 4}, fit(ca.Streaming()), STREAM | ONLINE)
+        f"{distribution}, unknown": Case({"distribution": distribution, "d": 4}, fit(StreamingNewton()), STREAM | ONLINE)
         for distribution in LAWS
         if distribution not in ("LOC", "TWOBOX")
     },
     "TWOBOX, large bonus": Case(
         {"distribution": "TWOBOX"},
-        fit(to_minimum(size=8), radius=ca.Practical(index=5.0)),
+        fit(to_minimum(size=8), radius=PracticalRadius(index=5.0)),
         {"W": 8, "b": 5.0},
     ),
     # Unknown evaluator.
     "unknown": Case(UNKNOWN, fit(to_minimum(size=8)), ONLINE | {"W": 8}, quick=True),
     "unknown, window 32": Case(UNKNOWN, fit(to_minimum()), ONLINE, 200),
-    "unknown, streaming": Case(UNKNOWN, fit(ca.Streaming()), STREAM | ONLINE),
+    "unknown, streaming": Case(UNKNOWN, fit(StreamingNewton()), STREAM | ONLINE),
     "unknown, tanh": Case({"distribution": "TANH", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, flat": Case({"link": "flat", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, both exact": Case(
         UNKNOWN,
-        lambda env, T: ca.COSMOS(fit=all_samples(T), evaluator=ca.ExactGLM(T, iterations=8)),
+        lambda env, T: ca.COSMOS(fit=all_samples(T), evaluator=ExactGLM(T, iterations=8)),
         {"estimator": "exact", "evaluator": "exact"},
         80,
         tolerance=FLAT,
     ),
     "unknown, exact evaluator": Case(
         UNKNOWN,
-        lambda env, T: ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(T, iterations=6)),
+        lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=6)),
         STREAM | {"evaluator": "exact"},
         quick=True,
     ),
     "unknown, probit": Case({"d": 4, "reward_link": "probit"}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, probit, exact evaluator": Case(
         {"d": 4, "reward_link": "probit"},
-        lambda env, T: ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(T, iterations=8)),
+        lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=8)),
         STREAM | {"evaluator": "exact"},
     ),
     "unknown, identity": Case({"d": 4, "reward_link": "identity"}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, identity, exact evaluator": Case(
         {"d": 4, "reward_link": "identity"},
-        lambda env, T: ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(T, iterations=2)),
+        lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=2)),
         STREAM | {"evaluator": "exact"},
     ),
     "unknown, shift": Case(
-        {"d": 4, "shift": 0.3 * np.cos(np.arange(12.0)).reshape(3, 4)}, fit(ca.Streaming()), STREAM | ONLINE
+        {"d": 4, "shift": 0.3 * np.cos(np.arange(12.0)).reshape(3, 4)}, fit(StreamingNewton()), STREAM | ONLINE
     ),
     "unknown, ridges and bounds": Case(
         UNKNOWN,
-        fit(ca.Streaming(), eta1=2.0, eta0=0.3, evaluator_bound=0.5),
+        fit(StreamingNewton(), eta1=2.0, eta0=0.3, evaluator_bound=0.5),
         STREAM | ONLINE | {"eta1": 2.0, "eta0": 0.3, "R_theta": 0.5},
     ),
-    "unknown, own horizon": Case(UNKNOWN, fit(ca.Streaming(), horizon=5000.0), STREAM | ONLINE | {"horizon": 5000}),
+    "unknown, own horizon": Case(UNKNOWN, fit(StreamingNewton(), horizon=5000.0), STREAM | ONLINE | {"horizon": 5000}),
     "frozen evaluator": Case(
         UNKNOWN,
-        lambda env, T: ca.COSMOS(fit=to_minimum(size=8), evaluator=ca.FrozenGLM(offline_theta())),
+        lambda env, T: ca.COSMOS(fit=to_minimum(size=8), evaluator=FrozenGLM(offline_theta())),
         {"W": 8, "evaluator": "offline", "theta_offline": offline_theta()},
     ),
     "deployment by the estimate": Case(
-        UNKNOWN, fit(ca.Streaming(), deploy_optimism=0.0), STREAM | ONLINE | {"deploy_optimism": False}
+        UNKNOWN, fit(StreamingNewton(), deploy_optimism=0.0), STREAM | ONLINE | {"deploy_optimism": False}
     ),
     # Cost weight, full information.
-    "weight": Case({"weight": 2.0}, fit(ca.Streaming()), STREAM),
-    "weight, unknown": Case({"weight": 0.5, "d": 4}, fit(ca.Streaming()), STREAM | ONLINE),
-    "full information": Case(LOC, fit(ca.Streaming()), STREAM | {"full_information": True}),
+    "weight": Case({"weight": 2.0}, fit(StreamingNewton()), STREAM),
+    "weight, unknown": Case({"weight": 0.5, "d": 4}, fit(StreamingNewton()), STREAM | ONLINE),
+    "full information": Case(LOC, fit(StreamingNewton()), STREAM | {"full_information": True}),
     "full information, unknown": Case(UNKNOWN, fit(to_minimum(size=8)), ONLINE | {"W": 8, "full_information": True}),
     # Radii.
-    "radii of the proofs": Case(LOC, fit(ca.Streaming(), radius=ca.Theoretical()), STREAM | {"radius": "theory"}),
+    "radii of the proofs": Case(LOC, fit(StreamingNewton(), radius=TheoreticalRadius()), STREAM | {"radius": "theory"}),
     "radii of the proofs, unknown": Case(
         {"d": 4, "reward_link": "identity"},
-        fit(ca.Streaming(), radius=ca.Theoretical()),
+        fit(StreamingNewton(), radius=TheoreticalRadius()),
         STREAM | ONLINE | {"radius": "theory"},
         quick=True,
     ),
     "radii of the proofs, own constants": Case(
         UNKNOWN,
-        fit(ca.Streaming(), radius=ca.Theoretical(0.9, 0.8, 0.2, 0.9, 1.2, 1.1), eta1=0.5, eta0=2.0, evaluator_bound=0.7),
+        fit(
+            StreamingNewton(),
+            radius=TheoreticalRadius(0.9, 0.8, 0.2, 0.9, 1.2, 1.1),
+            eta1=0.5,
+            eta0=2.0,
+            evaluator_bound=0.7,
+        ),
         STREAM
         | ONLINE
         | {"radius": "theory", "eta1": 0.5, "eta0": 2.0, "R_theta": 0.7}
@@ -464,7 +478,7 @@ CASES = {
     ),
     "own radii": Case(
         UNKNOWN,
-        fit(ca.Streaming(), radius=ca.Practical(0.03, 0.1, 0.6)),
+        fit(StreamingNewton(), radius=PracticalRadius(0.03, 0.1, 0.6)),
         STREAM | ONLINE | {"b": 0.03, "c_p": 0.1, "c_r": 0.6},
     ),
     "Thompson": Case(LOC, of(ca.ThompsonSampling), STREAM | {"radius": "thompson"}),
@@ -472,21 +486,21 @@ CASES = {
     "bootstrap": Case(LOC, of(ca.BootstrapCOSMOS), STREAM | {"radius": "bootstrap", "warm": 10}, 60),
     "bootstrap, floor, unknown": Case(
         UNKNOWN,
-        of(ca.BootstrapCOSMOS, radius=ca.Bootstrap(floor=ca.Practical(index=0.06)), exploration=ca.WarmUp(0)),
+        of(ca.BootstrapCOSMOS, radius=BootstrapRadius(floor=PracticalRadius(index=0.06)), exploration=WarmUp(0)),
         STREAM | ONLINE | {"radius": "bootstrap", "boot_floor": 0.06},
         40,
         quick=True,
     ),
     # Exploration.
-    "greedy, warm": Case(LOC, of(ca.Greedy, fit=ca.Streaming(), exploration=ca.WarmUp(10)), STREAM | ZERO | {"warm": 10}),
-    "greedy, unknown": Case(UNKNOWN, of(ca.Greedy, fit=ca.Streaming()), STREAM | ONLINE | ZERO),
+    "greedy, warm": Case(LOC, of(ca.Greedy, fit=StreamingNewton(), exploration=WarmUp(10)), STREAM | ZERO | {"warm": 10}),
+    "greedy, unknown": Case(UNKNOWN, of(ca.Greedy, fit=StreamingNewton()), STREAM | ONLINE | ZERO),
     "epsilon": Case(LOC, of(ca.EpsilonGreedy, fit=to_minimum(size=8)), ZERO | {"W": 8, "explore": "eps"}),
     "epsilon, unknown": Case(
         UNKNOWN,
-        of(ca.EpsilonGreedy, fit=ca.Streaming(), exploration=ca.Coins(0.7)),
+        of(ca.EpsilonGreedy, fit=StreamingNewton(), exploration=DecayingExploration(0.7)),
         STREAM | ONLINE | ZERO | {"explore": "eps", "eps0": 0.7},
     ),
-    "then commit": Case(LOC, of(ca.ExploreThenCommit, fit=ca.Streaming()), STREAM | ZERO | {"explore": "etc"}),
+    "then commit": Case(LOC, of(ca.ExploreThenCommit, fit=StreamingNewton()), STREAM | ZERO | {"explore": "etc"}),
     "then commit, unknown": Case(
         UNKNOWN, of(ca.ExploreThenCommit, fit=to_minimum(size=8)), ONLINE | ZERO | {"W": 8, "explore": "etc"}
     ),
@@ -525,7 +539,7 @@ CASES = {
     ),
     "frugal, order": Case(
         {"distribution": "TWOBOX"},
-        lambda env, T: ca.Frugal(np.array([0.7, 0.0]), ca.cost_order(env)),
+        lambda env, T: ca.Frugal(np.array([0.7, 0.0]), cost_order(env)),
         {"kind": "frugal", "tau": [0.7]},
     ),
 }
@@ -614,12 +628,12 @@ def test_policies_equal_the_reference_round_by_round(name):
 
 
 PATHS = {
-    "window": (LOC, ca.Window(), {}),
-    "window of 8": (LOC, ca.Window(size=8), {"W": 8}),
-    "all samples": (LOC, ca.Window.exact(200), {"W": 201}),
-    "five boxes": ({"K": 5, "m": 5}, ca.Window(), {}),
-    "spikes": ({"distribution": "SPIKE"}, ca.Window(), {}),
-    "tanh": ({"distribution": "TANH"}, ca.Window(), {}),
+    "window": (LOC, Window(), {}),
+    "window of 8": (LOC, Window(size=8), {"W": 8}),
+    "all samples": (LOC, Window.exact(200), {"W": 201}),
+    "five boxes": ({"K": 5, "m": 5}, Window(), {}),
+    "spikes": ({"distribution": "SPIKE"}, Window(), {}),
+    "tanh": ({"distribution": "TANH"}, Window(), {}),
 }
 
 
@@ -645,9 +659,7 @@ def test_moment_equations(world):
     """Once there are enough samples, every way to the root of the moments ends there, and decides alike."""
     inst, T, warm = instance(**world), 100, 30
     plain = {"estimator": "gmm", "warm": warm} | (ONLINE if world == UNKNOWN else {})
-    policy = ca.COSMOS(
-        fit=ca.MomentEquations(size=T + 1, tolerance=1e-11, iterations=60, ridge=0.0), exploration=ca.WarmUp(warm)
-    )
+    policy = ca.COSMOS(fit=MomentEquations(size=T + 1, tolerance=1e-11, iterations=60, ridge=0.0), exploration=WarmUp(warm))
     seen, want = play(env_of(inst), policy, T), ref.run(inst, plain, luck_of(inst, T))
     close(seen["rho"][warm:], want["rho_hat"][warm:], "rho", 1e-7)
     equal(seen["feedback"].opened, want["opened"], "opened")
@@ -659,7 +671,7 @@ def test_saturated_scores_are_told_apart():
     inst = instance(d=4)
     own = env_of(inst)
     T = 40
-    seen = play(own, ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()), T)
+    seen = play(own, ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()), T)
     luck, Phi = luck_of(inst, T), np.eye(4)
     phi = ref.outcomes(inst, luck["psi"], luck["U"], luck["L"], luck["z"]).phi
     for t in range(1, T + 1):
@@ -729,7 +741,7 @@ def moment_steps(box, rho, theta, link, G, damping=0.01, ridge=1e-4, floor=0.1):
 def test_windows_of_many_boxes(index, scores, moments):
     """Two hundred boxes of their own samples, with windows that overflow, and an evaluator that moves."""
     rng, K, m, d, T, W = np.random.default_rng(1), 200, 3, 2, 14, 5
-    fit = ca.MomentEquations(size=W, iterations=5, tolerance=0.0) if moments else to_minimum(size=W)
+    fit = MomentEquations(size=W, iterations=5, tolerance=0.0) if moments else to_minimum(size=W)
     link = INDEX_LINKS[index]
     plain = ref.index_link(index, 0.9)
     steps = moment_steps if moments else ref.window_fit
@@ -765,7 +777,7 @@ def test_windows_of_many_boxes(index, scores, moments):
 def test_streams_of_many_boxes(index):
     """With weights, on a thousand boxes."""
     rng, K, m, T = np.random.default_rng(2), 1000, 3, 12
-    fit, link, plain = ca.Streaming(bound=1.5), INDEX_LINKS[index], ref.index_link(index, 0.9)
+    fit, link, plain = StreamingNewton(bound=1.5), INDEX_LINKS[index], ref.index_link(index, 0.9)
     psi, weight = ref.context(rng.uniform(-1, 1, (T, m - 1))), rng.exponential(size=(T, K)) * (rng.random((T, K)) < 0.7)
     score, cost = rng.uniform(0, 0.98, (T, K)), rng.uniform(0, 0.3, (T, K))
 
@@ -885,7 +897,7 @@ def test_bounds_and_ridges():
         constants["mass"] = min(constants["mass"], 1.0)
         kappa, mu1, iota, mu_low, gamma0, L = constants.values()
         k = ref.Constants(kappa, mu1, iota, 3.0, L, mu_low, gamma0, 2.5)
-        radius = ca.Theoretical(**constants)
+        radius = TheoreticalRadius(**constants)
         options = {"index_bound": 1.5, "evaluator_bound": 2.5}
         sizes = {"num_models": int(K), "context_dim": int(m), "context_bound": longest}
         known = ca.regret_bound(CascadeSpec(**sizes), T, radius, eta1=eta1, **options)
@@ -894,11 +906,9 @@ def test_bounds_and_ridges():
         ours = ca.regret_bound(spec, T, radius, eta1=eta1, eta0=eta0, growth=growth, **options)
         bound = ref.regret_bound_unknown(T, m, K, d, longest, output**2, eta1, eta0, growth, k, printed=False)
         close(ours, bound, "(86)", 1e-5)
-        close(ca.potential_bound(T, int(m), longest, eta1), ref.potential_bound(T, m, longest**2, eta1), "potential", 1e-12)
+        close(potential_bound(T, int(m), longest, eta1), ref.potential_bound(T, m, longest**2, eta1), "potential", 1e-12)
         for corrected in (False, True):
-            close(
-                ca.ridge_rule(int(K), int(m), int(d), corrected=corrected), ref.eta_rule(d, m, K, corrected), "ridges", 1e-12
-            )
+            close(ridge_rule(int(K), int(m), int(d), corrected=corrected), ref.eta_rule(d, m, K, corrected), "ridges", 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -931,9 +941,9 @@ def test_what_policies_know(distribution):
     means = weights @ ref.single_values(inst, grid)
     # Averages over 20,000 requests.
     error = np.sqrt(weights @ (ref.single_values(inst, grid) - means) ** 2 / 20_000)
-    assert (np.abs(ca.single_values(own) - means) < 5 * error + 1e-6).all()
+    assert (np.abs(single_values(own) - means) < 5 * error + 1e-6).all()
     assert int(ca.BestSingle.of(own).model) == ref.best_single(inst) == means.argmax()
-    np.testing.assert_array_equal(ca.cost_order(own), ref.cost_rank(inst))
+    np.testing.assert_array_equal(cost_order(own), ref.cost_rank(inst))
     with double():
         index = np.asarray(ca.StaticIndex.of(doubles(own)).act(None, (), None, 0)[0].priority)
         value = jax.vmap(doubles(own).single_value)(jnp.asarray(grid))
@@ -1001,12 +1011,12 @@ class Study:
 
 
 STUDIES = {
-    "streaming, short": Study(LOC, ca.COSMOS(fit=ca.Streaming()), STREAM, 300, 512, 40),
-    "streaming": Study(LOC, ca.COSMOS(fit=ca.Streaming()), STREAM),
+    "streaming, short": Study(LOC, ca.COSMOS(fit=StreamingNewton()), STREAM, 300, 512, 40),
+    "streaming": Study(LOC, ca.COSMOS(fit=StreamingNewton()), STREAM),
     "window": Study(LOC, ca.COSMOS(), {}),
-    "exact": Study(LOC, ca.COSMOS(fit=ca.Window.exact(600)), {"estimator": "exact"}, 600, 64, 16),
-    "epsilon": Study(LOC, ca.EpsilonGreedy(fit=ca.Streaming()), STREAM | ZERO | {"explore": "eps"}),
-    "then commit": Study(LOC, ca.ExploreThenCommit(fit=ca.Streaming()), STREAM | ZERO | {"explore": "etc"}),
+    "exact": Study(LOC, ca.COSMOS(fit=Window.exact(600)), {"estimator": "exact"}, 600, 64, 16),
+    "epsilon": Study(LOC, ca.EpsilonGreedy(fit=StreamingNewton()), STREAM | ZERO | {"explore": "eps"}),
+    "then commit": Study(LOC, ca.ExploreThenCommit(fit=StreamingNewton()), STREAM | ZERO | {"explore": "etc"}),
     "LinUCB": Study(LOC, ca.LinUCB(), {"kind": "linucb"}),
     "one call": Study(LOC, ca.ContextSingle.of, {"kind": "ctx_single_oracle"}),
     "random": Study(LOC, ca.RandomCascade(), {"kind": "random_cascade"}),
@@ -1014,17 +1024,17 @@ STUDIES = {
     "location family": Study(LOC, ca.DistributionLearner(), {"kind": "location_family"}, 600, 256, 12),
     "Thompson": Study(LOC, ca.ThompsonSampling(), STREAM | {"radius": "thompson"}, runs=40),
     "bootstrap": Study(LOC, ca.BootstrapCOSMOS(), STREAM | {"radius": "bootstrap", "warm": 10}, 300, 256, 24),
-    "HET": Study({"distribution": "HET"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "SPIKE": Study({"distribution": "SPIKE"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "TANH": Study({"distribution": "TANH"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "MISSPEC": Study({"distribution": "MISSPEC"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "GROUP": Study({"distribution": "GROUP"}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "TWOBOX": Study({"distribution": "TWOBOX"}, ca.COSMOS(radius=ca.Practical(index=1.0)), {"b": 1.0}, 1000, 512, 40),
-    "REF5": Study({"K": 5, "m": 5}, ca.COSMOS(fit=ca.Streaming()), STREAM),
-    "unknown, streaming": Study({"d": 5}, ca.COSMOS(fit=ca.Streaming()), STREAM | ONLINE, 1000, 256, 24),
+    "HET": Study({"distribution": "HET"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "SPIKE": Study({"distribution": "SPIKE"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "TANH": Study({"distribution": "TANH"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "MISSPEC": Study({"distribution": "MISSPEC"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "GROUP": Study({"distribution": "GROUP"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "TWOBOX": Study({"distribution": "TWOBOX"}, ca.COSMOS(radius=PracticalRadius(index=1.0)), {"b": 1.0}, 1000, 512, 40),
+    "REF5": Study({"K": 5, "m": 5}, ca.COSMOS(fit=StreamingNewton()), STREAM),
+    "unknown, streaming": Study({"d": 5}, ca.COSMOS(fit=StreamingNewton()), STREAM | ONLINE, 1000, 256, 24),
     "unknown, both exact": Study(
         {"d": 5},
-        ca.COSMOS(fit=ca.Window.exact(600), evaluator=ca.ExactGLM(600)),
+        ca.COSMOS(fit=Window.exact(600), evaluator=ExactGLM(600)),
         {"estimator": "exact"},
         600,
         64,

@@ -13,7 +13,8 @@ from scipy import stats
 from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.sources.features import reward_of
+from jaxroute.problems.cascade.sources.contexts import RecordedContexts, TwoTimesContexts, UniformContexts
+from jaxroute.problems.cascade.sources.features import RadialNoise, ScoredFeatures, reward_of
 from jaxroute.solvers.reservation import discrete_index, linear_index
 
 
@@ -78,15 +79,15 @@ def test_uniform_and_group_contexts():
 
 def test_contexts_of_two_times_and_recorded_ones():
     draw = functools.partial(jax.vmap, in_axes=0)
-    first, second = ca.UniformContexts(2, 0.5, 1.0), ca.UniformContexts(2, -1.0, -0.5)
+    first, second = UniformContexts(2, 0.5, 1.0), UniformContexts(2, -1.0, -0.5)
     t = jnp.arange(20)
     for in_turns, later in ((False, t >= 5), (True, (t // 5) % 2 == 1)):
-        contexts = ca.TwoTimesContexts(first, second, length=5, in_turns=in_turns)
+        contexts = TwoTimesContexts(first, second, length=5, in_turns=in_turns)
         psi = draw(lambda i, c=contexts: c.draw(draws.fold_in(draws.key(0), i), (), i))(t)
         np.testing.assert_array_equal(psi[:, 1] < 0, later)
         assert (contexts.dim, contexts.bound) == (2, pytest.approx(math.sqrt(2)))
     rows = np.array([[1.0, 0.2], [1.0, -3.0], [0.5, 0.1]], np.float32)
-    contexts = ca.RecordedContexts(rows)
+    contexts = RecordedContexts(rows)
     np.testing.assert_array_equal(draw(lambda i: contexts.draw(draws.key(0), (), i))(t), rows[np.arange(20) % 3])
     np.testing.assert_allclose(contexts.mean, rows.mean(axis=0), rtol=1e-6)
     assert ca.uniform_cascade(3, 2, contexts=contexts).context_bound == pytest.approx(math.sqrt(10))
@@ -163,7 +164,7 @@ def test_the_linear_index_solves_its_moment_and_is_exact_in_groups():
 
 @pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT), links.IDENTITY], ids=str)
 def test_features_of_an_output_hold_its_score(link):
-    features = ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, link=link)
+    features = ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, link=link)
     env = ca.uniform_cascade(evaluator=features)
     period = drawn(env)
     predictor = np.asarray(period.features, float) @ np.asarray(features.theta, float)
@@ -210,7 +211,7 @@ def test_lengths_of_radial_noise_follow_their_distribution():
 
     draw = jax.jit(lambda noise, key: noise.draw(key, (20_000, d)))
     for number, (noise, distribution) in enumerate(
-        [(ca.RadialNoise.normal(d, longest), normal), (ca.RadialNoise.student(d, freedom, longest), student)]
+        [(RadialNoise.normal(d, longest), normal), (RadialNoise.student(d, freedom, longest), student)]
     ):
         z = np.asarray(draw(noise, draws.key(number)), float)
         length = np.linalg.norm(z, axis=1)
@@ -227,7 +228,7 @@ def test_lengths_of_radial_noise_follow_their_distribution():
 def test_shifted_features_differ_between_boxes():
     shift = np.array([[0, 0, 0, 0, 2.0], [0, 0, 0, 0, 0], [0, 0, 0, 0, -2.0]], np.float32)
     theta = np.array([1.0, 1.0, 0, 0, 0], np.float32)
-    env = ca.uniform_cascade(evaluator=ca.ScoredFeatures(theta, shift))
+    env = ca.uniform_cascade(evaluator=ScoredFeatures(theta, shift))
     period = drawn(env)
     np.testing.assert_allclose(np.asarray(period.features)[..., 4].mean(axis=0), [2, 0, -2], atol=0.1)
     np.testing.assert_allclose(links.LOGISTIC.value(f32(np.asarray(period.features) @ theta)), period.score, atol=1e-5)
@@ -299,7 +300,7 @@ def test_any_length_may_be_the_longest(dim, longest):
     """Also where the probability of it rounds to 1, or its quantile to infinity (F distribution with d = 5, 3 degrees of freedom, length
     3).
     """
-    for noise in (ca.RadialNoise.normal(dim, longest), ca.RadialNoise.student(dim, longest=longest)):
+    for noise in (RadialNoise.normal(dim, longest), RadialNoise.student(dim, longest=longest)):
         noise.check()
         assert noise.bound(dim) == pytest.approx(longest, rel=1e-3)
 
@@ -307,7 +308,7 @@ def test_any_length_may_be_the_longest(dim, longest):
 @pytest.mark.parametrize("name", NOISES)
 def test_features_with_noise_of_any_distribution(name):
     """They hold the score, are no longer than said, and are spread in every direction (assumption 5.2)."""
-    features = ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name])
+    features = ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name])
     env = ca.uniform_cascade(evaluator=features)
     period = drawn(env)
     phi = np.asarray(period.features, float)

@@ -10,6 +10,9 @@ from cascade_cases import as_numpy, moment_of, play, runs, study, unknown
 from jaxroute import metrics
 from jaxroute.core import draws
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound, ridge_rule
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
@@ -17,13 +20,13 @@ def test_elliptical_potentials_stay_below_their_bound():
     data = runs()
     for policy in ("COSMOS", "theory"):
         number, potential = (data[name].sel(policy=policy).values for name in ("samples", "potential"))
-        assert (potential <= ca.potential_bound(number, 3, math.sqrt(3), 1.0)).all()
+        assert (potential <= potential_bound(number, 3, math.sqrt(3), 1.0)).all()
     assert (data["samples"].sel(policy="theory").isel(time=-1) == 121).all()
     # The bound is not idle: it is within a factor of eight where all is opened.
-    assert (potential.max() * 8) > ca.potential_bound(121, 3, math.sqrt(3), 1.0)
+    assert (potential.max() * 8) > potential_bound(121, 3, math.sqrt(3), 1.0)
     state = as_numpy(unknown())[-1]
     deployed = np.arange(81) - 1
-    bound = ca.potential_bound(np.maximum(deployed, 0), 2, math.sqrt(5), 1.0)
+    bound = potential_bound(np.maximum(deployed, 0), 2, math.sqrt(5), 1.0)
     assert (state.score_potential <= bound + 1e-6).all()
 
 
@@ -31,14 +34,14 @@ def test_probes_measure_the_estimates():
     """In the frozen cascade the design matrix does not grow in the direction of a request that is always zero."""
     env = ca.frozen_cascade()
     probes = {
-        "growth": ca.design_growth,
-        "index_error": ca.index_error,
-        "evaluator_error": ca.evaluator_error,
+        "growth": design_growth,
+        "index_error": index_error,
+        "evaluator_error": evaluator_error,
         "x": lambda env, policy, env_state, state, t: env_state,
         "rho": lambda env, policy, env_state, state, t: state.rho,
         "theta": lambda env, policy, env_state, state, t: state.evaluation.state.theta,
     }
-    data = play(env, ca.COSMOS(fit=ca.Streaming(), eta0=2.0), horizon=100, seeds=32, record_every=50, probes=probes)
+    data = play(env, ca.COSMOS(fit=StreamingNewton(), eta0=2.0), horizon=100, seeds=32, record_every=50, probes=probes)
     data = data.isel(policy=0)
     x = data["x"].values
     assert (x == x[:, :1]).all() and 4 < x[:, 0].sum() < 28
@@ -53,7 +56,7 @@ def test_probes_measure_the_estimates():
 
 
 def test_rule_of_the_ridges():
-    rule = ca.ridge_rule
+    rule = ridge_rule
     np.testing.assert_allclose(rule(num_models=3, dim=3, feature_dim=5), [1.968, 0.9623], atol=5e-4)
     np.testing.assert_allclose(rule(num_models=3, dim=5, feature_dim=16), [2.991, 1.785], atol=5e-4)
     assert rule(3, 3, 5, corrected=True).eta0 == pytest.approx(0.673, abs=5e-4)
@@ -66,8 +69,8 @@ def test_bound_of_the_regret():
     known = ca.regret_bound(ca.uniform_cascade().spec, 10_000)
     assert known == pytest.approx(3.2e6, rel=0.02)
     potential = 4 * 3 * math.log(1 + 10_000)
-    assert float(ca.potential_bound(10_000, 3, math.sqrt(3), 1.0)) == pytest.approx(potential)
-    B = float(ca.Theoretical().index_radius(moment_of(n=10_000))[0])
+    assert float(potential_bound(10_000, 3, math.sqrt(3), 1.0)) == pytest.approx(potential)
+    B = float(TheoreticalRadius().index_radius(moment_of(n=10_000))[0])
     assert known == pytest.approx(2 * B * 3 * math.sqrt(10_000 * potential), rel=1e-5)
 
 
@@ -75,7 +78,7 @@ def test_bound_of_the_regret_with_an_evaluator():
     """Eq. (86) written out."""
     T, K, m, d, square, growth, bound = 10_000, 3, 3, 5, 8.0, 2.0, 4.0
     spec = CascadeSpec(K, context_dim=m, context_bound=math.sqrt(3), feature_dim=d, feature_bound=math.sqrt(square))
-    delta, theory = 1 / math.sqrt(T), ca.Theoretical()
+    delta, theory = 1 / math.sqrt(T), TheoreticalRadius()
     now = moment_of(n=T, t=T, T=T, d=d, trace=16 * square * growth, bound=bound)
     beta = float(theory.evaluator(draws.key(0), now, jnp.ones(d), jnp.eye(d))[1])
     c_mu = 2 * beta * math.sqrt((1 + square) * math.log(1 + T * square / d))
@@ -90,8 +93,8 @@ def test_bound_of_the_regret_with_an_evaluator():
 @pytest.mark.slow
 def test_design_of_deployed_outputs_grows():
     """Its least eigenvalue grows linearly."""
-    probes = {"growth": ca.design_growth}
+    probes = {"growth": design_growth}
     env = ca.uniform_cascade(evaluator=5)
-    data = study(env, ca.COSMOS(fit=ca.Streaming()), horizon=4000, seeds=64, probes=probes)
+    data = study(env, ca.COSMOS(fit=StreamingNewton()), horizon=4000, seeds=64, probes=probes)
     slope = metrics.slope(data["time"].values, data["growth"].isel(policy=0).transpose("time", "seed").values)
     assert abs(slope.slope - 1.0) < 0.1 + 2 * slope.stderr

@@ -66,7 +66,7 @@ def test_one_answer_is_shown_where_sizes_are_mixed():
     env = small(num_offered=2, mixed=True)
     data = play(
         env,
-        {p: qu.ACQB(second_answer=float(p), solver=Online(), trigger=qu.Decaying(0.0)) for p in ("0", "1")},
+        {p: qu.ACQB(second_answer=float(p), solver=Online(), trigger=qu.DecayingExploration(0.0)) for p in ("0", "1")},
         record=("offered_share", "idle"),
     )
     shown = data["offered_share"].isel(time=-1).sum("model") * 120 / (120 - data["idle"].isel(time=-1))
@@ -105,7 +105,7 @@ def test_newton_steps_hold_for_long_features_and_small_ridges(spread):
 WRONG = {
     "negative kappa": (lambda: play(small(), qu.ACQB(curvature=-1.0)), "curvature must be at least 0, got -1"),
     "no ridge": (lambda: play(small(), qu.ACQB(ridge=0.0)), "ridge must be above 0, got 0"),
-    "a trigger of something else": (lambda: play(small(), qu.ACQB(trigger=0.5)), r"trigger must be Decaying\(...\) or PhaseThenCoin\(...\), got 0.5"),
+    "a trigger of something else": (lambda: play(small(), qu.ACQB(trigger=0.5)), r"trigger must be DecayingExploration\(...\) or PhaseThenCoin\(...\), got 0.5"),
     "a solver of something else": (lambda: play(small(), qu.ACQB(solver=3)), r"solver must be Tracked\(\), .*, got 3"),
     "Newton on a pool": (lambda: play(pool(), qu.ACQB(solver=Newton())), r"solver must be BFGS\(...\) or Online\(\) for a pool"),
     "one parameter at a time with two answers": (lambda: play(small(num_offered=2), qu.ACQB(solver=Tracked())), r"solver must be Newton\(...\) or .* with 2 answers, got Tracked"),
@@ -114,7 +114,7 @@ WRONG = {
     "features of another pool": (lambda: play(pool(), qu.ACQB(features=np.ones((2, 5)))), r"features must be \[d, 12\], one column per prompt, got shape \(2, 5\)"),
     "one answer at a time where it cannot be": (lambda: play(small(num_offered=2), qu.ACQB(second_answer=0.2)), "second_answer must be None .* mixed=False"),
     "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be Tracked"),
-    "two rules of exploration": (lambda: play(small(), qu.ACQB(c1=2.0, trigger=qu.Decaying(1.0))), "c1 must be left out where a trigger is given"),
+    "two rules of exploration": (lambda: play(small(), qu.ACQB(c1=2.0, trigger=qu.DecayingExploration(1.0))), "c1 must be left out where a trigger is given"),
     "negative exploration": (lambda: play(small(), qu.ACQB(c1=-1.0)), "c1 must be at least 0, got -1"),
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ def test_what_finds_a_full_buffer_is_counted():
 
 @pytest.mark.slow
 def test_showing_one_answer_where_two_are_asked_for_is_flagged():
-    policy = qu.ACQB(second_answer=0.0, solver=Online(), trigger=qu.Decaying(0.0))
+    policy = qu.ACQB(second_answer=0.0, solver=Online(), trigger=qu.DecayingExploration(0.0))
     key, env = draws.key(0), small(num_offered=2)
     state, own = env.init(key), policy.init(key, env.spec)
     for t in range(20):

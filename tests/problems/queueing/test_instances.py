@@ -47,7 +47,7 @@ def test_wrong_input_is_refused(name):
 def test_another_horizon_than_the_queues_is_warned_of_and_flagged(make):
     with pytest.warns(UserWarning, match="made for a horizon of 40 rounds, the run has 60"):
         data = play(make(horizon=40), qu.Random(), horizon=60, seeds=8)
-    assert not data["valid"].any() and (data["beyond"] == 20).all()
+    assert not data["valid"].any() and (data["after_horizon"] == 20).all()
     with pytest.warns(UserWarning, match="made for a horizon of 40 rounds, the run has 30"):
         data = play(make(horizon=40), qu.Random(), horizon=30, seeds=8)
     assert data["valid"].all()

@@ -11,7 +11,7 @@ from jaxroute.problems import queueing as qu
 @pytest.mark.slow
 def test_switching_policies_in_one_trace():
     env = small(horizon=40)
-    grid = jr.grid(qu.SwitchAt, first=qu.QUCB(), second=qu.Optimal.of(env), at=[0, 10, 20, 40])
+    grid = jr.grid(qu.PolicySwitch, first=qu.QUCB(), second=qu.Optimal.of(env), at=[0, 10, 20, 40])
     before = jr.trace_count()
     data = play(env, {"switch": grid}, horizon=40, record_every=1)
     assert jr.trace_count() == before + 1
@@ -23,8 +23,8 @@ def test_switching_policies_in_one_trace():
 
 
 WRONG = {
-    "a switch in the past": (lambda: play(small(), qu.SwitchAt(qu.ACQB(), qu.Random(), at=-5)), "at must be at least 0, got -5"),
-    "a switch from what does not suit": (lambda: play(small(num_offered=2), qu.SwitchAt(qu.QUCB(), qu.Random(), at=5)), "QUCB shows one answer at a time"),
+    "a switch in the past": (lambda: play(small(), qu.PolicySwitch(qu.ACQB(), qu.Random(), at=-5)), "at must be at least 0, got -5"),
+    "a switch from what does not suit": (lambda: play(small(num_offered=2), qu.PolicySwitch(qu.QUCB(), qu.Random(), at=5)), "QUCB shows one answer at a time"),
     "the optimum of another queue": (lambda: play(small(), qu.Optimal(np.ones((2, 2)))), r"theta must have shape \(3, 2\), got theta of shape \(2, 2\)"),
     "the optimum of a sampler": (lambda: qu.Optimal.of(qu.RandomQueues()), "env must be a QueueEnv, got RandomQueues"),
     "an optimum of nothing": (lambda: play(small(), qu.Optimal()), r"use Optimal.of\(environment\)"),

@@ -5,6 +5,7 @@ import pytest
 from queueing_reference_cases import Luck, learner_luck, play
 from reference import queueing as ref
 
+from jaxroute.estimators.gaussian import ByCholesky
 from jaxroute.problems import queueing as rq
 
 ROUNDS = 200
@@ -44,7 +45,7 @@ def recorded(seed, K, N, d, spread, pairs):
 def test_every_decision_is_that_of_the_exact_estimate(name):
     K, N, d, spread, ridge, special = PATHS[name]
     luck = recorded(list(PATHS).index(name), K, N, d, spread, special == "pairs")
-    sampler = rq.ByCholesky() if d > 8 else None  # Other square roots have other samples of the same noise.
+    sampler = ByCholesky() if d > 8 else None  # Other square roots have other samples of the same noise.
     ours = rq.ACQB(ridge=np.float32(ridge), joint=special == "joint", sampler=sampler)
     seen = play(luck.env(K), ours, double=False)
     parameters = 1 if special == "pairs" else N

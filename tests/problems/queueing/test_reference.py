@@ -30,6 +30,7 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.rounds import draws_key, run_streams
+from jaxroute.estimators.gaussian import ByCholesky
 from jaxroute.problems import queueing as rq
 
 slow = pytest.mark.slow
@@ -133,7 +134,7 @@ def acqb_of(case, kappa, ridge, c1):
         ours = rq.CQBEpsilon(trigger=trigger, **settings)
         of = functools.partial(ref.cqb_eps, tau=case.T // 10, T=case.T, coin=coin, z=z, **plain)
     else:
-        ours = rq.ACQB(trigger=rq.Decaying(c1), **settings)
+        ours = rq.ACQB(trigger=rq.DecayingExploration(c1), **settings)
         of = functools.partial(ref.acqb, c1=c1, coin=coin, z=z, **plain)
     return ours, lambda contexts: of(contexts, case.N, case.K, kappa, float(ridge))
 
@@ -255,7 +256,7 @@ def test_queue_bandits(name, N):
     assert 100 < want["explored"].sum() < T - 100 - want["idle"].sum()  # The index decides often enough.
 
 
-CONVERGED = {"solver": BFGS, "sampler": rq.ByCholesky()}
+CONVERGED = {"solver": BFGS, "sampler": ByCholesky()}
 
 
 POOLS = {
@@ -339,7 +340,7 @@ def test_policy_switching_queues(K):
         first = in_double(rq.ACQB(solver=EXACT))
 
         def switch(at):
-            return in_double(rq.SwitchAt(first=first, second=rq.Optimal.of(env), at=at))
+            return in_double(rq.PolicySwitch(first=first, second=rq.Optimal.of(env), at=at))
 
         before = trace_count()
         data = jr.simulate(

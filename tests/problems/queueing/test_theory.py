@@ -6,14 +6,16 @@ Section numbers are those of `spec/acqb.md`.
 import pytest
 from reference import queueing as ref
 
+from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.problems import queueing as rq
+from jaxroute.problems.queueing.theory import explore_probability
 
 
 def test_constants():
     assert [rq.num_samples(K) for K in range(1, 6)] == [1, 9, 14, 17, 19]
     assert all(rq.num_samples(K) == ref.num_samples(K) for K in range(1, 60))
     for c1 in (0.0, 0.5, 1.0, 3.0):
-        assert [rq.explore_probability(t, c1) for t in range(40)] == [ref.eta(t, c1) for t in range(40)]
+        assert [explore_probability(t, c1) for t in range(40)] == [ref.eta(t, c1) for t in range(40)]
     for args in ((1000, 0.7, 1.0), (5000, 0.7, 1.0), (1000, 0.7, 2.0), (5000, 0.9, 10.0)):
         assert rq.expected_explorations(*args) == pytest.approx(ref.expected_explorations(*args), rel=1e-12)
     for c1 in (0.5, 1.0, 1.3, 3.0, 10.0):
@@ -64,8 +66,8 @@ def test_bounds(K, kappa, ridge, c1):
 
 def test_paper_numbers():
     assert [rq.num_samples(k) for k in range(1, 6)] == [1, 9, 14, 17, 19]
-    assert float(rq.mnl_radius(0, 5, 1, 1.0, 1.0)) == pytest.approx(1.0)
-    assert float(rq.mnl_radius(10, 5, 1, 1.0, 1.0)) == pytest.approx(2.91725, abs=1e-5)
-    assert float(rq.mnl_radius(100, 5, 2, 0.5, 1.0)) == pytest.approx(2.02046, abs=1e-5)
-    assert float(rq.mnl_radius(1000, 384, 1, 0.1, 0.5)) == pytest.approx(1.42050, abs=1e-5)
-    assert [round(rq.explore_probability(t, 1.0), 5) for t in (0, 1, 24)] == [1.0, 0.70711, 0.2]
+    assert float(mnl_radius(0, 5, 1, 1.0, 1.0)) == pytest.approx(1.0)
+    assert float(mnl_radius(10, 5, 1, 1.0, 1.0)) == pytest.approx(2.91725, abs=1e-5)
+    assert float(mnl_radius(100, 5, 2, 0.5, 1.0)) == pytest.approx(2.02046, abs=1e-5)
+    assert float(mnl_radius(1000, 384, 1, 0.1, 0.5)) == pytest.approx(1.42050, abs=1e-5)
+    assert [round(explore_probability(t, 1.0), 5) for t in (0, 1, 24)] == [1.0, 0.70711, 0.2]

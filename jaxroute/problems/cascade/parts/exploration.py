@@ -38,7 +38,7 @@ def rounded_up(horizon: jax.Array, power: float) -> jax.Array:
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
-class AlwaysLearns:
+class StatelessExploration:
     """Learns from every period, keeps nothing."""
 
     def init(self, key: jax.Array) -> tuple[()]:
@@ -51,7 +51,7 @@ class AlwaysLearns:
 
 
 @struct.dataclass
-class WarmUp(AlwaysLearns):
+class WarmUp(StatelessExploration):
     """All boxes in the first periods.
 
     Attributes:
@@ -69,7 +69,7 @@ class WarmUp(AlwaysLearns):
 
 
 @struct.dataclass
-class Coins(AlwaysLearns):
+class DecayingExploration(StatelessExploration):
     """All boxes with probability `min(1, scale t^-(1/3))`.
 
     Attributes:
@@ -87,7 +87,7 @@ class Coins(AlwaysLearns):
 
 
 @struct.dataclass
-class ThenCommit(AlwaysLearns):
+class ExplorationPhase(StatelessExploration):
     """All boxes in the first `T^(2/3)` periods, and indices that do not change any more afterwards.
 
     Attributes:
@@ -115,7 +115,7 @@ class ThenCommit(AlwaysLearns):
 
 
 @struct.dataclass
-class OncePerBlock:
+class BlockExploration:
     """All boxes in one random period of each block, and nothing is learned from other periods.
 
     Attributes:

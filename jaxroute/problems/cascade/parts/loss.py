@@ -8,7 +8,7 @@ side; arrays have them last.
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
 Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that
-have left the window, or all in `Streaming`, are linearised at the estimate of their time.
+have left the window, or all in `StreamingNewton`, are linearised at the estimate of their time.
 """
 
 from collections.abc import Callable

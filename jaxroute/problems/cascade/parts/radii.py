@@ -12,11 +12,11 @@ from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.parts.loss import Sample, Sizes
-from jaxroute.problems.cascade.parts.streaming import NewtonStream, Streaming, StreamState
+from jaxroute.problems.cascade.parts.streaming import StreamEstimator, StreamingNewton, StreamState
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
-class Now(NamedTuple):
+class RadiusInputs(NamedTuple):
     """What a bonus may depend on.
 
     Attributes:
@@ -71,11 +71,13 @@ class Radius(Protocol):
         """State after a period. link: of the indices."""
         ...
 
-    def bonus(self, key: jax.Array, state: PyTree, now: Now) -> jax.Array:
+    def bonus(self, key: jax.Array, state: PyTree, now: RadiusInputs) -> jax.Array:
         """`[K]`, what is added to the estimated index before its link, eq. (14)."""
         ...
 
-    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def evaluator(
+        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """The coefficients `[d]` that outputs are scored with and the factor `[]` of their bonus, `beta_t` of eq. (21).
 
         Args:
@@ -87,7 +89,7 @@ class Radius(Protocol):
         ...
 
 
-class Stateless:
+class StatelessRadius:
     """A radius that keeps nothing."""
 
     def init(self, sizes: Sizes) -> tuple[()]:
@@ -99,13 +101,13 @@ class Stateless:
         return state
 
 
-def _growth(now: Now) -> jax.Array:
+def _growth(now: RadiusInputs) -> jax.Array:
     """`d log(1 + t C^2 / eta0)`."""
     return now.spec.feature_dim * jnp.log1p(now.rounds * now.spec.feature_bound**2 / now.eta0)
 
 
 @struct.dataclass
-class Practical(Stateless):
+class PracticalRadius(StatelessRadius):
     """The form of the theory's radii with constants that were tuned.
 
     `sqrt(bonus^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
@@ -113,7 +115,7 @@ class Practical(Stateless):
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 
-    Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every
+    Differs from the paper: it leaves the constants open. With those of its proofs (`TheoreticalRadius`) the policy opens every
     box.
 
     All 0 for a greedy policy.
@@ -132,7 +134,7 @@ class Practical(Stateless):
         for name in ("index", "plug_in", "optimism"):
             checks.non_negative(name, getattr(self, name), ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
         del key, state
         spec, log_t = now.spec, now.log_horizon
         index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + now.log_inverse_delta
@@ -142,13 +144,15 @@ class Practical(Stateless):
             square = square + jnp.square(self.plug_in) * plug_in * now.trace
         return jnp.sqrt(square) * now.norm
 
-    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def evaluator(
+        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         del key, inverse
         return theta, self.optimism * jnp.sqrt(_growth(now) + 2.0 * (math.log(2.0) + now.log_inverse_delta))
 
 
 @struct.dataclass
-class Theoretical(Stateless):
+class TheoreticalRadius(StatelessRadius):
     """The radii of the proofs. At any horizon that can be simulated they open every box.
 
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
@@ -174,7 +178,7 @@ class Theoretical(Stateless):
         for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
-    def index_radius(self, now: Now) -> jax.Array:
+    def index_radius(self, now: RadiusInputs) -> jax.Array:
         """`[K]`: eq. (51) where scores are seen, otherwise proposition 11.2."""
         spec, strength = now.spec, self.mass * self.slope
         diameter = 2.0 * now.index_bound
@@ -191,23 +195,25 @@ class Theoretical(Stateless):
         first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
         return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(now, 3.0) * jnp.sqrt(now.trace)
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
         del key, state
         return self.index_radius(now) * now.norm
 
-    def _width(self, now: Now, union: float) -> jax.Array:
+    def _width(self, now: RadiusInputs, union: float) -> jax.Array:
         """`[]`: eq. (61) with `log(union / delta)`."""
         inside = _growth(now) + 2.0 * (math.log(union) + now.log_inverse_delta)
         start = jnp.sqrt(now.eta0) * now.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
 
-    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def evaluator(
+        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         del key, inverse
         return theta, self._width(now, 2.0)
 
 
 @struct.dataclass
-class Sampled(Stateless):
+class SampledRadius(StatelessRadius):
     """Thompson sampling: estimates are drawn around themselves, with the inverse design matrices as covariances.
 
     Of an index only its value at the request matters, so that one normal number per box suffices.
@@ -223,11 +229,13 @@ class Sampled(Stateless):
     def check(self) -> None:
         checks.non_negative("spread", self.spread, ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
         del state
         return self.spread * now.norm * draws.normal(key, (now.spec.num_models,))
 
-    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def evaluator(
+        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         noise = draws.normal(key, theta.shape)
         lower = cholesky(inverse)
         return theta + self.spread * jnp.sum(lower * noise, axis=1), jnp.zeros((), jnp.float32)
@@ -247,7 +255,7 @@ class BootstrapState:
 
 
 @struct.dataclass
-class Bootstrap:
+class BootstrapRadius:
     """Spread of copies of the estimate, each of which weighs every sample by an exponential number drawn for it.
 
     Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops
@@ -263,17 +271,17 @@ class Bootstrap:
     """
 
     factor: Leaf = 2.0
-    floor: Practical = struct.field(default_factory=lambda: Practical(index=0.0, plug_in=0.0))
-    fit: NewtonStream = struct.field(default_factory=Streaming)
+    floor: PracticalRadius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0))
+    fit: StreamEstimator = struct.field(default_factory=StreamingNewton)
     copies: int = struct.field(pytree_node=False, default=20)
 
     def check(self) -> None:
         checks.non_negative("factor", self.factor, ())
         checks.count("copies", self.copies, minimum=2)
-        if not isinstance(self.floor, Practical):
-            raise ValueError(f"floor must be a Practical, got {checks.show(self.floor)}")
-        if not isinstance(self.fit, NewtonStream):
-            raise ValueError(f"fit must be a Streaming, got {checks.show(self.fit)}")
+        if not isinstance(self.floor, PracticalRadius):
+            raise ValueError(f"floor must be a PracticalRadius, got {checks.show(self.floor)}")
+        if not isinstance(self.fit, StreamEstimator):
+            raise ValueError(f"fit must be a StreamingNewton, got {checks.show(self.fit)}")
         self.floor.check()
         self.fit.check()
 
@@ -291,11 +299,13 @@ class Bootstrap:
         fit, rho = self.fit.weighted(state.fit, state.rho, sample.psi, score, cost, weight, link)
         return BootstrapState(rho=rho, fit=fit)
 
-    def bonus(self, key: jax.Array, state: BootstrapState, now: Now) -> jax.Array:
+    def bonus(self, key: jax.Array, state: BootstrapState, now: RadiusInputs) -> jax.Array:
         u = numerics.combine(now.psi, state.rho).reshape(-1, self.copies)
         mean = jnp.mean(u, axis=1, keepdims=True)
         spread = jnp.sqrt(jnp.mean(jnp.square(u - mean), axis=1))
         return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), now))
 
-    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def evaluator(
+        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         return self.floor.evaluator(key, now, theta, inverse)

@@ -17,7 +17,7 @@ from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex, Sample,
 
 @struct.dataclass
 class StreamState:
-    """State of `NewtonStream`.
+    """State of `StreamEstimator`.
 
     Attributes:
       inverse: `[m, m, K]`, inverse curvature.
@@ -29,7 +29,7 @@ class StreamState:
 
 
 @struct.dataclass
-class NewtonStream(LinearIndex, abc.ABC):
+class StreamEstimator(LinearIndex, abc.ABC):
     """One Newton step per sample, with a curvature that the derived classes give.
 
     Attributes:
@@ -84,7 +84,7 @@ class NewtonStream(LinearIndex, abc.ABC):
 
 
 @struct.dataclass
-class Streaming(NewtonStream):
+class StreamingNewton(StreamEstimator):
     """One Newton step per sample on the loss: constant memory, and the fastest.
 
     Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the
@@ -96,7 +96,7 @@ class Streaming(NewtonStream):
 
 
 @struct.dataclass
-class ConstantCurvature(NewtonStream):
+class ConstantCurvature(StreamEstimator):
     """The textbook's online Newton step, with the same curvature for every sample: slow, for comparison.
 
     Attributes:

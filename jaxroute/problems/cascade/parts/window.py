@@ -62,7 +62,7 @@ class WindowState:
     errors: dict[str, jax.Array]
 
 
-class Samples(NamedTuple):
+class WindowSamples(NamedTuple):
     """The samples by the present evaluator.
 
     Attributes:
@@ -193,15 +193,15 @@ class SampleWindow(LinearIndex, abc.ABC):
             features=features,
         )
 
-    def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> Samples:
+    def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> WindowSamples:
         columns, used = jnp.swapaxes(fit.psi, 0, 1), jnp.arange(self.size)[:, None] < fit.number
         if evaluator is None:
             assert fit.score is not None
-            return Samples(columns, fit.score, used, fit.gradient)
+            return WindowSamples(columns, fit.score, used, fit.gradient)
         assert fit.features is not None and fit.cross is not None
         s = numerics.combine(evaluator.theta, jnp.swapaxes(fit.features, 0, 1))
         moved = numerics.combine(evaluator.theta, jnp.swapaxes(fit.cross, 0, 1))
-        return Samples(columns, evaluator.link.value(s), used, fit.gradient - moved)
+        return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
         """Derivative `[m, K]` of the penalised loss at `rho`."""
@@ -213,7 +213,7 @@ class SampleWindow(LinearIndex, abc.ABC):
     def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
         """Steps until they are short, in each run and for each box as many as it needs."""
         samples = self._samples(fit, evaluator)
-        samples = Samples(samples.columns, *xla.compute_once(samples[1:]))
+        samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
 
         def again(now: _Point) -> jax.Array:
@@ -231,7 +231,7 @@ class SampleWindow(LinearIndex, abc.ABC):
 
     @abc.abstractmethod
     def _step(
-        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
+        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
         """A step `[m, K]` towards the estimate, and how far from it that begins, `[K]`: short ones end there.
 
@@ -271,7 +271,7 @@ class Window(SampleWindow):
     """
 
     def _step(
-        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
+        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
         dim, (columns, score, used, gradient) = rho.shape[0], samples
         u = _linear(rho, columns)
@@ -338,7 +338,7 @@ class MomentEquations(SampleWindow):
         checks.probability("floor", self.floor, ())
 
     def _step(
-        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
+        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
         dim, (columns, score, used, gradient) = rho.shape[0], samples
         u = _linear(rho, columns)

@@ -21,7 +21,7 @@ from jaxroute.solvers.reservation import index_by_bisection, two_point_index, un
 # Keys of what drives scores, costs and rare events.
 Keys = tuple[jax.Array, jax.Array, jax.Array]
 # Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other distributions.
-Play = tuple[jax.Array, jax.Array, jax.Array | None]
+Draw = tuple[jax.Array, jax.Array, jax.Array | None]
 
 
 class Boxes(Protocol):
@@ -56,7 +56,7 @@ class Boxes(Protocol):
         """Reservation index `[K]`, when costs count `weight` times."""
         ...
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         """Draws of a period; `row` `[]` is that of the request in a table of recorded ones, None where there is no table."""
         ...
 
@@ -132,7 +132,7 @@ class UniformBoxes:
     def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return uniform_index(self._low(psi, base), self.width(psi, base), weight * self.mean_cost(psi, base))
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         del row
         k_score, k_cost, _ = keys
         u = draws.uniform(k_score, base.shape)
@@ -193,7 +193,7 @@ class SpikeBoxes(UniformBoxes):
         low = self.mean_score(psi, base) - cost  # E[(M - s)^+] >= E[M] - s.
         return index_by_bisection(lambda level: self.excess(psi, base, level), cost, low=low)
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         score, cost, _ = super().play(keys, psi, base, row)
         return jnp.where(draws.uniform(keys[2], base.shape) < self.jackpot, self.top, score), cost, None
 
@@ -266,7 +266,7 @@ class PassFailBoxes:
     def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return two_point_index(self.low, self.high, self.probability(psi), weight * self.mean_cost(psi, base))
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         del row
         k_score, k_cost, _ = keys
         passed = draws.uniform(k_score, base.shape) < self.probability(psi)
@@ -346,7 +346,7 @@ class RecordedBoxes:
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
         return jnp.broadcast_to(self._of_group(psi, self.first).astype(jnp.int32) + place, base.shape)
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         del row
         rows = self.rows(keys, psi, base)
         return *_cells(self.score, self.cost, rows), rows
@@ -407,7 +407,7 @@ class QueryBoxes:
         del psi, weight
         return base  # Fitted on the host, for the weight that the environment was made with.
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
         del keys, psi
         if row is None:
             raise ValueError(

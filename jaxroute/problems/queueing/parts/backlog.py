@@ -94,7 +94,7 @@ class Backlog(Protocol):
         ...
 
 
-def _served(state: "SlotState | CompactState", action: Action) -> tuple[Any, Any, Action]:
+def _served(state: "SlotState | BufferState", action: Action) -> tuple[Any, Any, Action]:
     """`Backlog.serve` of tables: they are written in place only if all that reads them, the decision too, comes before."""
     row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
     row, rows, action = xla.barrier((row, state.rows, action))
@@ -191,8 +191,8 @@ class ByArrival:
 
 
 @struct.dataclass
-class CompactState:
-    """State of `Compact`.
+class BufferState:
+    """State of `CompactBuffer`.
 
     Attributes:
       rows: pytree `[..., B]`, the first `length` of which are waiting.
@@ -208,7 +208,7 @@ class CompactState:
 
 
 @struct.dataclass
-class Compact:
+class CompactBuffer:
     """A buffer for a limited number of waiting queries, for long horizons.
 
     A query that finds it full is lost and counted (`dropped`); `simulate` then plays the run again with twice the places, so that what
@@ -226,22 +226,22 @@ class Compact:
         checks.count("rounds", self.rounds)
         checks.count("limit", self.limit)
 
-    def with_double_capacity(self) -> "Compact | None":
+    def with_double_capacity(self) -> "CompactBuffer | None":
         return None if self.limit >= self.rounds else self.replace(limit=min(2 * self.limit, self.rounds))
 
     @property
     def places(self) -> int:
         return xla.chunked_size(self.limit)
 
-    def init(self, row: Any) -> CompactState:
-        return CompactState(
+    def init(self, row: Any) -> BufferState:
+        return BufferState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             arrival=jnp.zeros((self.places,), jnp.int32),
             length=jnp.zeros((), jnp.int32),
             arrived=jnp.zeros((), bool),
         )
 
-    def view(self, state: CompactState, t: jax.Array) -> Places:
+    def view(self, state: BufferState, t: jax.Array) -> Places:
         del t
         return Places(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
@@ -253,21 +253,21 @@ class Compact:
             in_front=True,
         ).with_oldest()
 
-    def rows(self, state: CompactState) -> Any:
+    def rows(self, state: BufferState) -> Any:
         return state.rows
 
-    def serve(self, state: CompactState, action: Action) -> tuple[Any, CompactState, Action]:
+    def serve(self, state: BufferState, action: Action) -> tuple[Any, BufferState, Action]:
         return _served(state, action)
 
-    def waits(self, state: CompactState, place: jax.Array) -> jax.Array:
+    def waits(self, state: BufferState, place: jax.Array) -> jax.Array:
         return place < state.length
 
-    def waited(self, state: CompactState, place: jax.Array, t: jax.Array) -> jax.Array:
+    def waited(self, state: BufferState, place: jax.Array, t: jax.Array) -> jax.Array:
         return t - numerics.take(state.arrival, place)
 
     def move(
-        self, state: CompactState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
-    ) -> tuple[CompactState, jax.Array]:
+        self, state: BufferState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
+    ) -> tuple[BufferState, jax.Array]:
         length = state.length - departed.astype(jnp.int32)
         fits = length < self.limit
         comes = arrived & fits
@@ -286,6 +286,6 @@ class Compact:
             return jax.tree.map(new, part, moves, newcomer)
 
         rows, arrival = xla.chunked_map_inplace(tables, xla.largest_over_runs(state.length + 1), written)
-        return CompactState(
+        return BufferState(
             rows=rows, arrival=arrival, length=length + comes.astype(jnp.int32), arrived=comes
         ), arrived & ~fits

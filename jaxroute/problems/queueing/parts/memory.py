@@ -17,7 +17,7 @@ from jaxroute.problems.queueing.types import QueueSpec
 
 
 @struct.dataclass
-class Lesson:
+class RoundData:
     """What a round taught.
 
     Attributes:
@@ -64,7 +64,7 @@ class Memory(Protocol):
         """
         ...
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> Lesson:
+    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
         """What the round taught.
 
         Args:
@@ -75,7 +75,7 @@ class Memory(Protocol):
         """
         ...
 
-    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array) -> Any:
+    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array) -> Any:
         """The data with a round.
 
         Args:
@@ -124,11 +124,11 @@ class SharedRows:
         del pulls
         return t[None]
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> Lesson:
+    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
         present = items >= 0
         of_models = [numerics.one_hot(items[k], self.spec.num_models) for k in range(self.spec.num_offered)]
         shown = jnp.stack([numerics.pick(mask, x.T) for mask in of_models])
-        return Lesson(
+        return RoundData(
             x=shown,
             items=items,
             accepted=accepted,
@@ -138,7 +138,7 @@ class SharedRows:
         )
 
     def write(
-        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array
+        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array
     ) -> mnl.PairRows:
         del prompt
         return data.write(t, lesson.x, lesson.items >= 0, lesson.accepted, valid)
@@ -175,11 +175,11 @@ class ModelRows:
         del t
         return pulls
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> Lesson:
+    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
         everyone = jnp.arange(self.spec.num_models, dtype=jnp.int32)
         return _lesson_per_model(theta, x, items, accepted, everyone if self.joint else items)
 
-    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array) -> mnl.Rows:
+    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array) -> mnl.Rows:
         del prompt
         return data.write(t, lesson.x[0], lesson.items, lesson.accepted, valid)
 
@@ -212,11 +212,11 @@ class PromptCounts:
         del t
         return pulls
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> Lesson:
+    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
         return _lesson_per_model(theta, x, items, accepted, items)
 
     def write(
-        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array
+        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array
     ) -> mnl.Counts | mnl.PairCounts:
         del t
         assert prompt is not None
@@ -242,11 +242,11 @@ def memory_for(spec: QueueSpec, dim: int, joint: bool) -> SharedRows | ModelRows
     return SharedRows(spec, dim) if spec.pair_features else ModelRows(spec, dim, joint)
 
 
-def _lesson_per_model(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, refit: jax.Array) -> Lesson:
+def _lesson_per_model(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, refit: jax.Array) -> RoundData:
     logits = jnp.stack([numerics.combine(theta[j], x[:, None])[0] for j in range(theta.shape[0])])
     new = mnl.new_row(logits, x, items, accepted, refit)
     of_each = jnp.broadcast_to(x, (items.shape[0], *x.shape))
-    return Lesson(x=of_each, items=items, accepted=accepted, parameters=items, refit=refit, new=new)
+    return RoundData(x=of_each, items=items, accepted=accepted, parameters=items, refit=refit, new=new)
 
 
 def _of_rows(data: mnl.Rows | mnl.PairRows, refit: jax.Array, t: jax.Array) -> mnl.Derivatives:

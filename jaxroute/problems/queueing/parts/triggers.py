@@ -28,7 +28,7 @@ class Trigger(Protocol):
 
 
 @struct.dataclass
-class Decaying:
+class DecayingExploration:
     """Explores a query that has just come with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
 
     Source: ACQB, section 3; Algorithm 1, line 12.

@@ -21,7 +21,7 @@ from jaxroute.problems.queueing.types import QueueSpec
 _CANDIDATES = 8
 
 
-class _Found(NamedTuple):
+class _Search(NamedTuple):
     """The first good one of the candidates seen so far, or the last of them: features, departure rate, how many came before it, how many were seen."""
 
     features: jax.Array
@@ -50,7 +50,7 @@ class Query:
 
 
 @struct.dataclass
-class Served:
+class ServedQuery:
     """What decides how a query that is served ends.
 
     Attributes:
@@ -71,14 +71,14 @@ class Round:
     Attributes:
       arrived: `[]` bool.
       row: the query that came (or would have come).
-      unslack: `[]` bool, no context was found that can be served well enough.
+      infeasible: `[]` bool, no context was found that can be served well enough.
       uniform: `[]`, drives the user's choice.
       rejected: `[]` int32, contexts that were looked at before and not kept, for which no assortment is good enough.
     """
 
     arrived: jax.Array
     row: Query
-    unslack: jax.Array
+    infeasible: jax.Array
     uniform: jax.Array
     rejected: jax.Array | int = 0
 
@@ -102,13 +102,13 @@ class Source(Protocol):
         `[d, P]`, those of its prompts."""
         ...
 
-    def serve(self, row: Query, spec: QueueSpec) -> Served:
+    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
         """Of one row."""
         ...
 
 
 @struct.dataclass
-class _Linear:
+class _LinearUtility:
     """Utilities that are linear in the features: `x' theta_j`, or with pair features `x_j' theta`.
 
     Attributes:
@@ -128,19 +128,19 @@ class _Linear:
     def features_of(self, rows: Query) -> jax.Array:
         return rows.features
 
-    def serve(self, row: Query, spec: QueueSpec) -> Served:
+    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
         utility = self.utility(row.features, spec.pair_features)
-        return Served(features=row.features, utility=utility, best_rate=row.best_rate)
+        return ServedQuery(features=row.features, utility=utility, best_rate=row.best_rate)
 
 
 @struct.dataclass
-class RandomContexts(_Linear):
+class RandomContexts(_LinearUtility):
     """Contexts uniform on `[-scale, scale]^d`, given that some departure rate is at least `arrival_rate + slack`.
 
     Source: ACQB, section 6.1 and assumption 4.
 
     Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in
-    a round without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that
+    a round without one it is the last candidate, and `infeasible` is counted, which makes the run invalid: parameters that
     serve hardly any context well are left out. `describe_contexts` tells the share of contexts that fulfil the condition.
 
     Attributes:
@@ -188,27 +188,27 @@ class RandomContexts(_Linear):
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), rejected
 
         def some_at_a_time() -> tuple[jax.Array, jax.Array, jax.Array]:
-            def goes_on(found: _Found) -> jax.Array:
+            def goes_on(found: _Search) -> jax.Array:
                 return (found.rejected == found.seen) & (found.seen < self.candidates)
 
-            def more(found: _Found) -> _Found:
-                return _Found(*search(found.seen, _CANDIDATES), found.seen + _CANDIDATES)
+            def more(found: _Search) -> _Search:
+                return _Search(*search(found.seen, _CANDIDATES), found.seen + _CANDIDATES)
 
-            none = _Found(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
+            none = _Search(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
             return lax.while_loop(goes_on, more, none)[:3]
 
         x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), some_at_a_time)
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),
-            unslack=rejected == self.candidates,
+            infeasible=rejected == self.candidates,
             uniform=draws.uniform(k_choice),
             rejected=rejected,
         )
 
 
 @struct.dataclass
-class RecordedContexts(_Linear):
+class RecordedContexts(_LinearUtility):
     """Arrivals, contexts and choice uniforms given in advance: round `t` reads column `t`.
 
     Attributes:
@@ -240,7 +240,7 @@ class RecordedContexts(_Linear):
         return Round(
             arrived=at(self.arrivals),
             row=Query(features=x, best_rate=rate),
-            unslack=jnp.zeros((), bool),
+            infeasible=jnp.zeros((), bool),
             uniform=at(self.uniforms),
         )
 
@@ -280,7 +280,7 @@ class PoolContexts:
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=self._query(draws.randint(k_context, self.pool_size)),
-            unslack=jnp.zeros((), bool),
+            infeasible=jnp.zeros((), bool),
             uniform=draws.uniform(k_choice),
         )
 
@@ -291,11 +291,11 @@ class PoolContexts:
         del rows
         return jnp.asarray(self.features).T
 
-    def serve(self, row: Query, spec: QueueSpec) -> Served:
+    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
         del spec
         features = numerics.at(jnp.asarray(self.features), (row.prompt,))
         utility = numerics.take(jnp.asarray(self.log_odds), row.prompt)
-        return Served(features=features, utility=utility, best_rate=row.best_rate)
+        return ServedQuery(features=features, utility=utility, best_rate=row.best_rate)
 
 
 @struct.dataclass
@@ -329,4 +329,4 @@ class RecordedPrompts(PoolContexts):
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del key, spec
         arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
-        return Round(arrived=arrived, row=self._query(prompt), unslack=jnp.zeros((), bool), uniform=uniform)
+        return Round(arrived=arrived, row=self._query(prompt), infeasible=jnp.zeros((), bool), uniform=uniform)

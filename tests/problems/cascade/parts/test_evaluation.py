@@ -8,8 +8,10 @@ from cascade_cases import NUMBER, drawn, f32, play, slow, study
 from reference import cascade as ref
 
 from jaxroute.estimators import links
-from jaxroute.estimators.glm import ExactGLM, OnlineGLM, fit_glm
+from jaxroute.estimators.glm import ExactGLM, FrozenGLM, OnlineGLM, fit_glm
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.theory import evaluator_error
 
 
 @pytest.mark.slow
@@ -24,8 +26,8 @@ def test_a_frozen_evaluator_is_as_good_as_its_data():
     policies = {}
     for number in (300, NUMBER):
         theta = fit_glm(phi[:number], reward[:number], links.LOGISTIC)
-        policies[str(number)] = ca.COSMOS(fit=ca.Streaming(), evaluator=ca.FrozenGLM(theta))
-    policies["true"] = ca.COSMOS(fit=ca.Streaming(), evaluator=ca.FrozenGLM(np.asarray(env.evaluator.theta)))
+        policies[str(number)] = ca.COSMOS(fit=StreamingNewton(), evaluator=FrozenGLM(theta))
+    policies["true"] = ca.COSMOS(fit=StreamingNewton(), evaluator=FrozenGLM(np.asarray(env.evaluator.theta)))
     regret = play(env, policies, horizon=2000, seeds=256, record=("regret",), record_every=1000)["regret"]
     end = regret.isel(time=-1).mean("seed")
     assert float(end.sel(policy="300")) > 1.3 * float(end.sel(policy="true"))
@@ -122,9 +124,9 @@ def test_fitted_evaluator_solves_its_equation(link):
 @pytest.mark.slow
 def test_online_evaluator_is_nearly_as_good_as_the_exact_one():
     """The ratio of their errors after 1,000 periods is 1.02."""
-    fits = {"exact": ExactGLM(1000), "online": ca.OnlineGLM()}
+    fits = {"exact": ExactGLM(1000), "online": OnlineGLM()}
     policies = {n: ca.QueryAll(evaluator=e) for n, e in fits.items()}
-    options = {"horizon": 1000, "seeds": 128, "probes": {"error": ca.evaluator_error}}
+    options = {"horizon": 1000, "seeds": 128, "probes": {"error": evaluator_error}}
     error = study(ca.uniform_cascade(evaluator=5), policies, **options)["error"].isel(time=-1).mean("seed")
     ratio = float(error.sel(policy="online") / error.sel(policy="exact"))
     assert 0.97 < ratio < 1.07 and ratio != 1.0

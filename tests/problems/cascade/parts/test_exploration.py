@@ -10,7 +10,7 @@ import pytest
 from cascade_cases import runs
 
 from jaxroute.core import draws
-from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
 
 
 @pytest.mark.slow
@@ -39,26 +39,26 @@ def forced_rounds(exploration, horizon, rounds):
 
 def test_when_boxes_are_opened_to_learn():
     t = np.arange(65)
-    forced, learns = (np.asarray(x) for x in forced_rounds(ca.WarmUp(7), 64.0, 64))
+    forced, learns = (np.asarray(x) for x in forced_rounds(WarmUp(7), 64.0, 64))
     assert (forced == (t <= 7)).all() and learns.all()
     # epsilon: min(1, t^(-1/3)).
-    forced, learns = (np.asarray(x) for x in forced_rounds(ca.Coins(), 64.0, 64))
+    forced, learns = (np.asarray(x) for x in forced_rounds(DecayingExploration(), 64.0, 64))
     probability = np.minimum(1, np.maximum(t, 1) ** (-1 / 3))
     assert forced[:, :2].all() and learns.all()
     assert (np.abs(forced.mean(axis=0) - probability) <= 4 * np.sqrt(probability * (1 - probability) / 256) + 1e-9).all()
-    assert not np.asarray(forced_rounds(ca.Coins(0.0), 64.0, 64)[0]).any()
+    assert not np.asarray(forced_rounds(DecayingExploration(0.0), 64.0, 64)[0]).any()
     # Then commit: T^(2/3) periods, rounded up, and not one more where it is whole.
     for horizon, rounds in ((64, 16), (1000, 100), (2000, 159), (100, 22)):
-        forced, learns = (np.asarray(x) for x in forced_rounds(ca.ThenCommit(), float(horizon), 200))
+        forced, learns = (np.asarray(x) for x in forced_rounds(ExplorationPhase(), float(horizon), 200))
         assert (forced == (np.arange(201) <= rounds)).all() and (learns == forced).all()
-    assert np.asarray(forced_rounds(ca.ThenCommit(3), 64.0, 64)[0]).sum() == 256 * 4
+    assert np.asarray(forced_rounds(ExplorationPhase(3), 64.0, 64)[0]).sum() == 256 * 4
 
 
 @pytest.mark.parametrize(("horizon", "length"), [(64, 2), (729, 3), (730, 4), (2000, 4), (4096, 4), (1, 1)])
 def test_once_per_block(horizon, length):
     """Exactly one forced period in each block of `T^(1/6)`; it is learned from, the others are not, nor is the free one."""
     rounds = 60 * length
-    forced, learns = (np.asarray(x) for x in forced_rounds(ca.OncePerBlock(), float(horizon), rounds))
+    forced, learns = (np.asarray(x) for x in forced_rounds(BlockExploration(), float(horizon), rounds))
     blocks = forced[:, 1:].reshape(256, 60, length)
     assert (blocks.sum(axis=-1) == 1).all()
     places = blocks.mean(axis=(0, 1))
@@ -66,5 +66,5 @@ def test_once_per_block(horizon, length):
     np.testing.assert_array_equal(learns[:, 1:], forced[:, 1:])
     assert not learns[:, 0].any()
     assert (
-        np.asarray(forced_rounds(ca.OncePerBlock(5), float(horizon), 60)[0])[:, 1:].reshape(256, 12, 5).sum(-1) == 1
+        np.asarray(forced_rounds(BlockExploration(5), float(horizon), 60)[0])[:, 1:].reshape(256, 12, 5).sum(-1) == 1
     ).all()

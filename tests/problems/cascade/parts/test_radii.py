@@ -9,6 +9,8 @@ from cascade_cases import moment_of, runs, study
 
 from jaxroute.core import draws
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 
 
 def test_the_radii_of_the_proofs_open_everything():
@@ -19,7 +21,7 @@ def test_the_radii_of_the_proofs_open_everything():
 
 
 def test_radii_of_the_proofs():
-    theory = ca.Theoretical(mass=0.3, slope=1.0, reach=0.8, score_slope=0.05, reward_bound=1.0, lipschitz=1.0)
+    theory = TheoreticalRadius(mass=0.3, slope=1.0, reach=0.8, score_slope=0.05, reward_bound=1.0, lipschitz=1.0)
     now = moment_of(n=5000, T=10_000)
     np.testing.assert_allclose(theory.index_radius(now), 509.15, atol=0.006)
     np.testing.assert_allclose(theory.bonus(None, (), now), 0.5 * 509.15, atol=0.003)
@@ -35,20 +37,20 @@ def test_practical_radii():
     now = moment_of(T=2000)
     radius = b * math.sqrt(3 * math.log(2000) + math.log(3 * 2000 * 2000))
     assert radius == pytest.approx(0.625, abs=5e-4)
-    np.testing.assert_allclose(ca.Practical().bonus(None, (), now), 0.5 * radius, rtol=1e-6)
+    np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * radius, rtol=1e-6)
     now = moment_of(T=400, t=50, d=5, trace=2.5, eta0=0.7)
     log_delta = 0.5 * math.log(400)
     square = b**2 * (3 * math.log(400) + math.log(3 * 400) + log_delta)
     square += c_p**2 * (5 * math.log(50) + log_delta) * 2.5
-    np.testing.assert_allclose(ca.Practical().bonus(None, (), now), 0.5 * math.sqrt(square), rtol=1e-6)
+    np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * math.sqrt(square), rtol=1e-6)
     width = c_r * math.sqrt(5 * math.log(1 + 50 * 8 / 0.7) + 2 * (math.log(2) + log_delta))
-    assert float(ca.Practical().evaluator(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
+    assert float(PracticalRadius().evaluator(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
 
 
 @pytest.mark.slow
 def test_bootstrap_needs_a_warm_up():
     """Without one the spread of the copies vanishes with the first sample or two."""
-    policies = {str(w): ca.BootstrapCOSMOS(exploration=ca.WarmUp(w)) for w in (0, 10, 30)}
+    policies = {str(w): ca.BootstrapCOSMOS(exploration=WarmUp(w)) for w in (0, 10, 30)}
     regret = study(ca.uniform_cascade(), policies, horizon=10_000, seeds=128)["regret"].isel(time=-1)
     assert float(regret.sel(policy="0").mean()) > 100
     assert float(regret.sel(policy=["10", "30"]).max()) < 30

@@ -11,7 +11,8 @@ import pytest
 from cascade_cases import f32, play
 
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order
+from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch, best_opened, opened_in_order
+from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.types import Outputs
 from jaxroute.solvers.reservation import discrete_index
 
@@ -25,12 +26,12 @@ def test_a_search_of_ones_own_sees_opened_boxes_only():
         del memory, opened
         return jnp.argmax(seen.score)
 
-    search = ca.LoopSearch((), greedy, last)
+    search = LoopSearch((), greedy, last)
     for rubbish in (0.9, np.nan, np.inf):
         found = search.run(Outputs(f32([0.2, 0.6, rubbish]), None, f32([0.1, 0.1, rubbish])))
         assert found.opened.tolist() == [True, True, False] and found.deployed.tolist() == [False, True, False]
         assert found.score.tolist() == pytest.approx([0.2, 0.6, 0.0])
-    stops = ca.LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
+    stops = LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
     found = stops.run(Outputs(f32([0.2, 0.6, 0.9]), None, f32([0.1, 0.1, 0.1])))
     assert found.opened.tolist() == [False, False, True]  # The first box cannot be refused,
     assert not found.deployed.any()  # and only an opened one can be deployed: the environment counts such a period as empty.
@@ -38,7 +39,7 @@ def test_a_search_of_ones_own_sees_opened_boxes_only():
 
 def searched(priority, threshold, score, cost=None):
     outputs = Outputs(score=f32(score), features=None, cost=f32(np.zeros(len(score)) if cost is None else cost))
-    found = ca.IndexSearch(f32(priority), f32(threshold)).run(outputs)
+    found = IndexSearch(f32(priority), f32(threshold)).run(outputs)
     return np.flatnonzero(found.opened).tolist(), np.flatnonzero(found.deployed).tolist()
 
 
@@ -125,7 +126,7 @@ def weitzman_loop(size):
         del memory
         return jnp.argmax(jnp.where(opened, seen.score, -jnp.inf))
 
-    return functools.partial(ca.LoopSearch, next_box=next_box, pick=pick)
+    return functools.partial(LoopSearch, next_box=next_box, pick=pick)
 
 
 @pytest.mark.parametrize(("K", "n"), [(3, 60_000), (5, 60_000)])
@@ -136,7 +137,7 @@ def test_loop_search_equals_index_search(K, n):
     @jax.vmap
     def both(priority, threshold, score):
         outputs = Outputs(score=score, features=None, cost=score)
-        return ca.IndexSearch(priority, threshold).run(outputs), loop((priority, threshold)).run(outputs)
+        return IndexSearch(priority, threshold).run(outputs), loop((priority, threshold)).run(outputs)
 
     one, other = both(*tie_rich(K, n, seed=100))
     np.testing.assert_array_equal(one.opened, other.opened)
@@ -199,5 +200,5 @@ def test_weitzmans_search_is_optimal_on_random_boxes():
 def test_no_search_is_empty_where_two_indices_are_compared_all_the_time():
     """With K = 2 and m = 1 a comparison that is made twice was rounded differently, and some periods opened nothing."""
     env = ca.custom_cascade([[0.5], [0.53]], [0.05, 0.025], [0.0, 0.7])
-    data = play(env, ca.COSMOS(fit=ca.Streaming()), horizon=4000, seeds=64, record_every=4000).isel(policy=0, time=-1)
+    data = play(env, ca.COSMOS(fit=StreamingNewton()), horizon=4000, seeds=64, record_every=4000).isel(policy=0, time=-1)
     assert data["valid"].all() and not data["empty"].any() and not data["violations"].any()

@@ -5,20 +5,21 @@ import math
 import numpy as np
 from cascade_cases import fed, random_samples
 
-from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.streaming import ConstantCurvature, GradientDescent, StreamingNewton
+from jaxroute.problems.cascade.parts.window import Window
 
 
 def test_streaming_estimate():
-    _, rho = fed(ca.Streaming())
+    _, rho = fed(StreamingNewton())
     np.testing.assert_allclose(rho[-1], [0.57280608, 0.23136920], atol=1e-8)
-    _, rho = fed(ca.Streaming(floor=0.0))
+    _, rho = fed(StreamingNewton(floor=0.0))
     np.testing.assert_allclose(rho[-1], [0.57481026, 0.23064624], atol=1e-8)
 
 
 def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
     """`(A0 I + sum h psi psi') rho = sum psi (h M - c)`, each indicator `h` at the estimate of its time."""
     psi, score, cost = random_samples(60)
-    _, rho = fed(ca.Streaming(floor=0.0, bound=100.0), psi, score, cost)
+    _, rho = fed(StreamingNewton(floor=0.0, bound=100.0), psi, score, cost)
     active = score > np.einsum("nm,nm->n", psi, np.vstack([np.zeros(3), rho[:-1]]))
     assert 10 < active.sum() < 50
     for n in (1, 5, 60):
@@ -30,7 +31,7 @@ def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
 def test_inverse_is_symmetric_to_the_last_bit():
     """What differs from that would stay while the rest shrinks."""
     psi, score, cost = random_samples(2000)
-    state, _ = fed(ca.Streaming(), psi, score, cost)
+    state, _ = fed(StreamingNewton(), psi, score, cost)
     inverse = np.asarray(state.inverse.total[:, :, 0])
     assert inverse.max() < 0.1
     np.testing.assert_array_equal(inverse, inverse.T)
@@ -39,8 +40,8 @@ def test_inverse_is_symmetric_to_the_last_bit():
 def test_constant_curvature_overshoots():
     """The first step is too long, as with any curvature that is far below the sample's own."""
     psi, score, cost = random_samples(80)
-    _, exact = fed(ca.Window.exact(80), psi, score, cost)
-    errors = [np.abs(fed(fit, psi, score, cost)[1] - exact)[5:60].max() for fit in (ca.Streaming(), ca.ConstantCurvature())]
+    _, exact = fed(Window.exact(80), psi, score, cost)
+    errors = [np.abs(fed(fit, psi, score, cost)[1] - exact)[5:60].max() for fit in (StreamingNewton(), ConstantCurvature())]
     assert errors[1] > 2 * errors[0]
 
 
@@ -48,7 +49,7 @@ def test_projected_gradient_steps():
     """`rho - psi (c - (M - u)^+) / sqrt(s)` at the s-th sample, shortened to the ball."""
     psi, score, cost = random_samples(30)
     for bound in (2.0, 0.3):
-        _, rho = fed(ca.GradientDescent(bound=bound), psi, score, cost)
+        _, rho = fed(GradientDescent(bound=bound), psi, score, cost)
         own = np.zeros(3)
         for s in range(30):
             own = own - psi[s] * (cost[s] - max(score[s] - psi[s] @ own, 0)) / math.sqrt(s + 1)

@@ -13,13 +13,17 @@ from reference import cascade as ref
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.streaming import ConstantCurvature, StreamingNewton
+from jaxroute.problems.cascade.parts.window import MomentEquations, Window
+from jaxroute.problems.cascade.theory import residual
 
 
 @pytest.mark.slow
 def test_no_run_of_256_freezes():
     """At the end of a run every estimate solves its equation."""
-    options = {"horizon": 1000, "seeds": 256, "probes": {"residual": ca.residual}, "record": ("regret",)}
-    for policy in (ca.COSMOS(), ca.Greedy(exploration=ca.WarmUp(3))):
+    options = {"horizon": 1000, "seeds": 256, "probes": {"residual": residual}, "record": ("regret",)}
+    for policy in (ca.COSMOS(), ca.Greedy(exploration=WarmUp(3))):
         left = play(ca.uniform_cascade(), policy, **options)["residual"].isel(policy=0).sel(time=slice(100, None))
         assert left.shape[:1] == (256,) and left.shape[-1] == 3
         assert float(left.max()) < 0.01 and float(left.median()) < 1e-4
@@ -37,7 +41,7 @@ def test_estimates_are_the_minimum_from_the_first_sample_on(kind):
     score = np.round(score) if kind == "at 0 and 1" else score
     cost = np.full((n, number), 0.01) if kind == "little cost" else rng.uniform(0.02, 0.1, (n, number))
     psi, score, cost = (np.float32(x) for x in (psi, score, cost))
-    estimator = ca.Window()
+    estimator = Window()
 
     @jax.jit
     def fitted(psi, score, cost):
@@ -61,7 +65,7 @@ def test_estimates_are_the_minimum_from_the_first_sample_on(kind):
 
 
 def test_exact_estimate_with_the_identity_link():
-    _, rho = fed(ca.Window.exact(8, ridge=0.0))
+    _, rho = fed(Window.exact(8, ridge=0.0))
     np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-6)
     u = PSI @ rho[-1]
     assert (np.flatnonzero(u < SCORE) + 1).tolist() == [2, 4, 6, 8]
@@ -72,7 +76,7 @@ def test_exact_estimate_with_the_identity_link():
 
 
 def test_exact_estimate_with_tanh():
-    _, rho = fed(ca.Window.exact(8, ridge=0.0), link=links.TANH)
+    _, rho = fed(Window.exact(8, ridge=0.0), link=links.TANH)
     np.testing.assert_allclose(rho[-1], [0.71225578, 0.38600143], atol=1e-6)
     loss = index_loss.loss(links.TANH, f32(PSI @ rho[-1]), f32(SCORE), f32(COST))
     assert float(loss.sum()) == pytest.approx(-1.31645936, abs=2e-6)
@@ -82,7 +86,7 @@ def test_exact_estimate_with_tanh():
 def test_one_sample_gives_the_shortest_solution(link):
     """The link of the index is `M - c` at the request: with the identity, `rho = (M - c) psi / |psi|^2`."""
     for row in (1, 3, 7):
-        _, rho = fed(ca.Window.exact(1, ridge=1e-6), PSI[row : row + 1], SCORE[row : row + 1], COST[row : row + 1], link)
+        _, rho = fed(Window.exact(1, ridge=1e-6), PSI[row : row + 1], SCORE[row : row + 1], COST[row : row + 1], link)
         value = float(link.inverse(f32(SCORE[row] - COST[row])))
         np.testing.assert_allclose(rho[0], value * PSI[row] / (PSI[row] @ PSI[row]), atol=1e-4)
 
@@ -90,8 +94,8 @@ def test_one_sample_gives_the_shortest_solution(link):
 @pytest.mark.parametrize("link", [links.IDENTITY, slow(links.TANH), slow(links.FLAT)])
 def test_window_is_exact_until_it_is_full(link):
     psi, score, cost = random_samples(80)
-    _, exact = fed(ca.Window.exact(80), psi, score, cost, link)
-    _, window = fed(ca.Window(size=32), psi, score, cost, link)
+    _, exact = fed(Window.exact(80), psi, score, cost, link)
+    _, window = fed(Window(size=32), psi, score, cost, link)
     np.testing.assert_allclose(window[:32], exact[:32], atol=1e-7)
     late = np.abs(window[32:] - exact[32:]).max()
     assert 1e-6 < late < 0.02  # Afterwards it differs, and little.
@@ -101,7 +105,7 @@ def test_window_is_exact_until_it_is_full(link):
 @pytest.mark.parametrize("link", links.INDEX_LINKS.values(), ids=str)
 def test_exact_estimate_is_a_root_of_the_moments(link):
     psi, score, cost = random_samples(80)
-    estimator = ca.Window.exact(80, ridge=0.0)
+    estimator = Window.exact(80, ridge=0.0)
     fit, rho = fed(estimator, psi, score, cost, link)
     u = psi @ rho[-1]
     moments = psi.T @ (cost - np.maximum(score - np.asarray(link.value(f32(u)), float), 0))
@@ -112,7 +116,7 @@ def test_exact_estimate_is_a_root_of_the_moments(link):
 
 
 def test_moment_equations_find_the_exact_estimate_of_the_example():
-    _, rho = fed(ca.MomentEquations(size=8, ridge=0.0))
+    _, rho = fed(MomentEquations(size=8, ridge=0.0))
     np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-3)
 
 
@@ -120,8 +124,8 @@ def test_moment_equations_find_the_exact_estimate_of_the_example():
 @pytest.mark.parametrize("link", [links.IDENTITY, links.TANH])
 def test_moment_equations_find_the_exact_estimate(link):
     psi, score, cost = random_samples(60)
-    _, exact = fed(ca.Window.exact(60), psi, score, cost, link)
-    _, moments = fed(ca.MomentEquations(size=61), psi, score, cost, link)
+    _, exact = fed(Window.exact(60), psi, score, cost, link)
+    _, moments = fed(MomentEquations(size=61), psi, score, cost, link)
     np.testing.assert_allclose(moments[30:], exact[30:], atol=2e-3)
 
 
@@ -132,7 +136,7 @@ def test_old_outputs_are_scored_again_by_a_later_evaluator(link):
     n, m, d, size = 12, 2, 3, 4
     psi, cost = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)]), rng.uniform(0.02, 0.1, n)
     phi, theta = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, (n, d))
-    estimator = ca.Window(size=size, ridge=0.0)
+    estimator = Window(size=size, ridge=0.0)
 
     @jax.jit
     def update(fit, rho, sample, theta):
@@ -164,8 +168,8 @@ def test_old_outputs_are_scored_again_by_a_later_evaluator(link):
 @pytest.mark.slow
 def test_window_stays_near_the_exact_estimator():
     """The same runs, with 2000 samples or with 32 of them: the longer the window the nearer."""
-    fits = {"exact": ca.Window.exact(2000), "64": ca.Window(size=64), "32": ca.Window()}
-    fits |= {"8": ca.Window(size=8), "stream": ca.Streaming(), "constant": ca.ConstantCurvature()}
+    fits = {"exact": Window.exact(2000), "64": Window(size=64), "32": Window()}
+    fits |= {"8": Window(size=8), "stream": StreamingNewton(), "constant": ConstantCurvature()}
     data = study(ca.uniform_cascade(), {n: ca.COSMOS(fit=f) for n, f in fits.items()}, seeds=24).isel(time=-1)["regret"]
     gap = {n: float(np.abs(data.sel(policy=n) - data.sel(policy="exact")).mean()) for n in fits}
     assert gap["64"] < gap["32"] < gap["8"] < gap["stream"] < 0.1 * gap["constant"], gap
@@ -184,8 +188,8 @@ def test_one_example_in_single_precision():
         return fit.update(*carry, new, None, links.IDENTITY), None
 
     for fit, expected, atol in (
-        (ca.Streaming(), [0.57280608, 0.23136920], 1e-6),
-        (ca.Window.exact(8, ridge=0.0), RHO[links.IDENTITY], 1e-5),
+        (StreamingNewton(), [0.57280608, 0.23136920], 1e-6),
+        (Window.exact(8, ridge=0.0), RHO[links.IDENTITY], 1e-5),
     ):
         start = fit.init(index_loss.Sizes(1, 2, 0)), jnp.zeros((2, 1))
         (_, rho), _ = jax.jit(lambda *rows, start=start: jax.lax.scan(one, start, rows))(
@@ -197,7 +201,7 @@ def test_one_example_in_single_precision():
 @pytest.mark.slow
 def test_estimates_may_be_renewed_less_often():
     """Every round, or every 10, 50 or 200."""
-    fits = {str(r): ca.Window.exact(600, every=r) for r in (1, 10, 50, 200)}
+    fits = {str(r): Window.exact(600, every=r) for r in (1, 10, 50, 200)}
     regret = study(ca.uniform_cascade(), {n: ca.COSMOS(fit=f) for n, f in fits.items()}, horizon=600, seeds=24)[
         "regret"
     ].isel(time=-1)

@@ -15,7 +15,7 @@ def test_triggers_fire_as_the_reference_does(c1):
     probability = np.array([ref.eta(s, c1) for s in t])
     coin = (probability * np.tile([1 - 1e-5, 1 + 1e-5, 0.72], 400)).astype(np.float32)  # On both sides of eta.
     for ours, theirs in (
-        (rq.Decaying(c1), ref.decaying(c1)),
+        (rq.DecayingExploration(c1), ref.decaying(c1)),
         (rq.PhaseThenCoin.for_horizon(400), ref.phase_then_coin(40, 400)),
     ):
         fires = jax.vmap(lambda t, u: ours.fires(t, u))(jnp.asarray(t), jnp.asarray(coin))  # noqa: B023

@@ -26,7 +26,7 @@ def test_a_context_is_the_first_good_one_of_all_candidates(pairs):
     good = rate >= contexts.arrival_rate
     first = np.where(good.any(axis=1), good.argmax(axis=1), 63)
     assert (first >= 16).any() and (first < 16).any()
-    np.testing.assert_array_equal(drawn.unslack, ~good.any(axis=1))
+    np.testing.assert_array_equal(drawn.infeasible, ~good.any(axis=1))
     expected = np.take_along_axis(np.asarray(x), first.reshape(-1, *(1,) * len(lead), 1), axis=-1)[..., 0]
     np.testing.assert_allclose(np.moveaxis(np.asarray(drawn.row.features), -1, 0), expected, atol=1e-6)
     np.testing.assert_allclose(drawn.row.best_rate, np.take_along_axis(rate, first[:, None], axis=1)[:, 0], atol=1e-5)
@@ -36,4 +36,4 @@ def test_a_context_is_the_first_good_one_of_all_candidates(pairs):
 def test_rounds_without_a_context_are_counted_and_flagged():
     with pytest.warns(UserWarning, match="runs are invalid"):
         data = play(qu.RandomQueues(horizon=60, slack=0.25, candidates=2), qu.Random(), horizon=60)
-    assert (data["unslack"].isel(policy=0) > 0).any()
+    assert (data["infeasible"].isel(policy=0) > 0).any()
