@@ -1,18 +1,17 @@
-"""Optimisation problems shared by several papers, exact and without branches; batched by `jax.vmap`, each a library
-function.
+"""Solvers of optimisation problems that several papers share: exact, without data-dependent control flow, batched by `jax.vmap`.
 
-- `select`: the best relaxed selection for a sum of wins, any win or all, with derivatives; the entry to start from.
-- `annealed`, `perturbed`: a temperature that falls, and a solver averaged over noise, against derivatives that are zero.
+- `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
+- `annealed`: falling temperature schedule, against zero derivatives; `perturbed`: solver averaged over noise, likewise.
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
-- `exact_any_win`: relaxed probability of any win under a budget, over all vertices, or by branch and bound if they are many.
+- `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many.
 - `branching_any_win`: the same by branch and bound; returns a `SearchedSelection`.
 - `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `SparseMix`.
-- `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: the same for many models, approximately.
-- `best_subset`: the best set within a budget, over all sets.
+- `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: approximations of any win for many models.
+- `best_subset`: best set within a budget, by enumeration.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
-- `differentiable_lp`: the best mix of models under a budget, from rewards, costs and the budget, with exact derivatives.
-- `smoothed_lp`: what it is made of, one projection.
+- `differentiable_lp`: best mix of models under a budget, with exact derivatives in rewards, costs and budget.
+- `smoothed_lp`: the projection behind `differentiable_lp`.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.

@@ -1,8 +1,7 @@
-"""Which assortment of `K` models, and for which of many queries, under a multinomial-logit choice with equal revenues.
+"""Best assortment of `K` models, and best query, under a multinomial-logit choice with equal revenues.
 
-The departure rate of an assortment rises with the sum of `exp(utility)`, so that the best assortment of a query holds its
-`K` largest utilities, and the best query is the one whose largest utilities weigh most: exact, without a search over
-assortments.
+The departure rate of an assortment increases with the sum of `exp(utility)`. The best assortment of a query therefore has its `K` largest
+utilities, and the best query the largest such sum: exact, without a search over assortments.
 
 Source: ACQB, section 3 (line 7 of Algorithm 1).
 """
@@ -17,7 +16,7 @@ from jaxroute.solvers import boundary
 
 
 def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
-    """Logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
+    """Returns the logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
 
     Args:
       utilities: one array `[...]` per model.
@@ -26,7 +25,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
     checks.count("size", size, maximum=len(utilities))
     largest: list[jax.Array] = []
     for value in utilities:
-        # Insertion into the descending list of the largest so far.
+        # Insertion into the descending list of the largest values.
         for i, other in enumerate(largest):
             largest[i], value = jnp.maximum(other, value), jnp.minimum(other, value)
         if len(largest) < size:
@@ -38,25 +37,25 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
 
 
 def best_models(utility: jax.Array, size: jax.Array | int) -> jax.Array:
-    """Mask of the models with the largest utilities; ties go to the lower index.
+    """Returns the mask of the models with the largest utilities; ties go to the lower index.
 
     Args:
-      utility: `[N]`.
-      size: `[]` or static, how many, at most `N`.
+      utility: `[N]` utilities.
+      size: `[]` or static number of models, at most `N`.
     """
     return numerics.rank(boundary.vector("utility", utility)) < size
 
 
 def best_pair(utility: jax.Array, size: int, waiting: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-    """The query and the `size` models with the largest departure rate.
+    """Returns the query and the `size` models with the largest departure rate.
 
     Args:
-      utility: `[B, N]` of each query and model.
+      utility: `[B, N]` utility of each query and model.
       size: `K`, at most `N` (static).
-      waiting: `[B]` bool, which queries there are (default all).
+      waiting: `[B]` bool, the waiting queries (default: all).
 
     Returns:
-      `[]` int32 query, the first on ties, `B` if none waits; `[N]` bool models, the lower on ties.
+      `[]` int32 query (the first on ties, `B` if none waits), and mask `[N]` of its models (lower indices on ties).
     """
     number = utility.shape[0]
     weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)

@@ -1,6 +1,6 @@
-"""Inputs of all solvers, and whether a problem has a point: one definition of each.
+"""Validation of the solvers' inputs, and the test whether a problem is feasible.
 
-Values are looked at only where they are known: under `jit`, `vmap` and `grad` a solver answers with its flags instead.
+Values are validated only if they are concrete; under `jit`, `vmap` and `grad` a solver reports problems by its flags instead.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from jaxroute.core import checks
 
-# Arguments that are one number, or one for each group; that may not be negative; and that may be infinite: a budget that is no limit.
+# Arguments that are one number, or one for each group; that must not be negative; and that may be infinite (a budget without limit).
 _SCALARS = ("budget", "total", "size", "most", "temperature")
 _NON_NEGATIVE = ("cost", "budget", "total", "size", "most", "upper", "capacity", "temperature")
 _INFINITE = ("budget", "utility")
@@ -21,14 +21,14 @@ Number = jax.Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether the numbers are known, and not only their shape."""
+    """Whether the values are concrete, not only their shape."""
     return not isinstance(value, jax.core.Tracer)
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[jax.Array]:
-    """The arguments of a solver as arrays of one type: that of the first one, which is `[K]`, at least float32.
+    """Converts the arguments of a solver to arrays of one type: that of the first one, `[K]`, at least float32.
 
-    With `groups` sizes may be `[M]`; where `mask` `[K]` is False numbers become 0, whatever they are. Raises `ValueError` on what cannot be.
+    With `groups` sizes may be `[M]`. Numbers become 0 where `mask` `[K]` is False. Raises `ValueError` on invalid values.
     """
     found: list[jax.Array] = []
     for name, value in given.items():
@@ -45,7 +45,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
 
 
 def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
-    """`value` as an array `[K]`, of at least float32."""
+    """Returns `value` as an array `[K]` of at least float32."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"
@@ -54,7 +54,7 @@ def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
 
 
 def bounds(name: str, value: Any, like: jax.Array) -> jax.Array:
-    """Upper bounds `[K]` of the amounts, 1 if none are given; of a mask 1 and 0."""
+    """Returns upper bounds `[K]` of the amounts: 1 by default; 1 and 0 for a mask."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -80,31 +80,31 @@ def _checked(name: str, value: Any) -> jax.Array:
 
 
 def _real(array: jax.Array) -> jax.Array:
-    """Of at least float32; a number of Python's keeps the precision that it has."""
+    """Converts to at least float32; a Python number retains its precision."""
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return array if wide else array.astype(jnp.float32)
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Part of a budget or a size that counts as nothing: rounding of a sum of amounts times costs."""
+    """Returns the relative tolerance of budgets and sizes: the rounding of a sum of amounts times costs."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
 def finite(*values: jax.Array) -> jax.Array:
-    """Whether no number is NaN or infinite, `[]` bool: one reduction of all."""
+    """Whether all numbers are finite, `[]` bool, by one reduction."""
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
 def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: jax.Array) -> jax.Array:
     """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
 
-    A budget may fall short of the cheapest point, and the bounds of the sum, by the part `rounding` of it.
+    The cheapest point may exceed the budget, and the sum its bounds, by the relative tolerance `rounding`.
 
     Args:
-      least: `[]` cost of the cheapest point, 0 where the sum may be smaller.
-      budget: `[]`.
-      capacity: `[]` or `[M]` sum of the bounds, infinite where the sum may be smaller.
-      total: `[]` or `[M]`.
+      least: `[]` cost of the cheapest point; 0 if the sum may be smaller.
+      budget: `[]` budget.
+      capacity: `[]` or `[M]` sum of the bounds; infinite if the sum may be smaller.
+      total: `[]` or `[M]` required sum.
       values: `[K]` all other numbers of the problem.
     """
     slack = rounding(values[0].dtype)
@@ -113,7 +113,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: jax.Array, budget: jax.Array, name: str, total: jax.Array, upper: jax.Array) -> None:
-    """Refuses a problem without a point, where that is known; `name` is that of the sum `total`."""
+    """Raises `ValueError` for an infeasible problem with concrete values; `name` is the argument for the sum `total`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

@@ -1,12 +1,12 @@
 """Branch and bound over selections of models, exact, in memory that does not depend on the number of sets.
 
-A node is a piece of the search: what has been decided about each model. Its relaxation is a linear program over a box with a few rows, solved
-by a dual simplex method whose basis is as small as the number of rows. Any multipliers of the rows bound the program from above (weak
-duality), so that a node is dropped only when it can be, whatever rounding did to the simplex method; the basis goes on from node to node,
-for with a box any basis has a choice of bounds that makes it dual feasible.
+A node is a piece of the search space: the decisions about each model so far. Its relaxation is a linear program over a box with a few rows. A dual
+simplex method solves it with a basis as small as the number of rows. Any multipliers of the rows give an upper bound (weak duality), so that
+rounding in the simplex method never drops a node wrongly. The next node starts from the last basis: with a box, any basis has a choice of bounds
+that makes it dual feasible.
 
-The search is one loop: each step is a pivot, or a branch, or a return to the last branch with a side left. Under `vmap` all runs step
-together until the last of them is done.
+The search is one loop. Each step is a pivot, a branch, or a return to the last branch with an open side. Under `vmap` all runs step together until
+the last one finishes.
 
 Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method; Falk and Soland (1969), the split of a convex piece at the
 solution of its relaxation. The bounds by dominance are ours.
@@ -24,22 +24,22 @@ from jax.typing import DTypeLike
 from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
 
-# Nodes of a search at most, unless told otherwise.
+# Default limit of the nodes of a search.
 MOST_NODES = 100_000
-# What the budget leaves to one model alone is loosened by this: the budget's own row then has the multiplier.
+# Relaxation of the bounds that follow from the budget for one model alone; the budget's row then has the multiplier.
 _SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program of a node: the most of `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
+    """Linear program of a node: the maximum of `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
 
     Attributes:
-      gain: `[n]`.
-      rows: `[R, n]`, of the order of one.
-      limit: `[R]`.
-      low: `[n]`.
-      high: `[n]`.
-      constant: `[]`.
+      gain: `[n]` objective.
+      rows: `[R, n]` constraints, with entries of the order of one.
+      limit: `[R]` right-hand sides.
+      low: `[n]` lower bounds.
+      high: `[n]` upper bounds.
+      constant: `[]` objective at `low`.
     """
 
     gain: jax.Array
@@ -50,16 +50,16 @@ class Program(NamedTuple):
     constant: jax.Array
 
 
-class Solved(NamedTuple):
-    """A node's program at a basis.
+class NodeSolution(NamedTuple):
+    """Solution of a node's program at a basis.
 
     Attributes:
-      x: `[n]` the basic solution, moved into the box.
-      bound: `[]` no point of the node is better by more than the margin, whatever the basis.
-      reduced: `[n]` reduced gains: what `bound` loses for each unit that `x` is kept from the end it prefers.
+      x: `[n]` basic solution, moved into the box.
+      bound: `[]` upper bound of the values in the node, up to the margin, for any basis.
+      reduced: `[n]` reduced gains: the loss of `bound` per unit that `x` is away from the end it prefers.
       price: `[R]` multipliers of the rows.
-      margin: `[]` what counts as no better than the best point found before.
-      best: `[]` value of the best point found before.
+      margin: `[]` tolerance in comparisons with the best point.
+      best: `[]` value of the best point so far.
     """
 
     x: jax.Array
@@ -71,13 +71,13 @@ class Solved(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """What a problem makes of a node whose program is solved.
+    """Branches of a solved node.
 
     Attributes:
-      value: `[]` of the solution, -inf if it is no solution of the problem.
-      near: piece to go on with.
+      value: `[]` value of the solution; -inf if it is no solution of the original problem.
+      near: piece to continue with.
       far: piece to return to.
-      splits: `[]` bool, whether anything is left to split.
+      splits: `[]` bool, whether the node can be split.
     """
 
     value: jax.Array
@@ -86,18 +86,18 @@ class Branches(NamedTuple):
     splits: jax.Array
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a search.
 
     Attributes:
-      x: `[n]` the best point found; zero if none is feasible.
-      piece: that it lies in.
-      value: `[]` its value, -inf if none is feasible.
+      x: `[n]` best point; zero if none is feasible.
+      piece: piece that contains it.
+      value: `[]` its value; -inf if none is feasible.
       price: `[R]` multipliers of the rows there.
-      residual: `[]` by how much a point that was not looked at may be better: 0 when the search is complete.
+      residual: `[]` bound on the improvement by points that were not visited; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
-      nodes: `[]` int32, nodes that were looked at.
-      steps: `[]` int32, steps of the loop, pivots included.
+      nodes: `[]` int32 number of visited nodes.
+      steps: `[]` int32 steps of the loop, pivots included.
     """
 
     x: jax.Array
@@ -114,16 +114,16 @@ class _Search(NamedTuple):
     """State of the loop.
 
     Attributes:
-      piece: of the node in work.
-      basis: `[R]` int32, the basic columns; those from `n` on are slacks.
-      upper: `[n + R]` bool, columns outside the basis that are at their upper end.
-      pivots: `[]` int32, of this node.
+      piece: piece of the current node.
+      basis: `[R]` int32 basic columns; those from `n` on are slacks.
+      upper: `[n + R]` bool, nonbasic columns at their upper bound.
+      pivots: `[]` int32 pivots in this node.
       stack: pieces to return to, the last one first.
-      bounds: `[depth + 1]` theirs.
-      waiting: `[]` int32, how many there are.
-      lost: `[]` largest bound of what was given up.
-      found: the best so far.
-      running: `[]` bool.
+      bounds: `[depth + 1]` upper bounds of these pieces.
+      waiting: `[]` int32 number of these pieces.
+      lost: `[]` largest upper bound of the abandoned pieces.
+      found: best result so far.
+      running: `[]` bool, whether the search continues.
     """
 
     piece: Any
@@ -134,34 +134,34 @@ class _Search(NamedTuple):
     bounds: jax.Array
     waiting: jax.Array
     lost: jax.Array
-    found: Found
+    found: SearchResult
     running: jax.Array
 
 
 def tolerance(dtype: DTypeLike) -> float:
-    """What counts as rounding, of sums of the order of one."""
+    """Returns the rounding tolerance for sums of the order of one."""
     return float(np.finfo(dtype).eps ** 0.8)
 
 
 def search(
     start: Any,
     program: Callable[[Any], Program],
-    branch: Callable[[Any, Solved], Branches],
+    branch: Callable[[Any, NodeSolution], Branches],
     *,
     equal: tuple[bool, ...],
     depth: int,
     most_nodes: jax.Array | int = MOST_NODES,
     needed: jax.Array | bool = True,
-) -> Found:
+) -> SearchResult:
     """Depth-first branch and bound.
 
     Args:
       start: piece of the root, a pytree of arrays.
-      program: relaxation of a piece; its columns and gains may differ from node to node.
-      branch: what a solved node is worth, and its two sides.
-      equal: which rows must be met with equality (static).
-      depth: pieces that can wait (static); what does not fit is counted as given up.
-      most_nodes: `[]` nodes to look at; up to `depth` more while no point is found.
+      program: function from a piece to its relaxation; columns and gains may differ between nodes.
+      branch: function from a solved node to its value and two branches.
+      equal: rows with equality (static).
+      depth: capacity of the stack of pieces (static); pieces beyond it are abandoned.
+      most_nodes: `[]` limit of visited nodes; up to `depth` more until a point is found.
       needed: `[]` bool, whether to search at all.
     """
     root = jax.eval_shape(program, start)
@@ -184,13 +184,13 @@ def search(
         pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
         done = ~hopeless & (view.feasible | (tired & ~view.impossible))
 
-        solved = Solved(view.x, view.bound, view.reduced, view.price, margin, best)
+        solved = NodeSolution(view.x, view.bound, view.reduced, view.price, margin, best)
         sides = branch(s.piece, solved)
         value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
         better = value > best
         best = jnp.where(better, value, best)
         margin = _margin(best)
-        found = _where(better, Found(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
+        found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
         beaten = view.bound <= best + margin
         splits = done & ~beaten & sides.splits
         stuck = done & ~beaten & ~sides.splits & ~view.feasible
@@ -201,7 +201,7 @@ def search(
         bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
         waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
 
-        # Back to the last piece that may still hold a better point.
+        # Return to the last piece that may contain a better point.
         back = ~pivot & ~splits
         place = lax.iota(jnp.int32, depth + 1)
         alive = (place < waiting) & (bounds > best + margin)
@@ -212,7 +212,7 @@ def search(
         running = ~(back & (last < 0))
 
         nodes = found.nodes + jnp.where(pivot, 0, 1)
-        # The first dive may go on until it has found something.
+        # The first dive continues until it has found a point.
         over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
         left = jnp.maximum(
             jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
@@ -233,7 +233,7 @@ def search(
             running=running & ~over,
         )
 
-    found = Found(
+    found = SearchResult(
         x=jnp.zeros((count,), dtype),
         piece=start,
         value=lowest,
@@ -263,7 +263,7 @@ def search(
 
 
 def _margin(best: jax.Array) -> jax.Array:
-    """By how much a bound may be above the best value and still count as no better. Not relative to a bound: at some bases they are huge."""
+    """Returns the margin by which a bound may exceed the best value without counting as better. It is not relative to the bound, which may be huge."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -271,20 +271,20 @@ def _where(mask: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(mask, n, o), new, old)
 
 
-class _View(NamedTuple):
-    """A program at a basis, and the next basis.
+class _Basis(NamedTuple):
+    """State of a program at a basis, and the next basis.
 
     Attributes:
-      x: `[n]` the basic solution, in the box.
-      bound: `[]` of the program.
+      x: `[n]` basic solution, moved into the box.
+      bound: `[]` upper bound of the program.
       reduced: `[n]` reduced gains.
       price: `[R]` multipliers.
-      feasible: `[]` bool, the basic solution is in the box, and so optimal.
-      impossible: `[]` bool, no point of the box meets the rows.
-      stuck: `[]` bool, neither, but there is no pivot that is more than rounding.
-      upper: `[n + R]` bool, at the upper end.
-      basis: `[R]` int32, the next one.
-      next_upper: `[n + R]` bool, there.
+      feasible: `[]` bool, whether the basic solution is in the box, and so optimal.
+      impossible: `[]` bool, whether no point of the box meets the rows.
+      stuck: `[]` bool, whether it is neither, and no pivot exceeds rounding.
+      upper: `[n + R]` bool, columns at their upper bound.
+      basis: `[R]` int32 next basis.
+      next_upper: `[n + R]` bool, columns at their upper bound there.
     """
 
     x: jax.Array
@@ -299,18 +299,18 @@ class _View(NamedTuple):
     next_upper: jax.Array
 
 
-def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.Array) -> _View:
-    """One step of the dual simplex method with bounds on both sides.
+def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.Array) -> _Basis:
+    """Takes a step of the dual simplex method with bounds on both sides.
 
     Args:
       lp: the program.
       equal: rows with equality.
-      basis: `[R]` int32.
-      upper: `[n + R]` bool.
+      basis: `[R]` int32 basic columns.
+      upper: `[n + R]` bool, nonbasic columns at their upper bound.
     """
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
-    # From here on columns begin at 0: what differs little is not the difference of what is large.
+    # Shift the lower bounds to 0, so that small differences are not differences of large numbers.
     limit, range_ = lp.limit - jnp.sum(lp.rows * lp.low, axis=1), lp.high - lp.low
     slack = limit - jnp.sum(jnp.minimum(lp.rows, 0.0) * range_, axis=1)
     columns = jnp.concatenate([lp.rows, jnp.eye(num_rows, dtype=dtype)], axis=1)
@@ -351,7 +351,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     row = jnp.sum(weights[:, None] * columns, axis=0)
     helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
     eligible = ~basic & (span > 0.0) & (helps > 4 * np.finfo(dtype).eps)
-    # The rows, so weighted, cannot hold even if all columns move as far as they can; large weights make small roundings large.
+    # The weighted rows are violated even at the best ends of all columns; large weights enlarge rounding errors.
     reach = jnp.sum(jnp.where(basic, 0.0, jnp.maximum(helps, 0.0) * span))
     impossible = most > reach + tol * jnp.maximum(jnp.sum(jnp.abs(weights)), 1.0)
     x = jnp.clip(outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0), 0.0, span)[:count]
@@ -359,11 +359,11 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     missing = jnp.where(np.asarray(equal), jnp.abs(missing), jnp.maximum(-missing, 0.0))
     feasible |= ~jnp.any(eligible) & ~impossible & (jnp.max(missing) <= 4 * tol)
     size = jnp.where(eligible, helps, 1.0)
-    # Of the columns whose reduced gains vanish first, within rounding, the one with the largest pivot.
+    # Largest pivot among the columns whose reduced gains vanish first, up to rounding.
     first = jnp.min(jnp.where(eligible, (jnp.abs(slope) + slope_tol) / size, jnp.inf))
     entering = numerics.argmax(jnp.where(eligible & (jnp.abs(slope) / size <= first), helps, -1.0))
     leaving = jnp.any(chosen & worst[:, None], axis=0)
-    return _View(
+    return _Basis(
         x=jnp.clip(lp.low + x, lp.low, lp.high),
         bound=bound,
         reduced=reduced[:count],
@@ -378,7 +378,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
 
 
 def _inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The inverse of a small matrix `[R, R]` by elimination with pivots, and whether it has one."""
+    """Inverts a small matrix `[R, R]` by elimination with pivots, and returns whether it is invertible."""
     size, dtype = matrix.shape[-1], matrix.dtype
     table = jnp.concatenate([matrix, jnp.eye(size, dtype=dtype)], axis=1)
     regular = jnp.asarray(True)
@@ -395,14 +395,14 @@ def _inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class SparseMix(NamedTuple):
-    """The best mix of few models.
+    """Best mix of a limited number of models.
 
     Attributes:
-      members: `[K]` bool, the models of the mix, at most so many as were allowed.
-      amount: `[K]`.
-      value: `[]`, -inf if no mix is feasible.
+      members: `[K]` bool, models of the mix.
+      amount: `[K]` amounts.
+      value: `[]` value of the mix; -inf if none is feasible.
       multiplier: `[]` shadow price of the budget in the last linear program.
-      residual: `[]` by how much another mix may be better: 0 when the search is complete.
+      residual: `[]` bound on the improvement by another mix; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32, nodes of the search.
       steps: `[]` int32, steps of its loop.
@@ -434,21 +434,21 @@ def sparse_fill(
 ) -> SparseMix:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
-    The relaxation counts a model by the part of its capacity that is used, until it is decided that the model belongs to the mix. A
-    model that is no better than another in value, cost and capacity is used only beside it.
+    The relaxation counts a model by the used share of its capacity until the model is decided to be in the mix. A dominated model (in value, cost
+    and capacity) is used only together with the dominating one.
 
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 
     Args:
-      value: `[K]`.
-      cost: `[K]` non-negative.
-      capacity: `[K]` non-negative.
-      budget: `[]`.
-      most: `[]` whole number.
-      valid: `[K]` bool, models that may be used (default all).
-      priority: `[K]` int32, which of equal models comes first (default the index).
+      value: `[K]` value per unit.
+      cost: `[K]` cost per unit, non-negative.
+      capacity: `[K]` upper bounds, non-negative.
+      budget: `[]` budget.
+      most: `[]` largest number of models.
+      valid: `[K]` bool, models that may be used (default: all).
+      priority: `[K]` int32 tie-break of equal models, lower first (default: the index).
       most_nodes: `[]` nodes after which the best mix so far is returned.
-      needed: `[]` bool; without need no node is looked at.
+      needed: `[]` bool, whether to search at all.
     """
     value, cost, capacity, budget, most = boundary.inputs(
         valid, value=value, cost=cost, capacity=capacity, budget=budget, most=most
@@ -456,7 +456,7 @@ def sparse_fill(
     count, dtype = value.shape[0], value.dtype
     valid = capacity > 0.0
     priority = lax.iota(jnp.int32, count) if priority is None else priority
-    # Amounts sum to one: costs count from the budget, and a model has no more than the budget allows beside the cheapest one.
+    # Amounts sum to one: costs are relative to the budget, and a model's amount is limited by the budget beside the cheapest model.
     cheapest = jnp.min(jnp.where(valid, cost, jnp.inf))
     sound = boundary.feasible(cheapest, budget, jnp.sum(capacity), 1.0, value, cost, capacity) & (most < jnp.inf)
     value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
@@ -483,13 +483,13 @@ def sparse_fill(
             constant=jnp.zeros((), dtype),
         )
 
-    def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
+    def branch(piece: tuple[jax.Array, jax.Array], at: NodeSolution) -> Branches:
         inside, outside = piece
         free = ~inside & ~outside
-        splits = jnp.any(free)  # If all are decided below, both sides are the same, and solved once more.
+        splits = jnp.any(free)  # If all models are decided, both sides are equal and are solved once more.
         used = inside | (free & (at.x > tol))
         fits = jnp.sum(used.astype(dtype)) <= most
-        # What is left of the bound if a free model is kept out, and if it is given a place.
+        # Bounds after excluding a free model, and after including it.
         least = at.best + at.margin
         kept = jnp.maximum(at.reduced, 0.0)
         placed = jnp.maximum(at.reduced + at.price[2], 0.0) - at.price[2]
@@ -536,13 +536,13 @@ def sparse_fill(
 
 
 class SearchedSelection(NamedTuple):
-    """A relaxed selection, found by a search.
+    """Relaxed selection of a search.
 
     Attributes:
-      z: `[K]` in [0, 1].
-      value: `[]` `-log` of the probability that all fail.
+      z: `[K]` selection in [0, 1].
+      value: `[]` `-log` of the probability that all models fail.
       multiplier: `[]` shadow price of the budget in the linear program that found it.
-      residual: `[]` by how much another selection's `value` may be larger: 0 when the search is complete.
+      residual: `[]` bound on the improvement of `value` by another selection; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32, nodes of the search.
       steps: `[]` int32, steps of its loop.
@@ -571,10 +571,9 @@ def branching_any_win(
 ) -> SearchedSelection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by branch and bound.
 
-    `-log` of the probability that all fail is a sum of convex functions of each `z_k`. Between two ends a convex function is below its chord,
-    so that the relaxation of a piece, in which each `z_k` is between two ends, is a linear program. A piece is split where the
-    solution of its relaxation is farthest from the chord's function. Of two models of a group, one no better and no cheaper than the other,
-    the other one is selected at least as far.
+    `-log` of the probability that all fail is a sum of convex functions of each `z_k`. A convex function is below its chord between two ends.
+    A piece bounds each `z_k` by two ends, so its relaxation by chords is a linear program. It is split where the solution of the relaxation is
+    farthest from the chord's function. A dominated model of a group is selected at most as far as the dominating one.
 
     Source: C2MAB-V, eq. (3); the search is that of Falk and Soland (1969).
 
@@ -593,7 +592,7 @@ def branching_any_win(
     allowed = jnp.ones((count,), bool) if allowed is None else jnp.asarray(allowed, bool)
     probability, cost = xla.barrier((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
-    # The search is over `z / most`, where `most` is what the budget leaves to one model alone.
+    # The search is over `z / most`, where `most` is the bound by the budget for one model alone.
     budget = jnp.minimum(budget, jnp.sum(cost))
     unit = jnp.maximum(budget, np.finfo(dtype).tiny)
     room = _SPARE * jnp.maximum(budget, 0.0)
@@ -614,13 +613,13 @@ def branching_any_win(
         gain = jnp.where(span > 0.0, (weight(high) - base) / jnp.where(span > 0.0, span, 1.0), 0.0)
         return Program(gain, rows, limit, low, high, jnp.sum(base))
 
-    def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
+    def branch(piece: tuple[jax.Array, jax.Array], at: NodeSolution) -> Branches:
         low, high = piece
         lp = program(piece)
         wide = high - low > short
         true = weight(at.x)
         gap = weight(low) + lp.gain * (at.x - low) - true
-        # How far a model can be kept from the end it prefers before the bound is beaten.
+        # Distance of a model from its preferred end at which the bound falls to the best value.
         reach = (at.bound - at.best + at.margin) / jnp.where(at.reduced == 0.0, np.finfo(dtype).tiny, jnp.abs(at.reduced))
         low, high = (
             jnp.where(at.reduced > 0.0, jnp.maximum(low, high - reach), low),

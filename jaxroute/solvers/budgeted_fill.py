@@ -16,10 +16,10 @@ class FillSolution(NamedTuple):
     """Solution of a budgeted fill.
 
     Attributes:
-      amount: `[K]` optimal amounts; the cheapest fill if the program is infeasible.
+      amount: `[K]` optimal amounts; the cheapest fill of an infeasible program.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
-      residual: `[]` value that one more dual step would still gain, 0 at the optimum.
+      residual: `[]` gain of one more dual step; 0 at the optimum.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
 
@@ -31,14 +31,14 @@ class FillSolution(NamedTuple):
 
 
 def default_steps(size: int) -> int:
-    """Dual steps that reached the optimum on every one of 660,000 instances of this size or smaller, with some to spare."""
+    """Returns a number of dual steps that reached the optimum on each of 660,000 instances up to this size, with a reserve."""
     for limit, steps in ((2, 1), (3, 3), (6, 6), (10, 8), (15, 12)):
         if size <= limit:
             return steps
     return 12 + (size - 15) // 2
 
 
-# A fill: the amounts `[K]`, their cost and their value `[]`.
+# A fill: amounts `[K]`, their cost `[]` and their value `[]`.
 _Fill = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -56,13 +56,11 @@ def budgeted_fill(
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 
-    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the
-    budget: the best one (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope
-    between the two in the cost-value plane as the next multiplier and replaces the end on its side of the budget. Each step
-    that changes something reaches a new vertex of the frontier, so the optimum is found in finitely many; the answer mixes
-    the last two fills so that the budget is met with equality. Comparisons use differences of raw values and costs: equal
-    costs cancel exactly. What ranks ahead of each model is then ranked once more, for rounded differences need not be
-    transitive.
+    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the budget: the best one
+    (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope between the two in the cost-value plane as
+    the next multiplier, and replaces the end on the same side of the budget. Each effective step reaches a new vertex of the frontier, so
+    finitely many suffice. The answer mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and
+    costs, so that equal costs cancel exactly. A second ranking makes the order transitive, which rounded differences need not be.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 
@@ -72,14 +70,13 @@ def budgeted_fill(
       capacity: `[K]` upper bounds, non-negative.
       budget: `[]` bound on the cost of `x`, in the unit of `cost`.
       total: `[]` required sum of `x`; with groups `[M]`, that of each group.
-      groups: group of each model, from 0 (static); each is filled by itself, under the common budget.
+      groups: group of each model, from 0 (static); each group is filled separately under the common budget.
       valid: `[K]` bool, models that may be used (default all).
       priority: `[K]` last tie-break, lower first (default the index).
       steps: number of dual steps (static; default by size).
 
     Returns:
-      A `FillSolution`. Without enough capacity for `total` the amounts are the capacities scaled to `total`, flagged
-      infeasible.
+      A `FillSolution`. If the capacities are too small for `total`, the amounts are the capacities scaled to `total`, flagged infeasible.
     """
     value, cost, capacity, budget, total = boundary.inputs(
         valid, groups, value=value, cost=cost, capacity=capacity, budget=budget, total=total
@@ -89,7 +86,7 @@ def budgeted_fill(
     tiny = np.finfo(value.dtype).tiny
     (value, cost), capacity = xla.barrier((value, cost)), xla.compute_once(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
-    # A model is never ahead of itself: a compiler that drops barriers may compute its key twice, and round it in two ways.
+    # Exclude a model's comparison with itself: a compiler that drops barriers may round the two copies of its key differently.
     together, room = ~np.eye(size, dtype=bool), jnp.sum(capacity)
     if groups is not None:
         inside = np.equal.outer(groups, groups)
@@ -97,11 +94,11 @@ def budgeted_fill(
         room = jnp.sum(jnp.where(inside, capacity[None, :], 0.0), axis=1)
         total = numerics.of_group(groups, total)
 
-    # The last tie-break of all fills: the cheaper, then by priority.
+    # Last tie-break of all fills: the cheaper model, then by priority.
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
     def fill(keys: Sequence[jax.Array], ahead: Callable[[Sequence, Sequence], jax.Array]) -> _Fill:
-        """The fill in an order, its cost and its value."""
+        """Returns the fill in an order, its cost and its value."""
         used = xla.sum_over_better(capacity, keys, ahead, together=together)
         x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
@@ -111,20 +108,20 @@ def budgeted_fill(
         return (other[0] > this[0]) | ((other[0] == this[0]) & tie)
 
     def at(slope: jax.Array) -> _Fill:
-        """The fill at a multiplier."""
-        # Together with the slope, or a compiler takes the differences out of the loop, each of which it then writes and reads.
+        """Returns the fill at a multiplier."""
+        # Computed together with the slope; otherwise the compiler moves the differences out of the loop, and writes and reads each.
         (values, costs), slope = xla.compute_once(((value, cost), slope))
 
         def ahead(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
             return (other[0] - this[0]) - slope * (other[1] - this[1]) > 0
 
-        # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
-        # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
+        # Rounded gains need not be transitive: three collinear models may be ahead of each other in a circle. The number of models
+        # ahead of each model gives a total order (the same one, if the gains had one), and so the right sum of the fill.
         order = xla.sum_over_better(jnp.full_like(place, size), (values, costs), ahead, together=together, start=place)
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> jax.Array:
-        """The multiplier at which two fills have the same Lagrangian."""
+        """Returns the multiplier at which two fills have the same Lagrangian."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
@@ -149,7 +146,7 @@ def budgeted_fill(
     enough = room >= total * (1.0 - boundary.rounding(value.dtype))  # [] or [K]
     amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
     amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))
-    # One more fill at the final slope must bring nothing: it is read only where `residual` is, and free elsewhere.
+    # One more fill at the final slope must gain nothing; dead code unless `residual` is read.
     last = at(slope)
     residual = jnp.where(slack | ~affordable, 0.0, jnp.maximum((last[2] - under[2]) - slope * (last[1] - under[1]), 0.0))
     scale = jnp.max(jnp.abs(value)) + jnp.where(slack, 0.0, slope * budget)

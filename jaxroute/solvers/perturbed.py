@@ -1,4 +1,4 @@
-"""Solvers averaged over random weights: a derivative where the solver itself has none."""
+"""Solvers averaged over random weights, for derivatives of solvers that have none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,32 +16,31 @@ Solver = Callable[[jax.Array], jax.Array]
 def perturbed(
     solver: Solver, samples: int, sigma: float, *, antithetic: bool = True
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """The mean of `solver(weight + sigma * noise)` over normal noise, and its derivative in the weights.
+    """Returns the mean of `solver(weight + sigma * noise)` over normal noise, with a derivative in the weights.
 
-    The derivative is that of the smoothed solver, `E[z noise^T] / sigma`, by the same samples; the solver is never differentiated. Both
-    are unbiased for the smoothed solver, whose own bias against the solver grows with `sigma`. Without antithetic pairs the derivative's
-    variance holds that of the solution itself; pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, are without it.
+    The derivative `E[z noise^T] / sigma` of the smoothed solver uses the same samples; the solver is never differentiated. Both are unbiased for the
+    smoothed solver, whose bias against the solver grows with `sigma`. Antithetic pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the
+    variance of the solution itself from the derivative.
 
-    The derivative is in the weights alone, forward and reverse, once. A solver that holds a value that is being differentiated (a cost,
-    a budget) is an error: those derivatives are not zero, and this estimator does not have them.
+    There are first derivatives in the weights alone, in forward and reverse mode. Differentiating a value that the solver closes over (a cost, a
+    budget) is an error, because this estimator lacks those derivatives.
 
         best = perturbed(lambda w: select("sum", w, cost, budget, 4, temperature=0).z, 64, 0.1)
         slope = jax.grad(lambda w: best(w, key) @ true_reward)(weight)
 
-    What it takes, for a sum over 4 of 9 models: at a deviation of .1 with 32 samples 3 % of the derivatives
-    are zero, 1.3 % of the objective is lost, the derivative's noise is .85 of its length (1.7 with 8 samples; 1.5 and 3 for 25 models) and
-    its time some 15 times that of `select`, which at a temperature of .3 is zero in 4 % and loses .8 %. So `select` first; this is for solvers
-    that have no smooth form, such as sets.
+    For a sum over 4 of 9 models, with a deviation of .1 and 32 samples, 3 % of the derivatives are zero, 1.3 % of the objective is lost, the noise of
+    the derivative is .85 of its length (1.7 with 8 samples; 1.5 and 3 for 25 models), and the time is some 15 times that of `select`, which at a
+    temperature of .3 has 4 % zeros and loses .8 %. So try `select` first; this is for solvers without a smooth form, such as sets.
 
-    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`; a sample costs one call of the solver.
+    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. A sample costs one call of the solver.
 
     Source: Berthet et al. (2020), "Learning with differentiable perturbed optimizers", propositions 2.2 and 3.1.
 
     Args:
       solver: `(weight [K]) -> z [K]`.
-      samples: calls of the solver (static), an even number if antithetic.
+      samples: number of calls of the solver (static), even if antithetic.
       sigma: standard deviation of the noise, above 0, in the unit of the weights.
-      antithetic: each noise also with the other sign (static).
+      antithetic: whether each noise is also used with the opposite sign (static).
 
     Returns:
       A function `(weight [K], key) -> z [K]`; `key` is consumed.

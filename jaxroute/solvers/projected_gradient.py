@@ -18,8 +18,8 @@ class Ascent(NamedTuple):
     """Result of `projected_gradient`.
 
     Attributes:
-      z: `[K]` the last point.
-      feasible: `[]` bool, whether the set has a point and all numbers are finite.
+      z: `[K]` last point.
+      feasible: `[]` bool, whether the set is not empty and all numbers are finite.
       residual: `[]` largest change of a coordinate in the last step, 0 at a stationary point.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
@@ -45,31 +45,27 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    The derivative, forward and reverse, in whatever `gradient`, `cost`, `budget`, `total` and `upper` depend on, is implicit: that of the
-    fixed point `z = P(z + gradient(z))`, whatever the optimizer, and not of its steps. It holds where the result has converged
-    (`converged` says so); where the fixed point leaves directions open it is the least one. At a vertex of the set the derivative
-    in the objective is zero. Its cost is one `[K, K]` pseudo-inverse and `K` directions of the projection. With `implicit=False` it is that of the steps that were
-    taken, which is right for any number of them and takes the time and memory of them all. First derivatives only. For a linear objective
-    `differentiable_lp` and `select` are faster.
+    The derivative (forward and reverse, first order) in everything that `gradient`, `cost`, `budget`, `total` and `upper` depend on is implicit: that
+    of the fixed point `z = P(z + gradient(z))` for any optimizer. It is valid if `converged`; if the fixed point is not unique, it is the
+    least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and `K` directional
+    derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of them and takes
+    their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
 
     Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`.
 
     Source: projected gradient with the exact projection of `project`.
 
     Args:
-      gradient: of the objective at `z` `[K]`.
-      cost: `[K]` non-negative.
-      budget: `[]`.
-      total: `[]`.
-      upper: `[K]` (default all 1).
-      at_most: the sum may be smaller than `total` (static).
+      gradient: function from `z` `[K]` to the gradient of the objective.
+      cost: `[K]` costs, non-negative.
+      budget: `[]` budget.
+      total: `[]` required sum.
+      upper: `[K]` upper bounds (default: 1).
+      at_most: whether the sum may be smaller than `total` (static).
       optimizer: optax step, for example `optax.sgd(10.0)`.
-      steps: how many, at least one (static).
-      start: `[K]` first point before projection (default: `total / K` each).
-      implicit: the derivative is that of the fixed point (static); otherwise of the steps.
-
-    Returns:
-      An `Ascent`.
+      steps: number of steps, at least one (static).
+      start: `[K]` initial point before projection (default: `total / K` each).
+      implicit: whether to differentiate the fixed point instead of the steps (static).
     """
     cost, budget, total = boundary.inputs(cost=cost, budget=budget, total=total)
     checks.count("steps", steps)
@@ -106,6 +102,6 @@ def projected_gradient(
 
 
 def _solve_linear(function: Callable[[jax.Array], jax.Array], side: jax.Array) -> jax.Array:
-    """The least `x` for which the linear `function` is nearest to `side`."""
+    """Returns the least-norm `x` for which the linear `function` is nearest to `side`."""
     matrix = jax.jacfwd(function)(jnp.zeros_like(side))
     return jnp.linalg.pinv(matrix) @ side

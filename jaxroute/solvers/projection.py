@@ -1,4 +1,4 @@
-"""Euclidean projection onto a box cut by a sum and a budget, and the differentiable linear program made of it."""
+"""Euclidean projection onto a box with a sum and a budget, and the differentiable linear program based on it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +11,9 @@ import numpy as np
 from jaxroute.core import xla
 from jaxroute.solvers import boundary
 
-# Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
+# Newton steps on the multiplier of the budget; where Newton leaves the bracket, the bracket is halved.
 _STEPS = 24
-# Beyond this many models the multiplier of the sum is found by steps too, and nothing of size K x K is formed.
+# For more models the multiplier of the sum is found by steps too, without arrays of size K x K.
 _MANY = 64
 _MOST_STEPS = 64
 
@@ -22,12 +22,12 @@ class Projection(NamedTuple):
     """Projection onto `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}`.
 
     Attributes:
-      z: `[K]` the nearest point.
-      sum_multiplier: `[]` of the sum.
-      budget_multiplier: `[]` of the budget, non-negative.
-      feasible: `[]` bool, whether the set has a point and all numbers are finite; if not, `z` is the cheapest point with the right sum,
-        or with the largest, nearly.
-      residual: `[]` by how much the optimality conditions are missed: of the coordinates, the sum and the budget, the worst.
+      z: `[K]` nearest point.
+      sum_multiplier: `[]` multiplier of the sum.
+      budget_multiplier: `[]` multiplier of the budget, non-negative.
+      feasible: `[]` bool, whether the set is not empty and all numbers are finite; otherwise `z` is approximately the cheapest point with the
+        required or largest possible sum.
+      residual: `[]` largest violation of the optimality conditions, over coordinates, sum and budget.
       converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible.
     """
 
@@ -40,7 +40,7 @@ class Projection(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """A projection without its certificate: what is differentiated."""
+    """Projection without its certificate; the part with derivatives."""
 
     z: jax.Array
     sum_multiplier: jax.Array
@@ -48,23 +48,22 @@ class _Solution(NamedTuple):
     feasible: jax.Array
 
 
-# What `_rows` returns: `(change, sum_side, budget_side) -> (least change, multiplier of the sum, multiplier of the budget)`.
+# Solver of `_rows`: `(change, sum_side, budget_side) -> (least change, multiplier of the sum, multiplier of the budget)`.
 _RowSolver = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
 
 
 def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
-    """The `nu` with `sum clip(u - nu, 0, upper) = total`, exactly: linear interpolation between two of the `2 K`
-    breakpoints.
+    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, exactly, by interpolation between two of the `2 K` breakpoints.
 
-    With `at_most`, zero where the sum is below `total` already.
+    With `at_most`, zero if the sum is already below `total`.
     """
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
-    sums = jnp.sum(jnp.clip(u[None, :] - breaks[:, None], 0.0, upper[None, :]), axis=1)  # falling in the breakpoint
+    sums = jnp.sum(jnp.clip(u[None, :] - breaks[:, None], 0.0, upper[None, :]), axis=1)  # decreasing in the breakpoint
     below = jnp.max(jnp.where(sums >= total, breaks, -jnp.inf))
     above = jnp.min(jnp.where(sums <= total, breaks, jnp.inf))
-    # A total of nothing, or of everything, has no breakpoint on one side: the nearest one will do.
+    # A total of zero or of everything has no breakpoint on one side; the nearest one serves.
     below = jnp.where(jnp.isfinite(below), below, jnp.min(breaks))
     above = jnp.where(jnp.isfinite(above), above, jnp.max(breaks))
     high, low = (jnp.sum(jnp.clip(u - nu, 0.0, upper)) for nu in (below, above))
@@ -74,7 +73,7 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
 
 
 def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
-    """The same to rounding, by Newton's method inside a bracket: `K` operations a step, a few steps."""
+    """Computes `_level` up to rounding by a few steps of Newton's method inside a bracket, `K` operations each."""
     eps = np.finfo(u.dtype).eps
 
     def at(nu: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -104,7 +103,7 @@ def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bo
 
 
 def _smallest_gap(cost: jax.Array) -> jax.Array:
-    """The smallest difference of two costs, or of one and zero, that is not zero; inf if there is none."""
+    """Returns the smallest non-zero difference between two costs, or between one and zero; inf if there is none."""
     if cost.shape[-1] > _MANY:
         gaps = jnp.diff(jnp.sort(cost))
     else:
@@ -114,7 +113,7 @@ def _smallest_gap(cost: jax.Array) -> jax.Array:
 
 
 def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool) -> _Solution:
-    """Newton's method on the budget's multiplier, inside a bracket; the multiplier of the sum is exact at every step."""
+    """Finds the budget's multiplier by Newton's method inside a bracket; the multiplier of the sum is exact in each step."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     margin = _margin(cost, cheapest, at_most)
@@ -128,13 +127,13 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Fall of the cost per unit of the multiplier, on this piece, and by how much rounding moves the cost where it is level."""
+        """Returns the decrease of the cost per unit of the multiplier on this piece, and the rounding error of the cost where it is constant."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; one that is nothing else has no share
+        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; an amount that is only rounding has no share
         noise = rounding * jnp.sum(jnp.where(z > rounding, c, 0.0))
         return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
@@ -149,11 +148,11 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         low, high = jnp.where(excess > 0.0, here, low), jnp.where(excess > 0.0, high, here)
         fall, noise = slope(nu, z)
         newton = here + excess / jnp.where(fall > 0.0, fall, 1.0)
-        # A geometric middle reaches multipliers of every size.
+        # A geometric mean reaches multipliers of every magnitude.
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        # A step that ends at the upper end, up to rounding, has found the root there.
+        # A step to the upper end, up to rounding, has found the root there.
         there = jnp.where((fall > 0.0) & (jnp.abs(newton - high) <= 4.0 * eps * high), high, there)
         met = jnp.abs(excess) <= 4.0 * eps * budget + jnp.where(fall > 0.0, 0.0, noise)
         there = jnp.where(met | ((fall > 0.0) & (newton == here)), here, there)
@@ -165,11 +164,11 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     else:
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
-    nu = nu - here * margin  # of the costs as they are
+    nu = nu - here * margin  # of the original costs
     room = jnp.inf if at_most else jnp.sum(upper)
     feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
-    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then less of models that are more expensive than is needed.
+    # Rounding is relative to `y` and may cost more than a small budget allows: then reduce models that cost more than needed.
     dear = cost > margin
     left = jnp.where(dear | at_most, 0.0, upper - z)
     moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
@@ -187,7 +186,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
 def _steps_as_needed(
     step: Callable[[tuple[jax.Array, ...]], tuple[jax.Array, ...]], start: tuple[jax.Array, ...], tolerance: jax.Array
 ) -> tuple[jax.Array, ...]:
-    """`step`, until the budget (the last of the state) is met, is slack without a price, or the price stays."""
+    """Repeats `step` until the budget (the last entry of the state) is met, is slack without a price, or the price does not change."""
 
     def go_on(state: tuple[Any, ...]) -> jax.Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -202,16 +201,16 @@ def _steps_as_needed(
 
 
 def _margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
-    """The cost `[]` of the dearest model among the cheapest that make up the sum: costs are counted from there.
+    """Returns the cost `[]` of the most expensive model among the cheapest that make up the sum: the origin of shifted costs.
 
-    A large multiplier of the budget orders models by cost, and those between 0 and their bounds have costs near that one. With a sum that
-    is given it makes no difference but to rounding where costs are counted from, and from there nothing that matters is large.
+    A large multiplier of the budget orders models by cost, and models between their bounds have costs near that one. With a fixed sum the origin of
+    costs matters only for rounding, and relative to this one the relevant costs are small.
     """
     return jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
 def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
-    """The amounts `[K]` of least cost that sum to `total` (nothing if the sum may be smaller)."""
+    """Returns the cheapest amounts `[K]` that sum to `total` (zero if the sum may be smaller)."""
     if at_most:
         return jnp.zeros_like(cost)
     if cost.shape[-1] > _MANY:
@@ -225,10 +224,10 @@ def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool
 def _rows(
     z: jax.Array, cost: jax.Array, upper: jax.Array, nu: jax.Array, multiplier: jax.Array, at_most: bool
 ) -> tuple[jax.Array, _RowSolver]:
-    """Free coordinates `[K]`, and a solver of the active rows on them.
+    """Returns the free coordinates `[K]`, and a solver of the active rows on them.
 
-    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the
-    rows' 2 x 2 matrix nor the multipliers cancel.
+    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates to avoid cancellation in the 2 x 2 matrix of
+    the rows and in the multipliers.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -236,15 +235,11 @@ def _rows(
     mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
     centred = free * (cost - mean)
     spread = jnp.sum(centred * centred)
-    # Free costs that are equal but for rounding cannot carry the budget.
+    # Free costs that are equal up to rounding cannot satisfy the budget.
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to
-        the cost.
-
-        Returns it with the multipliers of the two rows.
-        """
+        """Returns the projection of `change` `[K]` that adds `sum_side` to the sum and `budget_side` to the cost, and both multipliers."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -266,9 +261,9 @@ def _polish(
     multiplier: jax.Array,
     z: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The free coordinates again, from the equations of the active rows; kept if they stay inside the box.
+    """Recomputes the free coordinates from the equations of the active rows, if they remain inside the box.
 
-    First from `y`, then once more from what rounding left of the rows.
+    First from `y`, then from the residuals that rounding left in the rows.
     """
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
@@ -293,7 +288,7 @@ def _project(
 def _project_jvp(
     at_most: bool, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
 ) -> tuple[_Solution, _Solution]:
-    """The projection is piecewise linear: on a piece it solves the equations of the active rows on the free coordinates."""
+    """Differentiates the piecewise linear projection: on a piece it solves the equations of the active rows on the free coordinates."""
     y, cost, budget, total, upper = primals
     d_y, d_cost, d_budget, d_total, d_upper = tangents
     found = _solve(y, cost, budget, total, upper, at_most)
@@ -302,7 +297,7 @@ def _project_jvp(
     at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
     d_total, d_budget = d_total - jnp.sum(at_upper), d_budget - jnp.sum(z * d_cost) - jnp.sum(cost * at_upper)
     d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
-    # At a vertex those that are the first to fall with the sum share its change (or the first to rise, if all are zero).
+    # At a vertex the coordinates that decrease first with the sum share its change (or those that increase first, if all are zero).
     gain, full = y - multiplier * cost, (z >= upper) & (upper > 0.0)
     some = jnp.any(full)
     key = jnp.where(jnp.where(some, full, upper > 0.0), jnp.where(some, upper - gain, gain), -jnp.inf)
@@ -322,27 +317,24 @@ def project(
     upper: jax.Array | None = None,
     at_most: bool = False,
 ) -> Projection:
-    """The nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
+    """Returns the nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
-    `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a
-    piecewise linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative
-    (forward and reverse) is that of the active equations, not of the iterations. In `total` it is the derivative from below where the two
-    one-sided ones differ, at a vertex: that of the coordinate that falls first. So the derivatives sum to 1 wherever the sum binds.
+    `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum is exact, from the breakpoints of a piecewise linear function; `lam` of
+    the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the active equations, not of the
+    iterations. At a vertex, where the one-sided derivatives in `total` differ, it is the one from below: that of the coordinate that decreases
+    first. The derivatives thus sum to 1 wherever the sum binds.
 
-    `z` does not depend on the unit of costs and budget. It keeps the sum, the bounds and the budget to 1e-5 of their size (1e-8 in float64).
+    `z` does not depend on the unit of costs and budget. It satisfies sum, bounds and budget to 1e-5 of their size (1e-8 in float64).
 
     Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
 
     Args:
-      y: `[K]` the point to project, best within about 30 of zero in float32.
-      cost: `[K]` non-negative.
-      budget: `[]`.
-      total: `[]` in `[0, sum of upper]`.
-      upper: `[K]` non-negative (default all 1).
-      at_most: the sum may be smaller than `total` (static).
-
-    Returns:
-      A `Projection`.
+      y: `[K]` point to project, preferably within about 30 of zero in float32.
+      cost: `[K]` costs, non-negative.
+      budget: `[]` budget.
+      total: `[]` required sum, in `[0, sum of upper]`.
+      upper: `[K]` upper bounds, non-negative (default: 1).
+      at_most: whether the sum may be smaller than `total` (static).
     """
     y, cost, budget, total = boundary.inputs(y=y, cost=cost, budget=budget, total=total)
     upper = boundary.bounds("upper", upper, y)
@@ -364,7 +356,7 @@ def _certificate(
     upper: jax.Array,
     at_most: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """The residual of the optimality conditions, and whether it is rounding; costs nothing where neither is read."""
+    """Returns the residual of the optimality conditions, and whether it is rounding; dead code if neither is read."""
     z, nu, multiplier = jax.lax.stop_gradient((found.z, found.sum_multiplier, found.budget_multiplier))
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -372,7 +364,7 @@ def _certificate(
     missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
     over = jnp.where(multiplier > 0.0, jnp.abs(spare), jnp.maximum(spare, 0.0))
     rounding = 64.0 * np.finfo(y.dtype).eps
-    # A large multiplier hides where a point lies, and not whether it keeps the sum and the budget.
+    # A large multiplier makes the point inexact, but not the test of sum and budget.
     kept = jnp.maximum(missed, over) <= rounding * jnp.maximum(jnp.maximum(jnp.abs(total), 1.0), jnp.abs(budget))
     scale = jnp.maximum(jnp.max(jnp.abs(y)) + jnp.max(jnp.abs(multiplier * cost)), jnp.maximum(jnp.abs(total), 1.0))
     return jnp.maximum(moved, jnp.maximum(missed, over)), kept & (moved <= rounding * scale)
@@ -388,13 +380,12 @@ def smoothed_lp(
     upper: jax.Array | None = None,
     at_most: bool = False,
 ) -> Projection:
-    """The differentiable linear program: maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`.
+    """Maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`: a differentiable linear program.
 
-    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear program of least
-    norm.
+    It is one projection, of `weight / temperature`. For a small temperature it is the solution of the linear program with the least norm.
 
-    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent. Of
-    instances with uniform costs, a budget that binds and weights scaled to at most one, 4 of 9 models to be selected or 6 of 100:
+    Its derivative in the weights is zero if the solution is a vertex, which is frequent at small temperatures. For instances with uniform costs, a
+    binding budget and weights of at most one, with 4 of 9 or 6 of 100 models:
 
         temperature                   .01      .03      .1       .3       1
         4 of 9: derivative zero in    31 %     25 %     15 %     4 %      .8 %
@@ -402,7 +393,7 @@ def smoothed_lp(
         6 of 100: zero in             14 %     4 %      .8 %     0        0
                 objective lost        .006 %   .04 %    .47 %    2.7 %    9.9 %
 
-    Where half of the budgets are slack it is zero more often: 61 % at .01, 30 % at .1 for 4 of 9.
+    If half of the budgets are slack, it is zero more often: 61 % at .01, 30 % at .1 for 4 of 9.
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 
@@ -420,7 +411,7 @@ def smoothed_lp(
 
 
 def _temperature(value: jax.Array | float) -> jax.Array | float:
-    """As it is given, if it can be one."""
+    """Validates a temperature."""
     if boundary.known(value) and not np.all(np.asarray(value) > 0.0):
         raise ValueError(f"temperature must be above 0, got {value}")
     return value
@@ -436,26 +427,26 @@ def differentiable_lp(
     at_most: bool = False,
     temperature: jax.Array | float = 0.1,
 ) -> Projection:
-    """The best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
+    """Returns the best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
 
     Maximises `reward . z - temperature / 2 * |z|^2` over `{0 <= z <= capacity, sum z = total (or <=), cost . z <= budget}`. It is
     `smoothed_lp` with multipliers in the units of the arguments. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or a policy:
 
-        def lost(w, features, reward, cost, budget):  # reward that a linear prediction of the rewards loses
+        def loss(w, features, reward, cost, budget):  # reward lost by a linear prediction of the rewards
             return (best - reward) @ differentiable_lp(features @ w, cost, budget).z
 
-    At a temperature that is small against the differences of the rewards the solution is a vertex, and its derivative in the rewards
-    is zero; see `smoothed_lp` for how often.
+    If the temperature is small compared with the differences of the rewards, the solution is a vertex with a zero derivative in the rewards; see
+    `smoothed_lp` for how often.
 
     Source: as `smoothed_lp` and `project`.
 
     Args:
-      reward: `[K]` reward per unit of each model.
-      cost: `[K]` cost per unit, non-negative.
+      reward: `[K]` reward of each model per unit.
+      cost: `[K]` cost of each model per unit, non-negative.
       budget: `[]` largest cost of the mix, in the unit of `cost`.
       total: `[]` sum of the amounts: 1 for the shares of a router, `N` for a set of models.
-      capacity: `[K]` largest amounts (default all 1).
-      at_most: the sum may be smaller than `total` (static).
+      capacity: `[K]` upper bounds (default: 1).
+      at_most: whether the sum may be smaller than `total` (static).
       temperature: `[]` positive, in the unit of the rewards.
 
     Returns:
@@ -469,7 +460,7 @@ def differentiable_lp(
 
 
 def priced(found: Projection, temperature: jax.Array | float) -> Projection:
-    """A projection with multipliers in the units of the weights, instead of those of weights over the temperature."""
+    """Returns a projection with multipliers in the units of the weights instead of weights over temperature."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

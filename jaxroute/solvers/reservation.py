@@ -1,7 +1,7 @@
-"""Reservation values of Weitzman's Pandora's box: the score at which opening a box is worth exactly its cost.
+"""Reservation values (indices) of Weitzman's Pandora's box: the score at which opening a box is worth exactly its cost.
 
-The index of a box with score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side falls, is convex,
-and reaches every positive value, so that there is exactly one root. A mean cost above `E[M]` makes it negative.
+The index of a box with score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side is decreasing and convex and reaches every
+positive value, so the root is unique. It is negative for a mean cost above `E[M]`.
 
 Source: Weitzman (1979); Belloni, Chen and Wei (2026), eq. (2).
 """
@@ -17,11 +17,11 @@ from jaxroute.core import checks, xla
 
 
 def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Array | float) -> jax.Array:
-    """Index of a box whose score is uniform on `[low, low + width]`; elementwise.
+    """Returns the index of a box whose score is uniform on `[low, low + width]`; elementwise.
 
     Args:
       low: smallest score.
-      width: positive.
+      width: width of the interval, positive.
       cost: mean cost.
     """
     inside = low + width - jnp.sqrt(2.0 * width * cost)
@@ -31,12 +31,12 @@ def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Ar
 def two_point_index(
     low: jax.Array | float, high: jax.Array | float, probability: jax.Array | float, cost: jax.Array | float
 ) -> jax.Array:
-    """Index of a box whose score takes one of two values; elementwise.
+    """Returns the index of a box whose score has two values; elementwise.
 
     Args:
-      low: the smaller score.
-      high: the larger score.
-      probability: of the larger score, positive.
+      low: smaller score.
+      high: larger score.
+      probability: probability of the larger score, positive.
       cost: mean cost.
     """
     above = high - cost / probability
@@ -50,16 +50,16 @@ def index_by_bisection(
     high: jax.Array | float = 1.0,
     steps: int = 40,
 ) -> jax.Array:
-    """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
+    """Finds the root of `excess(s) = cost` in `[low, high]`, elementwise, by a fixed number of halvings; NaN if the cost is not finite.
 
-    NaN where the cost is not finite. Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
+    Its derivative is zero, because halvings only compare. The true derivative in the cost is one over the slope of `excess` at the root.
 
     Args:
       excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
       cost: mean cost.
       low: lower bound of the root, a number or an array.
       high: upper bound of the root, likewise.
-      steps: halvings (static); the root is known to `(high - low) / 2 ** (steps + 1)` and to rounding.
+      steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
     """
     cost = jnp.asarray(cost)
     start = (
@@ -78,15 +78,15 @@ def index_by_bisection(
 
 
 def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:
-    """Index of a box with finitely many scores: exact, in float64 on the host.
+    """Returns the exact index of a box with finitely many scores, in float64 on the host.
 
     Args:
       values: `[n]` scores.
-      weights: `[n]` their probabilities, or anything proportional to them.
+      weights: `[n]` numbers proportional to their probabilities.
       cost: mean cost, not negative.
 
     Raises:
-      ValueError: negative weights, none above zero, or not as many as values; a negative cost, for which there is no index.
+      ValueError: a weight or the cost is negative, no weight is above zero, or the shapes differ.
     """
     values = checks.numbers("values", values)
     weights = checks.non_negative("weights", weights, values.shape)
@@ -98,7 +98,7 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
     probability = weights / weights.sum()
     order = np.argsort(-values)
     value, probability = values[order], probability[order]
-    # With the root between the n-th and the next value: sum of the first n probabilities times (value - root) = cost.
+    # For a root between the n-th and the next value: sum of the first n probabilities times (value - root) = cost.
     mass, mean = np.cumsum(probability), np.cumsum(probability * value)
     root = (mean - cost) / np.maximum(mass, np.finfo(float).tiny)
     following = np.append(value[1:], -np.inf)
@@ -106,16 +106,16 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 
 
 def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
-    """Coefficients `[m]` of the linear index that fits recorded boxes best: `sum of psi (c - (M - rho . psi)^+) = 0`.
+    """Fits the coefficients `[m]` of a linear index to recorded boxes: `sum of psi (c - (M - rho . psi)^+) = 0`.
 
-    That is the minimum of a convex loss, found on the host in float64 by damped Newton steps. With unit vectors of groups it is the exact index
+    This is the minimum of a convex loss, found on the host in float64 by damped Newton steps. For one-hot features of groups it is the exact index
     of each group (`discrete_index`).
 
     Args:
-      features: `[n, m]`, `psi`.
+      features: `[n, m]` features `psi`.
       values: `[n]` scores.
-      costs: `[n]`, not negative, and above zero somewhere.
-      ridge: times half the squared length of the coefficients, per row: what is not determined becomes small.
+      costs: `[n]` costs, not negative, at least one above zero.
+      ridge: weight of half the squared norm of the coefficients per row, which makes undetermined coefficients small.
 
     Raises:
       ValueError: shapes do not fit, costs are negative or all zero, or no minimum was found.

@@ -1,6 +1,6 @@
 """Randomised rounding of a fractional selection to a set, with exactly preserved marginals and negative correlation.
 
-All functions take their uniforms as an argument and have a fixed number of operations, whatever the fractions.
+All functions take their uniforms as an argument and have a fixed number of operations.
 """
 
 import functools
@@ -26,7 +26,7 @@ def _fractional(x: jax.Array) -> jax.Array:
 
 
 def _at(values: jax.Array, place: jax.Array) -> jax.Array:
-    """`values` `[M]` at each `place` `[K]`, whole numbers of the same type; zero outside."""
+    """Returns `values` `[M]` at each integer `place` `[K]`; zero outside the range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
@@ -34,16 +34,15 @@ def _at(values: jax.Array, place: jax.Array) -> jax.Array:
 def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array:
     """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
-    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries on what is left.
-    Marginals are `z`; the size is the floor or the ceiling of the sum of `z`; any coordinates are jointly 1 (or 0) at most
-    as often as independent ones.
+    The two lowest-indexed fractional coordinates meet; one becomes 0 or 1 and the other takes the remainder. Marginals are `z`. The size is the
+    floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent ones.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
     Args:
       z: `[K]` in [0, 1].
-      uniforms: `[K]` on [0, 1): one per meeting, the last for a coordinate that is left over.
-      whole_sum: the sum of `z` is a whole number, so that what is left over is 0 or 1 but for rounding errors (static).
+      uniforms: `[K]` on [0, 1): one per meeting, the last one for the remaining coordinate.
+      whole_sum: whether the sum of `z` is an integer, so that the remaining coordinate is 0 or 1 up to rounding (static).
 
     Returns:
       The set, `[K]` bool.
@@ -51,9 +50,9 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     z = boundary.vector("z", z)
     size = z.shape[0]
     values, coins = ([lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in xla.barrier((z, uniforms)))
-    index = jnp.zeros((), jnp.int32)  # the coordinate that is carried along, and its value
+    index = jnp.zeros((), jnp.int32)  # the current coordinate and its value
     value = values[0]
-    # The set as bits of words: one pass over the meetings, where a mask `[K]` would take one for each of its elements.
+    # The set as bits of words takes one pass over the meetings; a mask `[K]` would take one for each of its elements.
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: jax.Array | int, is_in: jax.Array) -> None:
@@ -92,18 +91,20 @@ def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _prefixes(z: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The prefix sums of `z` `[K]`, and how far each is above a whole number; `[K]` each."""
+    """Returns the prefix sums of `z` `[K]` and their fractional parts; `[K]` each."""
     upper = numerics.prefix_sums(z)
-    upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))  # or a set could be one too large
+    upper = jnp.where(
+        _fractional(upper - jnp.floor(upper)), upper, jnp.round(upper)
+    )  # Otherwise a set could be one too large.
     return upper, upper - jnp.floor(upper)
 
 
 def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weights `[n]` and sets `[n, K]` bool of the offsets from each point to the next larger one, from the prefix sums `upper` `[K]`.
+    """Returns weights `[n]` and sets `[n, K]` bool of the intervals of offsets between neighbouring points.
 
     Args:
-      upper: from `_prefixes`.
-      points: `[n]` where the sets change, in any order, the last of which is 1.
+      upper: prefix sums `[K]` from `_prefixes`.
+      points: `[n]` offsets at which the set changes, in any order; the last one is 1.
     """
     size = points.shape[-1]
     # Sorted by rank: a permutation without gathers.
@@ -119,18 +120,15 @@ def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.Array:
-    """Swap rounding: merges the sets of `decompose` one after another, trading elements by coins that are as biased as their
-    weights.
+    """Swap rounding: merges the sets of `decompose` sequentially and trades elements by coins with the bias of their weights.
 
-    In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only
-    one of the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
-
-    A vertex of a budget and a size has one fraction, or two that sum to one: then two sets have a weight, and only their merge, the last
-    one, is worked out.
+    A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside, trades the r-th lowest elements that only one of the two has
+    against each other, and retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
+    two that sum to one: two sets have a weight, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
-    Differs from the paper: `K + 1` sets in place of `K`, which do not suffice if the sum is not a whole number.
+    Differs from the paper: `K + 1` sets instead of `K`, which do not suffice if the sum is not an integer.
 
     Args:
       z: `[K]` in [0, 1].
@@ -146,7 +144,7 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
 def swap_with(
     z: jax.Array, trades: Callable[[np.ndarray], jax.Array], surplus: Callable[[np.ndarray], jax.Array]
 ) -> jax.Array:
-    """`swap` with coins that are drawn when they are used: of `n` merges, `trades` gives `[n, M]` uniforms and `surplus` `[n]`."""
+    """Computes `swap` with coins that are drawn on demand: for `n` merges, `trades` returns `[n, M]` uniforms and `surplus` `[n]`."""
     size = z.shape[-1]
     upper, fraction = xla.barrier(_prefixes(z))
     largest = xla.barrier(jnp.max(fraction))
@@ -159,10 +157,10 @@ def swap_with(
 
     if size == 1:
         return of_two()
-    # Fractions that differ by rounding alone are one, with its sum to one or without.
+    # Fractions that differ only by rounding are equal, modulo one.
     several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))
     chosen = of_two()
-    # A branch that all runs take or none, in place of one for few runs, which would take longer to compile than all the rest.
+    # A branch for all runs or none: one for few runs would take longer to compile than everything else.
     needed = xla.largest_over_runs(several.astype(jnp.int32)) > 0
     return lax.cond(needed, lambda: jnp.where(several, of_all(), chosen), lambda: chosen)
 
@@ -173,10 +171,10 @@ def _merged(
     trades: Callable[[np.ndarray], jax.Array],
     surplus: Callable[[np.ndarray], jax.Array],
 ) -> jax.Array:
-    """The set `[K]` bool that merging `n` sets leads to, by the coins of the last merges of `K`; see `swap`."""
+    """Returns the set `[K]` bool after merging `n` sets, by the coins of the last of `K` merges; see `swap`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
-    members = members.astype(weight.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
+    members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.
     weight, members, uniforms, surplus_uniforms = xla.barrier((weight, members, trades(merges), surplus(merges)))
 
     def merge(m: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -192,7 +190,7 @@ def _merged(
         more = jnp.sum(only1) - jnp.sum(only2)  # 0 or 1
         rank1, rank2 = numerics.prefix_sums(only1) - 1.0 - more, numerics.prefix_sums(only2) - 1.0
         surplus = only1 * (rank1 < 0.0)
-        take = (coins * total < q2).astype(weight.dtype)  # the r-th trade gives b2's element
+        take = (coins * total < q2).astype(weight.dtype)  # whether the r-th trade takes the element of b2
         stay = (surplus_coin * total >= q2).astype(weight.dtype)
         kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
         return kept, total

@@ -1,4 +1,4 @@
-"""The best relaxed selection of models under a budget and a size, for each of three rewards, with derivatives."""
+"""Best relaxed selection of models under a budget and a size for three rewards, with derivatives."""
 
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +28,7 @@ def select(
     allowed: jax.Array | None = None,
     at_most: bool | None = None,
 ) -> Projection:
-    """The best relaxed selection `z` `[K]` of models under a budget and a size, differentiable in all its arguments.
+    """Returns the best relaxed selection `z` `[K]` of models under a budget and a size, differentiable in all arguments.
 
     Maximises `f(z) - temperature / 2 * |z|^2` over `{0 <= z <= 1, sum z = size (or <=), cost . z <= budget}`, where `f` is
 
@@ -36,28 +36,27 @@ def select(
         "all"   sum z_k log(weight_k)          logarithm of the probability that all selected models win
         "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that none of them wins
 
-    One projection (`project`), whose derivative, forward and reverse, is that of the optimality conditions.
+    It is one projection (`project`), with the derivative of the optimality conditions in forward and reverse mode. Where the one-sided derivatives in
+    the size differ, it is the one from below.
 
-    A temperature of 0 (a plain number) asks for the exact solvers, `linear_selection` and `exact_any_win`. These have no derivative
-    here: asking for one is an error, and not a row of zeros. `sum_multiplier` is then NaN.
+    A temperature of 0 (a plain number) selects the exact solvers `linear_selection` and `exact_any_win`. They have no derivative: differentiating
+    them is an error. `sum_multiplier` is then NaN.
 
-    In the size the derivative is the one from below where the two one-sided ones differ (see `project`).
-
-    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. How often, and what the
-    smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds:
+    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. The table shows how often, and the loss
+    of the true objective by smoothing ("all": of the logarithm), for 6 of 25 models and a binding budget:
 
         temperature           .01        .03        .1         .3         1
         "sum"  zero, lost     21, .00 %  14, .02 %   6, .17 %   0, 1.5 %   0, 10 %
         "any"  zero, lost     22, .00 %  20, .00 %  11, .00 %   4, .00 %   0, .00 %
         "all"  zero, lost     20, .01 %  15, .06 %   9, .58 %   0, 4.9 %   0, 37 %
 
-    With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. So: .1 to .3 for "sum" and "all", weights of the order
-    of one; 1 for "any"; or `annealed`. `perturbed` has derivatives as often for more of the objective, more work and noise.
+    With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for
+    "any", or `annealed`. `perturbed` loses less of the objective for as many derivatives, with more work and noise.
 
-    Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave, and which `exact_any_win`
-    maximises; it is what the losses of "any" are against. At whole numbers the two are the same.
+    Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave; `exact_any_win` maximises it,
+    and the losses of "any" are relative to it. For integral selections both are equal.
 
-    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists are taken for arrays; the numbers are float32, or float64 if `weight` is.
+    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists become arrays; numbers are float32, or float64 if `weight` is.
 
     Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter
     (2017).
@@ -67,17 +66,17 @@ def select(
       weight: `[K]` value of each model; for "any" a probability in [0, 1], for "all" in (0, 1].
       cost: `[K]` non-negative.
       budget: `[]` largest cost, in the unit of `cost`.
-      size: `[]` how many models.
+      size: `[]` number of models.
       temperature: `[]` in the unit of `f`.
       allowed: `[K]` bool (default all).
-      at_most: the sum may be smaller than `size` (static; default only for "any").
+      at_most: whether the sum may be smaller than `size` (static; by default only for "any").
 
     Returns:
-      A `Projection`, its multipliers in units of `f` per unit of size and budget.
+      A `Projection` with multipliers in units of `f` per unit of size and budget.
 
     Raises:
-      ValueError: outside of `jit`, an argument is NaN, infinite (except for the budget), negative or of the wrong shape, no selection is within
-        the budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` say so.
+      ValueError: outside of `jit`, an argument is NaN, infinite (except the budget), negative or of the wrong shape, no selection is within
+        the budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` report it.
     """
     checks.one_of("reward", reward, REWARDS)
     exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
@@ -109,7 +108,7 @@ def _check_probabilities(reward: str, weight: jax.Array) -> None:
 
 
 def _additive(reward: str, weight: jax.Array) -> jax.Array:
-    """What each model adds to `f`, `[K]`."""
+    """Returns each model's contribution to `f`, `[K]`."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
 
 
@@ -117,7 +116,7 @@ def _additive(reward: str, weight: jax.Array) -> jax.Array:
 def _exact(
     weight: jax.Array, cost: jax.Array, budget: jax.Array, size: jax.Array, upper: jax.Array, reward: str, at_most: bool
 ) -> Projection:
-    """The exact solvers, at a temperature of zero."""
+    """Runs the exact solvers, for a temperature of zero."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:
@@ -138,18 +137,18 @@ def _exact_jvp(reward: str, at_most: bool, primals: Any, tangents: Any) -> Any:
 
 
 def annealed(first: float = 1.0, last: float = 0.01, *, steps: int) -> optax.Schedule:
-    """A temperature that falls from `first` to `last` by the same factor in each of `steps` steps, and then stays.
+    """Returns a temperature schedule that falls geometrically from `first` to `last` in `steps` steps and then stays constant.
 
-    A schedule of optax, `optax.exponential_decay`: call it with the number of the step, also under `jit`, `vmap` and `grad`. Early steps
-    find a derivative nearly everywhere, late ones the linear program's objective; see the table of `smoothed_lp`.
+    It is `optax.exponential_decay`: call it with the number of the step. Early steps have a derivative nearly everywhere, late ones the objective
+    of the linear program; see the table of `smoothed_lp`.
 
     Args:
-      first: of step 0, above 0.
-      last: of step `steps` and later, above 0 and at most `first`.
-      steps: at least 1.
+      first: temperature of step 0, above 0.
+      last: temperature of step `steps` and later, above 0 and at most `first`.
+      steps: number of steps, at least 1.
 
     Raises:
-      ValueError: a temperature is not above 0, it does not fall, or there is no step.
+      ValueError: a temperature is not above 0, `last` is above `first`, or `steps` is below 1.
     """
     checks.positive("first", first, ())
     checks.positive("last", last, ())

@@ -1,4 +1,4 @@
-"""Relaxed selection of a set of models under a budget: the linear program, and maximisation of the probability of any win."""
+"""Relaxed selection of a set of models under a budget: linear program, and maximisation of the probability of any win."""
 
 import functools
 import itertools
@@ -16,33 +16,33 @@ from jaxroute.solvers import boundary
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
-# Sets that are compared at once, and in all.
+# Numbers of sets that are compared at once, and in total.
 _BLOCK = 4096
 _MOST_SETS = 5_000_000
-# Dual steps of the linear programs inside continuous greedy: on 8,000 instances of 9 and 16 models no result differs from the exact ones'.
+# Dual steps of the linear programs inside continuous greedy; exact on 8,000 instances of 9 and 16 models.
 _GREEDY_STEPS = 6
-# From here on the vertices of any win are searched by branch and bound: with 256 runs at once, 16 models and 6 places (.9 million) take it
-# .16 ms a run in place of .52, 14 models and 5 places (.15 million) .08 in place of .06.
+# Number of vertices from which on branch and bound is faster: with 256 runs, 16 models and a size of 6 (.9 million vertices) it takes .16 ms
+# a run instead of .52; 14 models and a size of 5 (.15 million) .08 instead of .06.
 _MOST_VERTICES = 250_000
-# The loss of a choice that is not allowed; finite, so that derivatives stay finite too.
+# Loss of a choice that is not allowed; finite, so that derivatives are finite too.
 _BARRED = 1e20
 
 Groups = Sequence[int] | None
 
 
 class Selection(NamedTuple):
-    """A relaxed selection.
+    """Relaxed selection.
 
-    Only a search can stop early: the other solvers of this file compare all candidates, or take the fixed number of steps that
-    `budgeted_fill` needs; what is approximate says so, and its guarantee.
+    Only branch and bound can stop early. The other solvers of this module compare all candidates, or take the fixed number of steps of
+    `budgeted_fill`; approximations state their guarantee.
 
     Attributes:
-      z: `[K]` in [0, 1].
-      multiplier: `[]` shadow price of the budget, what the solver's objective gains per unit of it.
-      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite; if not, `z` selects the cheapest models.
-      residual: `[]` by how much a selection that a search has not looked at may be better, in the solver's objective.
-      converged: `[]` bool, whether a search has looked at all.
-      nodes: `[]` int32, nodes of a search.
+      z: `[K]` selection in [0, 1].
+      multiplier: `[]` shadow price of the budget: gain of the solver's objective per unit.
+      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite; otherwise `z` selects the cheapest models.
+      residual: `[]` bound on the improvement of the objective by selections that the search has not visited.
+      converged: `[]` bool, whether the search is complete.
+      nodes: `[]` int32 nodes of the search.
     """
 
     z: jax.Array
@@ -66,17 +66,18 @@ def linear_selection(
 ) -> Selection:
     """Maximises `weight . z` over `{0 <= z <= allowed, sum z = size (or <=), cost . z <= budget}`, exactly.
 
-    Source: C2MAB-V, eqs. (4) and (5) and the inner step of (3). A `budgeted_fill` with one unit of room per model; "at most"
-    is a slack item without value and cost.
+    It is a `budgeted_fill` with a capacity of one per model; a smaller sum is a slack item without value and cost.
+
+    Source: C2MAB-V, eqs. (4) and (5) and the inner step of (3).
 
     Args:
-      weight: `[K]`, of any sign.
-      cost: `[K]` non-negative.
-      budget: `[]`.
-      size: `[]`; with groups `[M]`, the sum in each group.
-      allowed: `[K]` bool (default all). With fewer than `size` allowed models and an exact size all of them are selected, which is not feasible.
-      groups: group of each model, from 0 (static): a partition matroid. Default one group.
-      exact_size: the sum must be `size` (static); otherwise it may be smaller.
+      weight: `[K]` weights of any sign.
+      cost: `[K]` costs, non-negative.
+      budget: `[]` budget.
+      size: `[]` sum; with groups `[M]`, the sum in each group.
+      allowed: `[K]` bool (default: all). If fewer than `size` models are allowed and the size is exact, all are selected, flagged infeasible.
+      groups: group of each model, from 0 (static): a partition matroid (default: one group).
+      exact_size: whether the sum must be `size` (static); otherwise it may be smaller.
       steps: dual steps of the solver (static).
     """
     weight, cost, budget, size = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
@@ -95,7 +96,7 @@ def linear_selection(
 
 
 def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
-    """Sum of `values` `[..., K]`, or their sum in each group `[..., M]`."""
+    """Returns the sum of `values` `[..., K]`, or the sum in each group `[..., M]`."""
     if groups is None:
         return jnp.sum(values, axis=-1)
     return jnp.sum(jnp.where(numerics.members(groups), values[..., None, :], 0.0), axis=-1)
@@ -103,12 +104,12 @@ def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """All sets of some of the models, in order of size, then lexicographic: bool `[sets, K]`.
+    """Returns all sets of models in order of size, then lexicographically: bool `[sets, K]`.
 
     Args:
       num_models: `K`.
-      largest: most models of a set.
-      smallest: fewest models of a set.
+      largest: size of the largest sets.
+      smallest: size of the smallest sets.
 
     Raises:
       ValueError: there are more than five million.
@@ -132,11 +133,11 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: first set that leaves only one place at the largest size: two fractions may join from here on (static).
+      full: first set with one place left at the largest size; from here on two fractions may join (static).
       labels: `[K]` group of each model (static).
-      pairs: `[P, 2]` the models of each pair (static).
-      left: `[sets]` budget that is left.
-      lose: `[M, sets]` probability that all of the set fail, `_BARRED` without room for one more of the group.
+      pairs: `[P, 2]` models of each pair (static).
+      left: `[sets]` remaining budget.
+      lose: `[M, sets]` probability that the whole set fails; `_BARRED` if the group is full.
     """
 
     members: np.ndarray
@@ -147,7 +148,7 @@ class _AnyWinSets(NamedTuple):
     lose: jax.Array
 
 
-# What may join a set: numbers of each model (`w`, `1 / cost`, whether free) or of each pair (`w`, other `w`, other cost, `1 / gap`).
+# Candidates that may join a set: numbers of each model (`w`, `1 / cost`, whether free) or of each pair (`w`, other `w`, other cost, `1 / gap`).
 _Candidates = tuple[jax.Array, ...]
 
 
@@ -159,12 +160,14 @@ def _any_win_sets(
     groups: Groups,
     sizes: tuple[int, int] | None,
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets, and what one model or a pair of models adds to them."""
+    """Enumerates the sets, and the contributions of one model or a pair of models to them."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
     sets = subsets(count, min(high, count) - 1)
-    full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))  # Smaller sets leave the size slack: one fraction at most.
+    full = int(
+        np.argmax(sets.sum(1) >= min(low, count) - 1)
+    )  # Smaller sets leave the size slack, with at most one fraction.
     labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
     both = [pair for pair in itertools.combinations(range(count), 2) if labels[pair[0]] == labels[pair[1]]]
     pairs = np.asarray(both, int).reshape(-1, 2)
@@ -177,7 +180,7 @@ def _any_win_sets(
     filled = np.stack([(sets & (labels == g)).sum(1) for g in range(labels.max() + 1)])  # [M, sets]
     places = jnp.atleast_1d(jnp.asarray(size, dtype))[:, None] - filled.astype(dtype)
     fits = (left >= 0.0) & jnp.all(places >= 0.0, axis=0)
-    lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: there is room for one more of the group
+    lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: the group is not full
 
     paid = cost > 0.0
     singles = (w, jnp.where(paid, 1.0 / jnp.where(paid, cost, 1.0), 0.0), 1.0 - paid.astype(dtype))
@@ -192,19 +195,19 @@ def _any_win_sets(
 
 
 def _rows(values: jax.Array, places: np.ndarray | jax.Array) -> jax.Array:
-    """`values[places]` of places that exist."""
+    """Returns `values[places]` for places within the range."""
     return jnp.asarray(values).at[places].get(mode="promise_in_bounds")
 
 
 def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Probability that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""
+    """Returns the probability that all fail if a model joins up to the budget, its fraction, and the gain of `-log` per unit of budget."""
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
     return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
 
 def _join_two(pair: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The same if two join, with fractions that sum to one and use up the budget; the first fraction."""
+    """Returns the same for two models with fractions that sum to one and exhaust the budget; the fraction is that of the first."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
@@ -215,14 +218,14 @@ def _join_two(pair: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.
 def _least_with_one(
     models: _Candidates, group: np.ndarray, joined: np.ndarray, left: jax.Array, lose: jax.Array
 ) -> jax.Array:
-    """The least loss of each set `[sets]`, over the models that may join it: one model after the other, for all sets.
+    """Returns the least loss `[sets]` of each set over the models that may join it, model by model for all sets.
 
     Args:
-      models: arrays `[K]`, see `_join_one`.
-      group: `[K]`, of each model.
-      joined: `[sets, K]` bool, the model is in the set already.
-      left: `[sets]`.
-      lose: `[M, sets]`.
+      models: arrays `[K]` of `_join_one`.
+      group: `[K]` group of each model.
+      joined: `[sets, K]` bool, whether the model is already in the set.
+      left: `[sets]` remaining budget.
+      lose: `[M, sets]` probability that the whole set fails.
     """
 
     def compare(best: jax.Array, model: Any) -> tuple[jax.Array, None]:
@@ -238,22 +241,21 @@ def _least_with_one(
 def _least_with_two(
     pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: jax.Array, lose: jax.Array
 ) -> jax.Array:
-    """The least loss of each set `[sets]`, over the pairs that may join it: one set after the other, for its own pairs only.
+    """Returns the least loss `[sets]` of each set over the pairs that may join it, set by set for its own pairs only.
 
-    Most pairs meet most sets (of 36 pairs 15 may join a set of 3 of 9 models), and their rows lie at places that all runs share. The losses
-    are kept before their minimum is taken: fused with it they are not vectorised over runs, and take 20 times as long.
+    The losses are computed once before their minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
 
     Args:
-      pairs: arrays `[P]`, see `_join_two`.
-      group: `[P]`, of each pair.
-      joined: `[sets, P]` bool, a model of the pair is in the set already.
-      left: `[sets]`.
-      lose: `[M, sets]`.
+      pairs: arrays `[P]` of `_join_two`.
+      group: `[P]` group of each pair.
+      joined: `[sets, P]` bool, whether a model of the pair is already in the set.
+      left: `[sets]` remaining budget.
+      lose: `[M, sets]` probability that the whole set fails.
     """
     most = int((~joined).sum(1).max())
     if not most:
         return jnp.full(left.shape, _BARRED, left.dtype)
-    # Those that may join a set, by number; if it has fewer than others its first one again, and without any it is barred.
+    # Pairs that may join a set; shorter lists are padded with their first pair, and empty ones are barred.
     free = np.argsort(joined, axis=1, kind="stable").astype(np.int32)[:, :most]
     fits = np.take_along_axis(~joined, free, axis=1)
     free = np.where(fits, free, free[:, :1])
@@ -271,7 +273,7 @@ def _least_with_two(
 def _best_join(
     table: _AnyWinSets, place: jax.Array, singles: _Candidates, doubles: _Candidates | None, cost: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The best selection `[K]` that the set number `place` can be part of, and its multiplier `[]`."""
+    """Returns the best selection `[K]` that contains set number `place`, and its multiplier `[]`."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -291,7 +293,7 @@ def _best_join(
     second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
     part = numerics.pick(second, part)
     i, j = (numerics.one_hot(numerics.pick(second, jnp.asarray(models, jnp.int32)), count) for models in pairs.T)
-    # A small second fraction by itself: rounding of the first one may cost more than the budget if the second model is expensive.
+    # A small second fraction is computed separately: if the second model is expensive, rounding of the first one may exceed the budget.
     other = (numerics.pick(i, cost) - here) * numerics.pick(second, doubles[3])
     other = jnp.where(part > 0.5, jnp.maximum(other, 0.0), 1.0 - part)
     both = inside + jnp.where(i, part, 0.0) + jnp.where(j, other, 0.0)
@@ -300,7 +302,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Sets of fewer than `largest` models, times the models and pairs that may join each with a fraction."""
+    """Counts the vertices: sets of fewer than `largest` models, times the models and pairs that may join each with a fraction."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -318,24 +320,23 @@ def exact_any_win(
 ) -> Selection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
-    The logarithm of the probability that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set
-    of models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one
-    and use it up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places. Of equal vertices the
-    first is taken: smaller sets come first, then those of lower indices.
+    The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with
+    `z = 1`, and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All of them are
+    compared: 45 fractions and up to 130 sets for 9 models and a size of 4. Ties go to smaller sets, then to lower indices.
 
-    With more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and
-    of equally good vertices it is any.
+    For more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and ties go to
+    any vertex.
 
     Source: C2MAB-V, eq. (3); the enumeration is ours.
 
     Args:
       w: `[K]` probabilities in [0, 1].
-      cost: `[K]` non-negative.
-      budget: `[]`.
-      size: `[]` whole number; with groups `[M]`, that of each. If it is not whole, or not within `sizes`, the answer has not converged.
-      allowed: `[K]` bool (default all).
+      cost: `[K]` costs, non-negative.
+      budget: `[]` budget.
+      size: `[]` integer; with groups `[M]`, the size of each. Outside `sizes`, or if it is no integer, `converged` is False.
+      allowed: `[K]` bool (default: all).
       groups: group of each model, from 0 (static).
-      sizes: smallest and largest (total) size that may be asked for (static; default 0 and any).
+      sizes: smallest and largest (total) possible `size` (static; default: 0 and any).
       most_nodes: `[]` nodes after which the search returns its best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -356,9 +357,9 @@ def exact_any_win(
         more = _least_with_two(doubles, labels[pairs[:, 0]], joined, left[full:], lose[:, full:])
         more = xla.compute_once(jnp.minimum(best[full:], more))
         best = xla.compute_once(lax.dynamic_update_slice(best, more, (full,)))
-    # The best set again, to find what joins it.
+    # Evaluate the best set again, to find the models that join it.
     z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
-    # A model whose probability is 0 may have been as good as none; and no model joins where there is no place.
+    # Drop a joining model whose probability is 0, or for which there is no place.
     z = jnp.where(feasible & (total >= 1.0), z * boundary.bounds("allowed", allowed, z), 0.0)
     return Selection(z, price, feasible, converged=covered & feasible)
 
@@ -374,20 +375,20 @@ def best_subset(
     exact_size: bool,
     sizes: tuple[int, int],
 ) -> Selection:
-    """Maximises the sum of `weight` over sets within the budget, by comparing all of them; the cheapest set if none fits.
+    """Maximises the sum of `weight` over all sets within the budget, by enumeration; returns the cheapest set if none fits.
 
-    Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks, so that memory does not grow.
+    Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks to bound the memory.
 
     Args:
       weight: `[K]`.
       cost: `[K]`.
       budget: `[]`.
-      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, if `sizes`
-        reaches down to so few; that is not feasible.
+      size: `[]` integer; with groups `[M]`, the size of each. With an exact size and fewer allowed models, the result is all of them (if `sizes`
+        includes this number), flagged infeasible.
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
-      exact_size: sets have `size` models (static); otherwise at most so many.
-      sizes: smallest and largest set that `size` may ask for (static).
+      exact_size: whether sets have exactly `size` models (static); otherwise at most.
+      sizes: smallest and largest possible `size` (static).
     """
     weight, cost, budget, asked = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count = weight.shape[0]
@@ -429,17 +430,17 @@ def best_subset(
 
 
 def any_win_gradient(w: jax.Array, z: jax.Array) -> jax.Array:
-    """Gradient `[K]` of `-log prod(1 - w_k z_k)`: that of the probability of any win without its common factor."""
+    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)`, proportional to that of the probability of any win."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
 def any_win_weight(w: jax.Array | np.ndarray, xp: Any = jnp) -> Any:
-    """`-log(1 - w)`, weights whose sum orders sets as the probability of any win does; finite also for `w = 1`."""
+    """Returns `-log(1 - w)`, weights whose sum orders sets by the probability of any win; finite for `w = 1`."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
 def any_win(w: jax.Array | np.ndarray, z: jax.Array | np.ndarray) -> Any:
-    """`1 - prod(1 - w_k z_k)`, the relaxed probability that any model wins, of arrays `[..., K]` of JAX or NumPy; `[...]`."""
+    """Returns `1 - prod(1 - w_k z_k)`, the relaxed probability `[...]` that any model wins, for JAX or NumPy arrays `[..., K]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
@@ -453,7 +454,7 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Any-win selection by continuous greedy: `steps` linear programs in the direction of the gradient, averaged.
+    """Selects for any win by continuous greedy: the average of `steps` linear programs in the direction of the gradient.
 
     At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
     greedy".
@@ -486,7 +487,7 @@ def log_any_win(
     allowed: jax.Array | None = None,
     groups: Groups = None,
 ) -> Selection:
-    """Any-win selection by one linear program with weights `-log(1 - w)`: optimal where its solution is integral.
+    """Selects for any win by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
 
@@ -510,13 +511,10 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Unit Frank-Wolfe steps from a selection: each reaches a vertex that is no worse, for the objective is convex.
-
-    The logarithm of the probability that all fail is concave in `z`, so that moving to the best vertex of its linearisation
-    helps.
+    """Improves a selection by unit Frank-Wolfe steps; each reaches a vertex that is no worse, because the objective is convex.
 
     Args:
-      start: the first selection.
+      start: initial selection.
       w: `[K]` probabilities in [0, 1].
       cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: how many (static).
@@ -535,7 +533,7 @@ def polish_any_win(
 
 
 def best_any_win(candidates: Sequence[Selection], w: jax.Array) -> Selection:
-    """The candidate of largest `any_win`; the first on ties."""
+    """Returns the candidate with the largest `any_win`, the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:
         better = any_win(w, other.z) > any_win(w, best.z)
