@@ -1,6 +1,6 @@
-"""Statistics shared by several papers.
+"""Statistical estimators that several papers share.
 
-`running`: means. `confidence`: their radii. `ridge`: linear regressions. `gaussian`: posteriors of linear utilities. `glm`, `links`: generalised linear
-models. `mnl`: the multinomial-logit model. `heads`, `sgd`: classifiers trained on line. `contrastive`: features trained on
+`running`: means. `confidence`: confidence radii of means. `ridge`: linear regressions. `gaussian`: posteriors of linear utilities. `glm`, `links`:
+generalised linear models. `mnl`: the multinomial-logit model. `heads`, `sgd`: classifiers trained online. `contrastive`: features trained on
 pairs of prompts.
 """

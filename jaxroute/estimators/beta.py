@@ -3,27 +3,26 @@
 import jax
 import jax.numpy as jnp
 
-# Steps of Newton's method in plain logarithms, which take half the time of `log1p`; terms of the continued fraction in these and in the last step.
+# Newton steps with plain logarithms, which take half the time of `log1p`; terms of the continued fraction in these steps and in the last one.
 _ROUGH_STEPS, _TERMS = 2, (2, 4)
 
 
 def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax.Array) -> jax.Array:
-    """The `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
+    """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
-    Newton's method on the logarithm of the tail, whose continued fraction converges in a few terms above the mean, and gives the
-    slope besides; no loop depends on the data. For tails of an index policy, of at most `1 / (a + b - 2)` and 1/2: the error is then
-    that of float32 (a test measures it). A prior of `a + b = 20` leaves that range in the first rounds, with an error of at most 2.5e-4
-    standard deviations; one of 200 has .08.
+    Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above
+    the mean, and also gives the slope. For the tails of index policies, at most `1 / (a + b - 2)` and 1/2, the error is that of float32 (a test
+    measures it). Outside this range, in the first rounds of a prior of `a + b = 20`, it is at most 2.5e-4 standard deviations; .08 for 200.
 
-    Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), where it starts.
+    Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
     Args:
       a, b: `[...]` parameters, at least 1.
       log_tail: `[]` logarithm of the probability.
-      deviate: `[]` the normal deviate with the same tail.
+      deviate: `[]` normal deviate with the same tail.
 
     Returns:
-      `[...]` the quantile, in [0, 1].
+      `[...]` quantiles in [0, 1].
     """
     total = a + b
     mean, rest = a / total, b / total
@@ -39,7 +38,7 @@ def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax
         fraction = _fraction(below, b, a, _TERMS[0])
         log_x = jnp.log(jnp.maximum(1.0 - below, 1e-30))
         high = _moved(high, scale - least + a * log_x - b * high + jnp.log(fraction) - log_tail, (1.0 - below) * fraction)
-    # The last step without cancellation: of small differences nothing is lost.
+    # The last step avoids cancellation.
     x = -jnp.expm1(-high)
     change = jnp.clip(x - mean, -mean * (1.0 - 1e-6), rest * (1.0 - 1e-6))
     fraction = _fraction(jnp.exp(-high), b, a, _TERMS[1])
@@ -49,12 +48,12 @@ def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax
 
 
 def _moved(high: jax.Array, excess: jax.Array, step: jax.Array) -> jax.Array:
-    """A step of Newton's method: the slope of the tail's logarithm is `-1 / (x fraction)`."""
+    """Takes a Newton step; the slope of the tail's logarithm is `-1 / (x fraction)`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 
 def _fraction(x: jax.Array, a: jax.Array, b: jax.Array, terms: int) -> jax.Array:
-    """`I_x(a, b) B(a, b) / (x^a (1 - x)^b)`, by its continued fraction, for `x` below the mean."""
+    """Returns `I_x(a, b) B(a, b) / (x^a (1 - x)^b)` by its continued fraction, for `x` below the mean."""
     y = 1.0 - x
     below = jnp.zeros_like(x)
     for n in range(terms, 0, -1):
@@ -66,7 +65,7 @@ def _fraction(x: jax.Array, a: jax.Array, b: jax.Array, terms: int) -> jax.Array
 
 
 def _stirling(a: jax.Array) -> jax.Array:
-    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for `a` of at least 1: Stirling's series, with a last term that is exact at 1."""
+    """Returns `log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for `a` of at least 1, by Stirling's series; its last term makes it exact at 1."""
     inverse = 1.0 / a
     square = jnp.square(inverse)
     return inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square * 2.8774e-4)))

@@ -10,7 +10,7 @@ from jaxroute.core.types import Leaf
 
 
 def bernstein_radius(mean: jax.Array, count: jax.Array, gamma: Leaf) -> jax.Array:
-    """The radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
+    """Returns the radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
 
     A mean below zero (noise is not clipped) counts as zero under the root.
 
@@ -22,56 +22,56 @@ def bernstein_radius(mean: jax.Array, count: jax.Array, gamma: Leaf) -> jax.Arra
       gamma: `[]` confidence parameter, of the order of the logarithm of an inverse failure probability.
 
     Returns:
-      `[...]` the radius, in the unit of `mean` if that is of order one: the radius is not scale-free.
+      `[...]` radii, for means of order one: the radius is not scale-free.
     """
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
 
 def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
-    """The radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite where nothing was seen.
+    """Returns the radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite for a count of zero.
 
     Source: Hoeffding (1963); with `log_term = log(2 pi^2 K t^3 / (3 delta))` C2MAB-V, Lemma 1.
 
     Args:
       count: `[...]` number of values.
-      log_term: `[]`, see `union_log_term`.
+      log_term: `[]` logarithm, see `union_log_term`.
 
     Returns:
-      `[...]` the radius.
+      `[...]` radii.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
 
 
 def union_log_term(num_means: int | jax.Array, t: ArrayLike, delta: Leaf) -> jax.Array:
-    """`log(2 pi^2 K t^3 / (3 delta))`: with it Hoeffding radii of `K` means hold in all rounds, with probability `1 - delta / 2`.
+    """Returns `log(2 pi^2 K t^3 / (3 delta))`, for which Hoeffding radii of `K` means hold in all rounds with probability `1 - delta / 2`.
 
     Source: C2MAB-V, Lemma 1.
 
     Args:
-      num_means: `K`.
+      num_means: number of means, `K`.
       t: `[]` round, from 1.
-      delta: `[]`, twice the probability that some radius fails.
+      delta: `[]` twice the probability that a radius fails.
     """
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
 
 
 def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> jax.Array:
-    """Confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
+    """Returns the confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
 
     `curvature / 2 sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
 
     Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
 
     Args:
-      count: `[...]` rounds observed.
-      dim: `d`.
-      num_shown: `K`.
-      curvature: `[]`, the paper's kappa.
-      ridge: `[]`, its lambda_0.
+      count: `[...]` observed rounds.
+      dim: dimension `d`.
+      num_shown: number of shown items, `K`.
+      curvature: `[]` the paper's kappa.
+      ridge: `[]` the paper's lambda_0.
 
     Returns:
-      `[...]`, in units of the parameter.
+      `[...]` radii in units of the parameter.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     growth = dim * jnp.log1p(count * num_shown / (dim * ridge)) + 4.0 * jnp.log(jnp.maximum(count, 1.0))

@@ -1,4 +1,4 @@
-"""Features that tell prompts apart by which models suit them: a network trained on pairs of alike and unlike prompts."""
+"""Features that separate prompts by the models that suit them: a network trained on pairs of similar and dissimilar prompts."""
 
 import functools
 from typing import Any, NamedTuple, cast
@@ -27,19 +27,19 @@ Differs from the paper: the numbers of prompts and epochs for RouterBench, which
 per epoch" for EmbedLLM is read as a random batch of 30.
 """
 
-# A centred utility vector below this share of its entries has only rounding errors left.
+# Relative size below which a centred utility vector is only rounding error.
 _ROUNDING = 1e-12
 _DECIMALS = 9
 
 
 class Pairs(NamedTuple):
-    """Which prompts `n` anchors are compared with.
+    """Positive and negative prompts of `n` anchors.
 
     Attributes:
-      positive: `[n]` int32, the most similar prompt above the upper threshold; meaningless where not valid.
-      negatives: `[n, m]` int32, the least similar prompts below the lower threshold, the least similar first.
-      is_negative: `[n, m]` bool, which of them there are.
-      valid: `[n]` bool, has a positive and a negative.
+      positive: `[n]` int32 most similar prompt above the upper threshold; meaningless if not valid.
+      negatives: `[n, m]` int32 least similar prompts below the lower threshold, the least similar first.
+      is_negative: `[n, m]` bool, used entries of `negatives`.
+      valid: `[n]` bool, whether the anchor has a positive and a negative.
     """
 
     positive: jax.Array
@@ -49,14 +49,14 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Rows of a balanced set, int64, ascending: at most `per_model` random prompts of those on which each model is best.
+    """Returns the rows (int64, ascending) of a balanced set: at most `per_model` random prompts among those on which each model is best.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
 
     Args:
-      utility: `[n, N]`; of equally good models the first counts as best.
-      per_model: prompts of each group; of groups with fewer, all.
-      seed: of the choice.
+      utility: `[n, N]` utilities; ties go to the first model.
+      per_model: largest number of prompts per model.
+      seed: seed of the choice.
     """
     values = _utility(utility)
     per_model = checks.count("per_model", per_model)
@@ -67,11 +67,10 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 
 
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
-    """Cosines `[n, n]` between utility vectors `[n, N]` less their means over the models; 0 where a vector is constant.
+    """Returns the cosines `[n, n]` between centred utility vectors `[n, N]`; 0 for a constant vector.
 
-    Unchanged by an increasing affine map of any row, so that utilities and departure probabilities give the same. Computed in
-    float64, rounded to 9 decimals and returned in float32: what differs by rounding errors only becomes equal, as ties and
-    thresholds require.
+    An increasing affine map of a row changes nothing, so utilities and departure probabilities have the same cosines. They are computed in
+    float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
@@ -79,7 +78,7 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
     centred = values - values.mean(axis=1, keepdims=True)
     constant = np.abs(centred).max(axis=1) <= _ROUNDING * np.abs(values).max(axis=1)
     scale = np.where(constant, 1.0, np.abs(centred).max(axis=1))
-    centred = np.where(constant[:, None], 0.0, centred / scale[:, None])  # scaled first: squares must not underflow
+    centred = np.where(constant[:, None], 0.0, centred / scale[:, None])  # scaled first, against underflow of squares
     unit = centred / np.where(constant, 1.0, np.linalg.norm(centred, axis=1))[:, None]
     return (np.clip(unit @ unit.T, -1.0, 1.0).round(_DECIMALS) + 0.0).astype(np.float32)  # no -0, which sorts below 0
 
@@ -87,18 +86,18 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: jax.Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """The prompt whose utilities are most like those of each prompt, and the prompts whose utilities are least like them.
+    """Returns for each prompt the one with the most similar utilities and those with the least similar ones.
 
-    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`;
-    of equals the lowest row. Prompts in between are left out. May be compiled and mapped.
+    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`; ties go to the lowest
+    row. It can be compiled and mapped.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
     Args:
       cosine: `[n, n]` from `utility_cosine`.
-      positive_above: `[]`, threshold in [-1, 1].
-      negative_below: `[]`, threshold in [-1, 1], at most `positive_above`.
-      num_negatives: most negatives of an anchor, `m = min(num_negatives, n)` (static).
+      positive_above: `[]` threshold in [-1, 1].
+      negative_below: `[]` threshold in [-1, 1], at most `positive_above`.
+      num_negatives: largest number of negatives of an anchor, `m = min(num_negatives, n)` (static).
     """
     cosine = jnp.asarray(cosine)
     size = cosine.shape[0]
@@ -107,18 +106,18 @@ def cosine_pairs(
     below, negatives = lax.top_k(jnp.where(other & (cosine < negative_below), -cosine, -jnp.inf), min(num_negatives, size))
     is_negative = below > -jnp.inf
     return Pairs(
-        positive=jnp.argmax(above, axis=1).astype(jnp.int32),  # both take the lowest index among equals
+        positive=jnp.argmax(above, axis=1).astype(jnp.int32),  # ties go to the lowest index
         negatives=negatives.astype(jnp.int32),
         is_negative=is_negative,
         valid=jnp.any(above > -jnp.inf, axis=1) & jnp.any(is_negative, axis=1),
     )
 
 
-_pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # In one program: each operation on its own would be one.
+_pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instead of one per operation.
 
 
 def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
-    """Loss that draws each anchor to its positive and away from its negatives, summed over the valid anchors; `[]`.
+    """Returns the InfoNCE loss `[]`, summed over the valid anchors: small if anchors are near their positives and far from their negatives.
 
     `log(e^{s_p} + sum_n e^{s_n}) - s_p` with `s_j = z_i . z_j / temperature`.
 
@@ -126,8 +125,8 @@ def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
 
     Args:
       z: `[n, e]` representations.
-      pairs: of the `n` prompts.
-      temperature: `[]`, above 0.
+      pairs: pairs of the `n` prompts.
+      temperature: `[]` temperature, above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -137,18 +136,17 @@ def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
 
 
 class ProjectionHead(nn.Module):
-    """Linear, ReLU, linear, and rows of length 1.
+    """Network of a linear layer, ReLU, a linear layer and normalisation of rows.
 
     Source: ACQB (Bae et al.), appendix B.2: "two-layer MLP" with 384 outputs.
 
-    Differs from the paper: it gives neither hidden width nor activation, and does not say that the rows are normalised. Unit
-    rows keep the contexts in the unit ball, as its theory asks, and make `z_i . z_j` a cosine, without which a temperature
-    of 0.07 is unstable.
+    Differs from the paper: it specifies neither hidden width nor activation nor normalisation. Normalised rows are in the unit ball, as its theory
+    requires, and make `z_i . z_j` a cosine, without which a temperature of 0.07 is unstable.
 
     Attributes:
-      width: hidden units.
-      out: `e`.
-      normalize: False leaves the rows as they are.
+      width: number of hidden units.
+      out: number of outputs, `e`.
+      normalize: whether rows are normalised.
     """
 
     width: int = 384
@@ -158,18 +156,18 @@ class ProjectionHead(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         z = nn.Dense(self.out, name="output")(nn.relu(nn.Dense(self.width, name="hidden")(x)))
-        if self.normalize:  # The floor keeps the derivative finite where all hidden units are off.
+        if self.normalize:  # The floor makes the derivative finite if all hidden units are zero.
             z = z * lax.rsqrt(jnp.maximum(jnp.sum(jnp.square(z), axis=-1, keepdims=True), 1e-12))
         return z
 
 
 @struct.dataclass
 class Projection:
-    """A trained head: features `[..., d]` in, representations `[..., e]` out.
+    """Trained head from features `[..., d]` to representations `[..., e]`.
 
     Attributes:
-      params: of the module.
-      losses: `[epochs]` loss before the step of each epoch; in batches, of the batch.
+      params: parameters of the module.
+      losses: `[epochs]` loss (of the batch) before the step of each epoch.
       module: `ProjectionHead` (static).
     """
 
@@ -183,7 +181,7 @@ class Projection:
 
 @functools.partial(quick_jit, static_argnums=2)
 def _represented(params: Any, features: jax.Array, module: ProjectionHead) -> Any:
-    """In one program: each operation on its own would be one."""
+    """Computes representations in one program, instead of one program per operation."""
     return module.apply({"params": params}, features)
 
 
@@ -202,16 +200,16 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Algorithm 3 on a chosen set, without its checks; may be mapped over `key`, thresholds and temperature.
+    """Runs Algorithm 3 on a given set, without checks; can be mapped over `key`, thresholds and temperature.
 
     Args:
-      key: typed, `[]`; of the first parameters and the batches.
-      features: `[n, d]`.
-      cosine: `[n, n]` from `utility_cosine`.
-      module: the head that is trained.
-      optimiser: of the steps.
-      epochs: gradient steps.
-      batch: prompts of each, drawn without replacement, default all.
+      key: typed key `[]` of the initial parameters and the batches.
+      features: `[n, d]` features.
+      cosine: `[n, n]` cosines from `utility_cosine`.
+      module: head to train.
+      optimiser: optimiser.
+      epochs: number of gradient steps.
+      batch: number of prompts of a step, drawn without replacement (default: all).
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
     """
@@ -226,7 +224,7 @@ def train_projection(
         x, pairs = of_each, of_all
         if batch is not None and batch < size:
             rows = jnp.argsort(draws.uniform(draws.fold_in(k_batches, epoch), (size,)))[:batch]
-            rows = jnp.sort(rows)  # so that ties go to the lowest row of all
+            rows = jnp.sort(rows)  # ties go to the lowest row of the whole set
             x = of_each[rows]
             pairs = cosine_pairs(cosines[rows][:, rows], positive_above, negative_below, num_negatives)
 
@@ -258,27 +256,27 @@ def fit_projection(
     normalize: bool = True,
     seed: int = 0,
 ) -> Projection:
-    """Trains a head that brings prompts with like utilities together, on prompts that are not those to be routed.
+    """Trains a head that maps prompts with similar utilities to similar features, on offline prompts.
 
-    One gradient step of `info_nce` per epoch on a balanced choice of the prompts.
+    Each epoch takes one gradient step of `info_nce` on a balanced set of prompts.
 
     Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are
     SPROUT's.
 
-    Differs from the paper: learning rate and optimiser are not given; `optax.adam(1e-3)` by default, `optax.sgd(rate)` is
-    the algorithm as written. For what else is open see `ProjectionHead`.
+    Differs from the paper: it specifies neither learning rate nor optimiser. The default is `optax.adam(1e-3)`; `optax.sgd(rate)` is the algorithm as
+    written. See also `ProjectionHead`.
 
     Args:
-      features: `[n, d]` of the offline prompts.
-      utility: `[n, N]`, utilities or departure probabilities, which give the same.
+      features: `[n, d]` features of the offline prompts.
+      utility: `[n, N]` utilities or departure probabilities, with equal results.
       per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
-      epochs: gradient steps.
+      epochs: number of gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
-      batch: prompts of each step, whose pairs are those within the batch; default all chosen ones.
-      optimiser: compiled once for each object that is passed.
+      batch: number of prompts of a step, with pairs within the batch (default: all prompts of the set).
+      optimiser: optimiser; each object is compiled once.
       width, out, normalize: see `ProjectionHead`.
-      seed: of the choice of prompts, the first parameters and the batches. To map over heads use `train_projection`.
+      seed: seed of the set of prompts, the initial parameters and the batches. To map over heads use `train_projection`.
 
     Raises:
       ValueError: an argument is out of range, or no chosen prompt has both a positive and a negative.
@@ -323,7 +321,7 @@ def fit_projection(
 
 @functools.cache
 def _default_optimiser() -> optax.GradientTransformation:
-    """One object, so that fits share their compiled code."""
+    """Returns one shared optimiser, so that fits share their compiled code."""
     return optax.adam(1e-3)
 
 

@@ -8,28 +8,28 @@ from jax import lax
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
-# Observations of a page.
+# Number of observations of a page.
 _PAGE = 16
 
 
 @struct.dataclass
 class Factors:
-    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 16 of its observations.
+    """Root `W = ridge^-1/2 Q_1 Q_2 ...` of each parameter, with a factor `Q = I - A' T A` for each page of up to 16 observations.
 
-    The pages of all parameters stand in the order in which they were begun, so that memory goes with the number of observations. The
-    last one stays empty, and stands for "none".
+    The pages of all parameters are stored in the order of their creation, so that memory is proportional to the number of observations. The last
+    page is always empty and means "none".
 
     Attributes:
-      rows: `[G, 16, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
-      mix: `[G, 16, 16]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
-      owner: `[G]` int32, the parameter of a page.
-      after: `[G]` int32, the next page of the same parameter.
-      first: `[N]` int32, each parameter's first page.
-      last: `[N]` int32, its last one.
-      pages: `[N]` int32, how many it has.
-      filled: `[N]` int32, observations in the last one.
-      in_use: `[]` int32, pages that were begun.
-      scale: `[]`, `ridge^-1/2`.
+      rows: `[G, 16, d]` matrices `A`: for each observation `x` the vector `a = W' x` with the `W` before it; zero if unused.
+      mix: `[G, 16, 16]` upper triangular `T`, the product form of the factors `I - c a a'`.
+      owner: `[G]` int32 parameter of each page.
+      after: `[G]` int32 next page of the same parameter.
+      first: `[N]` int32 first page of each parameter.
+      last: `[N]` int32 last page of each parameter.
+      pages: `[N]` int32 number of pages of each parameter.
+      filled: `[N]` int32 number of observations in the last page.
+      in_use: `[]` int32 number of used pages.
+      scale: `[]` `ridge^-1/2`.
     """
 
     rows: jax.Array
@@ -49,22 +49,22 @@ def _times(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _page(spread: Factors, page: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`A` and `T` of a page."""
+    """Returns `A` and `T` of a page."""
     return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
 
 
 @struct.dataclass
 class ByFactors:
-    """Keeps a square root of `V^-1` in product form: a round's work and memory go with the observations, not with `N d^2`.
+    """Sampler with a square root of `V^-1` in product form: work and memory of a round are proportional to the observations, not to `N d^2`.
 
-    For a sample all pages are multiplied with the noise of their parameters, about `2 d` products an observation, where `ByRoot` has
-    `N d^2` in any case. Both have the same square root, and so the same samples, but for rounding.
+    A sample multiplies all pages with the noise of their parameters, about `2 d` products per observation; `ByRoot` takes `N d^2` products. Both
+    have the same square root, and so the same samples up to rounding.
 
     Source: the rank-one update of `grown_root`; Schreiber and Van Loan (1989) for products of factors by blocks.
     """
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Factors:
-        # Every page but a parameter's last one is full.
+        # Every page except the last one of a parameter is full.
         number = min(num, observations) + observations // _PAGE + 1
         none = jnp.full((num,), number - 1, jnp.int32)
         zeros = jnp.zeros((num,), jnp.int32)
@@ -95,7 +95,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            """Times `Q'` of the next page; behind the last one there are empty ones."""
+            """Multiplies by `Q'` of the next page; the last page is followed by empty ones."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -113,7 +113,7 @@ class ByFactors:
         here = numerics.one_hot(row, _PAGE)
         column = jnp.where(here, factor, -factor * _times(mix, _times(rows, a)))
         mix = jnp.where(here[None, :], column[:, None], mix)
-        # Whole pages are written, for what is written must follow from all that is read, or the tables would be copied in every round.
+        # Whole pages are written: the written values must depend on all reads, or the tables would be copied in every round.
         rows, mix = xla.barrier((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
 
         def put(table: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
@@ -123,7 +123,7 @@ class ByFactors:
             rows=numerics.put(spread.rows, (page,), rows),
             mix=numerics.put(spread.mix, (page,), mix),
             owner=put(spread.owner, page, *place),
-            # The page before; the empty page stays behind itself.
+            # The previous page; the empty page precedes itself.
             after=put(spread.after, last, jnp.where(new & (last < none), page, numerics.at(spread.after, (last,)))),
             first=put(spread.first, *place, jnp.where(pages == 0, page, first)),
             last=put(spread.last, *place, page),
@@ -136,7 +136,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: jax.Array, samples: jax.Array) -> jax.Array:
-            """Times `Q` of a page, from the last one to the first."""
+            """Multiplies by `Q` of a page, from the last page to the first."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -1,7 +1,7 @@
-"""Families of reward distributions with one parameter, the mean: how far apart two of them are, and which means are plausible.
+"""Families of reward distributions with one parameter, the mean: divergences and plausible means.
 
-What index policies and tests need of a family is its Kullback-Leibler divergence `kl(x, y)` between the distributions of means `x` and `y`, and the
-largest `y` above `x` with `kl(x, y) <= level`. Both are a fixed number of elementwise operations.
+Index policies and tests need the Kullback-Leibler divergence `kl(x, y)` between the distributions of means `x` and `y`, and the largest `y` above
+`x` with `kl(x, y) <= level`. Both take a fixed number of elementwise operations.
 
 Source: Garivier and Cappe (2011), sections 2 and 5; Cappe, Garivier, Maillard, Munos and Stoltz (2013), section 4.
 """
@@ -16,8 +16,8 @@ from jaxroute.core import checks
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 
-# Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli distributions two are in plain logarithms, which
-# take half the time of `log1p`, and a last one is exact.
+# Newton steps after which the error of a bound is that of float32 (a test measures it). For Bernoulli distributions two use plain logarithms,
+# which take half the time of `log1p`, and the last one is exact.
 _STEPS, _ROUGH_STEPS = 5, 2
 # -log(1 - q) of the largest q below 1 in float32.
 _MOST = 16.6
@@ -26,25 +26,25 @@ _OTHER_FAMILY = "give the family of the rewards, for example family=families.Gau
 
 
 class Family(Protocol):
-    """A family of distributions; see `Bernoulli`."""
+    """Family of distributions; see `Bernoulli`."""
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
-        """`kl(mean, other)` of the distributions with these means, elementwise."""
+        """Returns the divergence `kl(mean, other)`, elementwise."""
         ...
 
     def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
-        """The largest `q >= mean` with `kl(mean, q) <= level`, elementwise."""
+        """Returns the largest `q >= mean` with `kl(mean, q) <= level`, elementwise."""
         ...
 
     def variance(self, mean: jax.Array) -> jax.Array:
-        """Of the distribution with this mean, elementwise."""
+        """Returns the variance of the distribution with this mean, elementwise."""
         ...
 
 
 def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
-    """`-mean log(1 + change / mean)`, zero for a mean of zero: exact also where the change is small.
+    """Returns `-mean log(1 + change / mean)`, zero for a mean of zero; exact for small changes.
 
-    A ratio that rounding takes below -1, where the logarithm is NaN, counts as -1.
+    A ratio below -1, by rounding, counts as -1.
     """
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
@@ -52,10 +52,10 @@ def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class Bernoulli:
-    """Rewards 0 and 1, and others in [0, 1], whose bounds hold too: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
+    """Rewards 0 and 1; the bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
-    The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line. A mean that rounding
-    takes beyond an end of [0, 1], as a GPU's approximate divisions may, counts as that end.
+    The upper bound comes from Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly linear. A mean outside [0, 1], by
+    rounding (a GPU's approximate divisions), counts as the nearest end.
     """
 
     assumes = Assumptions(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
@@ -70,7 +70,7 @@ class Bernoulli:
         rest = 1.0 - mean
         share, part = jnp.maximum(mean, _TINY), jnp.maximum(rest, 1e-12)
         least = jnp.where(mean > 0, mean * jnp.log(share), 0.0) + jnp.where(rest > 0, rest * jnp.log(part), 0.0)
-        # Above the root lie its asymptote, for -mean log q >= 0, and Pinsker's inequality; near it an expansion in sqrt(level).
+        # Starting points above the root: the asymptote, for -mean log q >= 0, and Pinsker's inequality; near it an expansion in sqrt(level).
         asymptote = jnp.minimum((level - least) / part, _MOST)
         spread = jnp.sqrt(2.0 * mean * rest * level)
         near = jnp.maximum(spread + (2.0 / 3.0) * (1.0 - 2.0 * mean) * level, 0.7 * spread)
@@ -81,7 +81,7 @@ class Bernoulli:
             excess = least - mean * jnp.log(bound) + rest * high - level
             slope = (bound - mean) / bound
             high = jnp.clip(jnp.where(slope > 1e-6, high - excess / jnp.maximum(slope, 1e-6), high), 0.0, _MOST)
-        # The last step without cancellation: of small differences nothing is lost.
+        # The last step avoids cancellation.
         bound = -jnp.expm1(-high)
         change = jnp.clip(bound - mean, 0.0, rest * (1.0 - 1e-6))
         excess = jnp.where(mean > 0, -mean * jnp.log1p(change / share), 0.0) - rest * jnp.log1p(-change / part) - level
@@ -96,10 +96,10 @@ class Bernoulli:
 
 @struct.dataclass
 class Gaussian:
-    """Normal rewards with a known standard deviation, and all that are not wider (sub-Gaussian): `kl(x, y) = (x - y)^2 / (2 scale^2)`.
+    """Normal rewards with a known standard deviation, and sub-Gaussian ones: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
     Attributes:
-      scale: `[]` standard deviation of one reward; 1/2 holds for every distribution on [0, 1].
+      scale: `[]` standard deviation of one reward; 1/2 is valid for every distribution on [0, 1].
     """
 
     scale: Leaf = 1.0
@@ -125,9 +125,9 @@ class Gaussian:
 
 @struct.dataclass
 class Poisson:
-    """Counts: `kl(x, y) = y - x + x log(x / y)`.
+    """Poisson counts: `kl(x, y) = y - x + x log(x / y)`.
 
-    The upper bound is found by Newton's method in the root of `q`, from above, where the divergence is convex.
+    The upper bound comes from Newton's method in the square root of `q`, from above, where the divergence is convex.
     """
 
     assumes = Assumptions(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
@@ -151,9 +151,9 @@ class Poisson:
 
 @struct.dataclass
 class Exponential:
-    """Waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. A mean of zero, which is none of the family, has no finite bound.
+    """Exponential waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. A mean of zero, outside the family, has no finite bound.
 
-    The upper bound is found by Newton's method in `log(q / x)`, in which the divergence is convex.
+    The upper bound comes from Newton's method in `log(q / x)`, in which the divergence is convex.
     """
 
     assumes = Assumptions(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
@@ -176,5 +176,5 @@ class Exponential:
 
 
 def check_family(name: str, family: Family) -> None:
-    """That an object is a family of distributions, with values in range."""
+    """Raises `ValueError` unless an object is a family of distributions with values in range."""
     checks.part(name, family, "divergence", "families.Bernoulli()")

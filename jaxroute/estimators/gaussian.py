@@ -1,7 +1,7 @@
-"""Normal posteriors of linear utilities: samples of `N(mean, scale^2 V^-1)` and rank-one updates of what they need.
+"""Normal posteriors of linear utilities: samples of `N(mean, scale^2 V^-1)` and rank-one updates.
 
-Small matrices are factorised afresh, written out; for large ones a square root of `V^-1` is kept up to date, at the cost of
-a matrix-vector product per update and per sample.
+Small matrices are factorised in every round by unrolled code. For large ones a square root of `V^-1` is updated, at the cost of a matrix-vector
+product per update and per sample.
 """
 
 from typing import Any, Protocol
@@ -14,14 +14,14 @@ from jax import lax
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
-# Up to this size factorisations are written out: a library call per run and round costs more.
+# Factorisations up to this size are unrolled: a library call per run and round costs more.
 _SMALL = 16
-# Up to so many numbers in all square roots the products of `ByRoot` are written out, which is vectorised over runs.
+# Up to this total size of the square roots the products of `ByRoot` are unrolled, and so vectorised over runs.
 WRITTEN_OUT = 2**15
 
 
 def cholesky(matrix: jax.Array) -> jax.Array:
-    """Lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
+    """Returns the lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
     size = matrix.shape[-1]
     if size > _SMALL:
         return jnp.linalg.cholesky(matrix)
@@ -85,7 +85,7 @@ def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """The inverse of `A + weight x x'` from that of `A`, symmetric to the last bit: what differs from that would stay while the rest shrinks.
+    """Returns the inverse of `A + weight x x'` from that of `A`, symmetric to the last bit: asymmetry would not decay with the rest.
 
     Args:
       inverse: `[d, d]`, symmetric.
@@ -98,9 +98,9 @@ def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) ->
 
 
 def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
-    """A square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
+    """Returns a square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
 
-    With `a = W' x`, `W (I - c a a')` is one, where `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
+    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
 
     Args:
       root: `[d, d]`.
@@ -116,46 +116,46 @@ def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """What is kept of the design matrices `V`, and how parameters are sampled from it."""
+    """Representation of the design matrices `V`, from which parameters are sampled."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Of `V = ridge I` for each parameter.
+        """Returns the representation of `V = ridge I` for each parameter.
 
         Args:
-          num: parameters, `N`.
-          dim: `d`.
-          ridge: `[]`.
-          observations: most that will be added.
+          num: number of parameters, `N`.
+          dim: dimension, `d`.
+          ridge: `[]` ridge.
+          observations: largest number of observations.
         """
         ...
 
     def add(self, spread: Any, chosen: jax.Array, x: jax.Array) -> Any:
-        """Of `V_j + x x'`.
+        """Returns the representation of `V_j + x x'`.
 
         Args:
-          spread: from `init` or the last `add`.
-          chosen: `[A]` int32, parameters; -1 for none.
-          x: `[A, d]`, features for each.
+          spread: representation from `init` or `add`.
+          chosen: `[A]` int32 parameters; -1 for none.
+          x: `[A, d]` features for each parameter.
         """
         ...
 
     def sample(self, spread: Any, noise: jax.Array) -> jax.Array:
-        """Samples `[N, M, d]` of `N(0, V^-1)`.
+        """Returns samples `[N, M, d]` of `N(0, V^-1)`.
 
         Args:
-          spread: of `V`.
-          noise: `[N, M, d]`, standard normal.
+          spread: representation of `V`.
+          noise: `[N, M, d]` standard normals.
         """
         ...
 
     def min_eigenvalue(self, spread: Any) -> jax.Array:
-        """Least eigenvalue of each `V`, `[N]`."""
+        """Returns the least eigenvalue of each `V`, `[N]`."""
         ...
 
 
 @struct.dataclass
 class ByCholesky:
-    """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
+    """Sampler that stores the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
@@ -177,7 +177,7 @@ class ByCholesky:
 
 @struct.dataclass
 class ByRoot:
-    """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a matrix-vector product per sample and per update."""
+    """Sampler that stores a square root of `V^-1` `[N, d, d]`; a matrix-vector product per sample and per update, for large dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations

@@ -1,12 +1,11 @@
-"""Penalised generalised linear models: `E[r] = G(theta . phi)`, from pairs that come one by one.
+"""Penalised generalised linear models: `E[r] = G(theta . phi)`, from a stream of pairs.
 
-The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened. Each
-model has `init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`), and its state has
-`theta` `[d]`.
+The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; if its norm exceeds a bound, it is scaled down. Each model has `init(dim, ridge)`
+and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`); its state has `theta` `[d]`.
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
-Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix.
+Differs from the paper: an estimate outside the ball is scaled down, not projected in the norm of the design matrix.
 """
 
 import functools
@@ -25,7 +24,7 @@ from jaxroute.estimators.links import IDENTITY, Link
 
 
 def shortened(vector: jax.Array, bound: Leaf, axis: int = 0) -> jax.Array:
-    """`vector`, shortened to a length of `bound` along an axis if it is longer."""
+    """Scales `vector` down to a norm of `bound` along an axis if it is longer."""
     length = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(vector), axis=axis, keepdims=True), 1e-30))
     return vector * jnp.minimum(1.0, bound / length)
 
@@ -34,7 +33,7 @@ class GLMState(Protocol):
     """State of an estimator.
 
     Attributes:
-      theta: `[d]`, the estimate.
+      theta: `[d]` estimate.
     """
 
     @property
@@ -42,10 +41,10 @@ class GLMState(Protocol):
 
 
 class GLM(Protocol):
-    """How an estimate follows the pairs.
+    """Estimator of a generalised linear model.
 
     Attributes:
-      learns: False if no pair changes the estimate.
+      learns: whether pairs change the estimate.
     """
 
     @property
@@ -56,43 +55,43 @@ class GLM(Protocol):
         ...
 
     def check_spec(self, dim: int, rounds: int) -> None:
-        """Raises `ValueError` if it does not suit features `[d]` or a run of so many rounds."""
+        """Raises `ValueError` if the estimator does not suit features `[d]` or the number of rounds."""
         ...
 
     def init(self, dim: int, ridge: Leaf) -> Any:
-        """Before the first pair.
+        """Returns the state before the first pair.
 
         Args:
-          dim: `d`.
-          ridge: `[]`.
+          dim: dimension, `d`.
+          ridge: `[]` penalty.
         """
         ...
 
     def add(
         self, state: Any, phi: jax.Array, reward: jax.Array, seen: jax.Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> Any:
-        """With a pair, if it was seen.
+        """Returns the state after a pair, if it was seen.
 
         Args:
-          state: from `init` or the last `add`.
+          state: state from `init` or `add`.
           phi: `[d]` features.
-          reward: `[]`.
-          seen: `[]` bool.
-          ridge: `[]`.
-          link: `G`.
-          bound: `[]`, longest estimate.
+          reward: `[]` reward.
+          seen: `[]` bool, whether there is a pair.
+          ridge: `[]` penalty.
+          link: link function `G`.
+          bound: `[]` largest norm of the estimate.
         """
         ...
 
 
 @struct.dataclass
 class OnlineState:
-    """State of `OnlineGLM`; `theta` is `inverse target`, shortened.
+    """State of `OnlineGLM`; `theta` is `inverse target`, scaled down to the bound.
 
     Attributes:
-      theta: `[d]`.
-      inverse: `[d, d]` of the curvature.
-      target: `[d]`.
+      theta: `[d]` estimate.
+      inverse: `[d, d]` inverse of the curvature.
+      target: `[d]` sum of linearised targets.
     """
 
     theta: jax.Array
@@ -102,7 +101,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM:
-    """One Newton step per pair, which is linearised at the estimate of its time, for good. Exact for the identity link."""
+    """Estimator with one Newton step per pair, linearised once at the current estimate. Exact for the identity link."""
 
     learns = True
 
@@ -127,7 +126,7 @@ class OnlineGLM:
         link: Link,
         bound: Leaf,
     ) -> OnlineState:
-        """With a pair, if it was seen."""
+        """Returns the state after a pair, if it was seen."""
         del ridge
         s = jnp.sum(state.theta * phi)
         weight = jnp.where(seen, link.slope(s), 0.0)
@@ -143,10 +142,10 @@ class ExactState:
     """State of `ExactGLM`.
 
     Attributes:
-      theta: `[d]`.
-      features: `[n, d]`, of the pairs so far.
-      rewards: `[n]`, likewise.
-      number: `[]` int32 of them.
+      theta: `[d]` estimate.
+      features: `[n, d]` features of the pairs so far.
+      rewards: `[n]` their rewards.
+      number: `[]` int32 number of pairs.
     """
 
     theta: jax.Array
@@ -157,11 +156,11 @@ class ExactState:
 
 @struct.dataclass
 class ExactGLM:
-    """Newton steps on all pairs so far, from the last estimate: for references and short runs.
+    """Estimator with Newton steps on all pairs so far, from the last estimate; for references and short runs.
 
     Attributes:
-      capacity: pairs that are kept; later ones are lost (static).
-      iterations: steps per pair (static).
+      capacity: number of stored pairs; later ones are lost (static).
+      iterations: number of steps per pair (static).
     """
 
     capacity: int = struct.field(pytree_node=False)
@@ -197,7 +196,7 @@ class ExactGLM:
         link: Link,
         bound: Leaf,
     ) -> ExactState:
-        """With a pair, if it was seen."""
+        """Returns the state after a pair, if it was seen."""
         place = numerics.one_hot(state.number, self.capacity) & seen
         features = jnp.where(place[:, None], phi, state.features)
         rewards = jnp.where(place, reward, state.rewards)
@@ -214,7 +213,7 @@ class FrozenState:
     """State of `FrozenGLM`.
 
     Attributes:
-      theta: `[d]`.
+      theta: `[d]` estimate.
     """
 
     theta: jax.Array
@@ -222,10 +221,10 @@ class FrozenState:
 
 @struct.dataclass
 class FrozenGLM:
-    """An estimate that was made before and stays.
+    """Fixed estimate.
 
     Attributes:
-      theta: `[d]`.
+      theta: `[d]` estimate.
     """
 
     theta: Leaf
@@ -256,7 +255,7 @@ class FrozenGLM:
         link: Link,
         bound: Leaf,
     ) -> FrozenState:
-        """Nothing changes."""
+        """Returns the state unchanged."""
         del phi, reward, seen, ridge, link, bound
         return state
 
@@ -264,15 +263,15 @@ class FrozenGLM:
 def newton_step(
     theta: jax.Array, features: jax.Array, rewards: jax.Array, seen: jax.Array, ridge: Leaf, link: Link
 ) -> jax.Array:
-    """Step of Newton's method on the penalised score equation.
+    """Takes a Newton step on the penalised score equation.
 
     Args:
-      theta: `[d]`.
-      features: `[n, d]`.
-      rewards: `[n]`.
-      seen: `[n]` bool, which pairs there are.
-      ridge: `[]`.
-      link: `G`.
+      theta: `[d]` estimate.
+      features: `[n, d]` features.
+      rewards: `[n]` rewards.
+      seen: `[n]` bool, used rows.
+      ridge: `[]` penalty.
+      link: link function `G`.
     """
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
@@ -284,17 +283,17 @@ def newton_step(
 
 
 def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 1.0, iterations: int = 25) -> np.ndarray:
-    """The penalised estimate `[d]` of given pairs; on the host, to full float32 precision.
+    """Fits the penalised estimate `[d]` to given pairs on the host, to full float32 precision.
 
     Args:
-      features: `[n, d]`.
-      rewards: `[n]`.
-      link: `G`.
-      ridge: above 0.
-      iterations: Newton steps.
+      features: `[n, d]` features.
+      rewards: `[n]` rewards.
+      link: link function `G`.
+      ridge: penalty, above 0.
+      iterations: number of Newton steps.
 
     Raises:
-      ValueError: shapes do not fit, or a reward is none that the link can have.
+      ValueError: shapes do not fit, or a reward is outside the range of the link.
     """
     if not isinstance(link, Link):
         raise ValueError(f"link must be a Link, got {checks.show(link)}")

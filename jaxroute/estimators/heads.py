@@ -1,6 +1,6 @@
-"""Small classifiers that are trained on line, one example at a time: several yes-or-no answers from one vector.
+"""Small classifiers trained online, one example at a time: several binary outputs from one feature vector.
 
-A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`: see `Head`.
+A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`; see `Head`.
 """
 
 from collections.abc import Callable
@@ -18,37 +18,37 @@ from jaxroute.core.types import Leaf
 
 
 class Head(Protocol):
-    """A classifier from features `[d]` to `M` logits."""
+    """Classifier from features `[d]` to `M` logits."""
 
     def check(self) -> None: ...
 
     def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Any:
-        """First parameters, a pytree.
+        """Returns the initial parameters, a pytree.
 
         Args:
-          key: typed, `[]`.
-          num_features: `d`.
-          num_outputs: `M`.
+          key: typed key `[]`.
+          num_features: number of features, `d`.
+          num_outputs: number of outputs, `M`.
         """
         ...
 
     def logits(self, params: Any, x: jax.Array) -> jax.Array:
-        """`[M]`, to predict with."""
+        """Returns the logits `[M]` for predictions."""
         ...
 
     def training_logits(self, key: jax.Array, params: Any, x: jax.Array) -> jax.Array:
-        """`[M]`, whose loss is lowered; `key` is of dropout."""
+        """Returns the logits `[M]` for training; `key` is for dropout."""
         ...
 
 
 def binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over the outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
-    # Not by |logits|, whose derivative at 0, where training begins, is not that of the loss.
+    """Returns the mean over outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
+    # Not by |logits|: its derivative at 0, where training begins, is not that of the loss.
     return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
 
 def squared_norm(tree: Any) -> jax.Array:
-    """Sum of the squares of all leaves."""
+    """Returns the sum of squares of all arrays in a pytree."""
     return sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros((), jnp.float32))
 
 
@@ -57,7 +57,7 @@ class Logistic:
     """Logistic regression: `logits = x W + b`, with parameters `{"w": [d, M], "b": [M]}`.
 
     Attributes:
-      init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every probability at one half.
+      init_spread: `[]` standard deviation of the initial weights and biases; 0 starts with all probabilities at one half.
     """
 
     init_spread: Leaf = 0.0
@@ -82,7 +82,7 @@ class Logistic:
 
 
 def _uniform_init(fan_in: int) -> Callable[..., jax.Array]:
-    """Uniform on `+-1 / sqrt(fan_in)`, as PyTorch initialises a linear layer and its bias."""
+    """Initialises uniformly on `+-1 / sqrt(fan_in)`, as PyTorch does for a linear layer and its bias."""
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> jax.Array:
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)
@@ -93,17 +93,17 @@ def _uniform_init(fan_in: int) -> Callable[..., jax.Array]:
 def _vector_matrix(
     x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
 ) -> jax.Array:
-    """`x [d] @ kernel [d, h]` for `nn.Dense`."""
+    """Computes `x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
-    return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # A norm reads it three times.
+    return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # The layer norm reads it three times.
 
 
 class _Mlp(nn.Module):
-    """Dropout, linear, layer norm, ReLU, dropout, linear; dropout by given factors, 0 or 1 / (1 - rate).
+    """Network of dropout, linear, layer norm, ReLU, dropout and linear; dropout by given factors, 0 or 1 / (1 - rate).
 
     Attributes:
-      width: hidden units.
-      outputs: logits.
+      width: number of hidden units.
+      outputs: number of logits.
     """
 
     width: int
@@ -122,13 +122,13 @@ class _Mlp(nn.Module):
 
 @struct.dataclass
 class Mlp:
-    """One hidden layer: dropout, linear, layer norm, ReLU, dropout, linear, with PyTorch's initial weights.
+    """Network with one hidden layer (dropout, linear, layer norm, ReLU, dropout, linear) and PyTorch's initial weights.
 
-    Source: MESS+, section 4.1 and appendix B, the head on a frozen encoder, whose output is the vector `x`.
+    Source: MESS+, section 4.1 and appendix B: the head on the output `x` of a frozen encoder.
 
     Attributes:
       dropout: `[]` probability that an input or hidden unit is dropped in training.
-      width: hidden units, default as many as features up to 768 (static).
+      width: number of hidden units (static; default: the number of features, at most 768).
     """
 
     dropout: Leaf = 0.1
@@ -155,12 +155,12 @@ class Mlp:
         return self._apply(params, x, 1.0, 1.0)
 
     def keep(self, key: jax.Array, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
-        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the probability of being kept.
+        """Draws the dropout factors of inputs `[d]` and hidden units `[h]`: 0, or 1 / (1 - dropout).
 
         Args:
-          key: typed, `[]`.
-          num_features: `d`.
-          width: `h`.
+          key: typed key `[]`.
+          num_features: number of inputs, `d`.
+          width: number of hidden units, `h`.
         """
         k_input, k_hidden = draws.split(key)
         kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)

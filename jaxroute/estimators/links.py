@@ -1,7 +1,6 @@
-"""Link functions: increasing maps of a linear predictor, with their slope and inverse.
+"""Link functions: increasing maps of a linear predictor, with slope and inverse.
 
-A link is a function of the parts that its module-level name bundles: `LOGISTIC.value(s)`. Links are static: a policy or an
-environment names one, and a change of it means a new compile.
+A link bundles its functions, as in `LOGISTIC.value(s)`. Links are static fields of policies and environments: another link means a new compilation.
 """
 
 from collections.abc import Callable
@@ -12,22 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats as jsp
 
-# Beyond this value the flattened identity bends towards 1.
+# Value at which the flattened identity starts to bend towards 1.
 _BEND = 0.9
-# The inverse of what a link into (-1, 1) does not reach: farther than any linear predictor, and finite.
+# Inverse outside the range (-1, 1) of a link: finite, and larger than any linear predictor.
 FAR = 1e4
 
 
 @dataclass(frozen=True)
 class Link:
-    """An increasing map with what belongs to it; all parts work elementwise.
+    """Increasing map with its slope, inverse and integral; all functions are elementwise.
 
     Attributes:
-      name: for messages and results.
+      name: name for messages and results.
       value: the map.
-      slope: its derivative.
-      inverse: finite, large beyond the map's range.
-      integral: from 0.
+      slope: derivative of the map.
+      inverse: inverse of the map; finite and large outside its range.
+      integral: integral of the map from 0.
     """
 
     name: str
@@ -105,7 +104,7 @@ def _normal_integral(s: jax.Array) -> jax.Array:
 
 IDENTITY = Link("identity", _same, jnp.ones_like, _same, _half_square)
 TANH = Link("tanh", jnp.tanh, _tanh_slope, _tanh_inverse, _log_cosh)
-# The identity up to .9 in size, then flattened towards 1: a link into [-1, 1] that is linear where it matters.
+# Identity up to a magnitude of .9, then flattened towards 1: a link into [-1, 1] that is mostly linear.
 FLAT = Link("flat", _flat, _flat_slope, _flat_inverse, _flat_integral)
 LOGISTIC = Link("logistic", jax.nn.sigmoid, _logistic_slope, _logit, _softplus)
 PROBIT = Link("probit", jsp.norm.cdf, jsp.norm.pdf, jax.scipy.special.ndtri, _normal_integral)

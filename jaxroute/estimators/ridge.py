@@ -1,7 +1,7 @@
-"""Ridge regressions of several models, side by side, kept up to date by one rank-one step per observation.
+"""Ridge regressions of several models, updated by one rank-one step per observation.
 
-Of the symmetric matrices the lower triangle is kept, one number after the other, and their quadratic forms are sums over it: half the
-numbers to read, and half the products. With ten models and ten features a round of LinUCB is about 1.4 times as fast on a CPU.
+Symmetric matrices are stored as their lower triangle, and their quadratic forms are sums over it: half the reads and half the products. With ten
+models and ten features a round of LinUCB is about 1.4 times as fast on a CPU.
 """
 
 import jax
@@ -13,17 +13,17 @@ from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import cholesky
 
-# Terms of a quadratic form that are written out at a time, and at most so many in all: longer sums are left to a reduction.
+# Number of terms of a quadratic form that are unrolled at a time, and in total; longer sums are reductions.
 _TERMS, _MOST_TERMS = 64, 512
 
 
 def _triangle(dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of each number of the lower triangle."""
+    """Returns row and column of each entry of the lower triangle."""
     return np.tril_indices(dim)
 
 
 def _places(dim: int) -> np.ndarray:
-    """`[d, d]`, where in the triangle each number of the matrix is."""
+    """Returns the index in the triangle of each entry of the matrix, `[d, d]`."""
     row, column = _triangle(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))
@@ -31,12 +31,12 @@ def _places(dim: int) -> np.ndarray:
 
 
 def _slim(x: jax.Array) -> jax.Array:
-    """`[d, 1]` as a vector `[d]`, so that its numbers are scalars of a run; `[d, K]` as it is."""
+    """Converts `[d, 1]` to a vector `[d]`, whose entries are scalars of a run; leaves `[d, K]`."""
     return x[:, 0] if x.shape[-1] == 1 else x
 
 
 def _form(x: jax.Array, triangle: jax.Array) -> jax.Array:
-    """`x' A x` of `x` `[d, K]` (or `[d, 1]`) and the triangle `[d (d + 1) / 2, G]` of `A`, for each column."""
+    """Returns `x' A x` for each column of `x` `[d, K]` (or `[d, 1]`) and of the triangle `[d (d + 1) / 2, G]` of `A`."""
     row, column = _triangle(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
@@ -50,13 +50,11 @@ def _form(x: jax.Array, triangle: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class Ridge:
-    """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'`, one for each of `G` parameters.
-
-    It is a normal distribution, too: that of `N(theta, V^-1)`.
+    """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'` of `G` parameters, and so the normal distributions `N(theta, V^-1)`.
 
     Attributes:
-      theta: `[d, G]`.
-      triangle: `[d (d + 1) / 2, G]`, the lower triangle of `V^-1`, row by row.
+      theta: `[d, G]` estimates.
+      triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -66,12 +64,12 @@ class Ridge:
 
     @classmethod
     def start(cls, ridge: Leaf, dim: int, number: int) -> "Ridge":
-        """Before the first observation.
+        """Returns the estimates before the first observation.
 
         Args:
-          ridge: `[]`, above 0.
-          dim: `d`.
-          number: `G`.
+          ridge: `[]` penalty, above 0.
+          dim: dimension, `d`.
+          number: number of parameters, `G`.
         """
         row, column = _triangle(dim)
         first = jnp.where(row == column, 1.0 / jnp.asarray(ridge, jnp.float32), 0.0)
@@ -80,16 +78,16 @@ class Ridge:
 
     @property
     def inverse(self) -> jax.Array:
-        """`V^-1` `[d, d, G]`."""
+        """Returns `V^-1` `[d, d, G]`."""
         return self.triangle[_places(self.theta.shape[0])]
 
     def add(self, x: jax.Array, y: jax.Array, seen: jax.Array) -> "Ridge":
-        """With one more observation, of one of the parameters.
+        """Returns the estimates with one more observation of one parameter.
 
         Args:
-          x: `[d, 1]`, or `[d, G]` with one row for each parameter.
-          y: `[]`.
-          seen: `[G]`, one-hot: the parameter that it is of.
+          x: `[d, 1]` features, or `[d, G]` features of each parameter.
+          y: `[]` response.
+          seen: `[G]` one-hot mask of the parameter.
         """
         dim = self.theta.shape[0]
         row, column = _triangle(dim)
@@ -103,17 +101,17 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: jax.Array) -> jax.Array:
-        """`theta . x` of each column of `x` `[d, K]` (or `[d, 1]`): `[K]`."""
+        """Returns `theta . x` `[K]` for each column of `x` `[d, K]` (or `[d, 1]`)."""
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
-        """`x' V^-1 x`, likewise."""
+        """Returns `x' V^-1 x` `[K]` for each column of `x` `[d, K]` (or `[d, 1]`)."""
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        """`[d]` of `N(0, V^-1)`, for the only parameter.
+        """Returns a sample `[d]` of `N(0, V^-1)` for a single parameter.
 
         Args:
-          noise: standard normal `[d]`.
+          noise: `[d]` standard normals.
         """
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))

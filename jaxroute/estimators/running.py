@@ -1,4 +1,4 @@
-"""Running means of what was observed."""
+"""Running means of observations."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ class RunningMean:
     """Incremental means.
 
     Attributes:
-      count: `[K]` int32 values seen.
-      mean: `[K]` float32, zero where nothing was seen.
+      count: `[K]` int32 number of values.
+      mean: `[K]` float32 means; zero without values.
       errors: rounding errors of the means, see `numerics.accumulate`.
     """
 
@@ -24,17 +24,17 @@ class RunningMean:
 
     @classmethod
     def empty(cls, size: int) -> "RunningMean":
-        """Nothing seen yet, of `size` quantities."""
+        """Returns the means of `size` quantities without values."""
         return cls.prior(0, 0.0, size)
 
     @classmethod
     def prior(cls, count: ArrayLike, mean: ArrayLike, size: int) -> "RunningMean":
-        """As if values had been seen.
+        """Returns means with pseudo-observations.
 
         Args:
-          count: `[]` or `[K]`, how many.
-          mean: `[]` or `[K]`, their mean.
-          size: `K`.
+          count: `[]` or `[K]` number of pseudo-observations.
+          mean: `[]` or `[K]` their mean.
+          size: number of quantities, `K`.
         """
         counts = jnp.broadcast_to(jnp.asarray(count, jnp.int32), (size,))
         means = jnp.broadcast_to(jnp.asarray(mean, jnp.float32), (size,))
@@ -42,16 +42,16 @@ class RunningMean:
         return cls(counts, means, numerics.no_errors(mean=means))
 
     def add(self, seen: jax.Array, value: jax.Array) -> "RunningMean":
-        """With new values.
+        """Returns the means with new values.
 
         Args:
-          seen: `[K]` bool, which quantities were seen.
-          value: `[K]`.
+          seen: `[K]` bool, observed quantities.
+          value: `[K]` values.
         """
         count = self.count + seen.astype(jnp.int32)
         step = (value - self.mean) / jnp.maximum(count, 1).astype(jnp.float32)
         return numerics.accumulate(self, seen, mean=step).replace(count=count)
 
     def losses(self) -> jax.Array:
-        """`[K]` sum of `1 - value`, of which few are not lost among many values."""
+        """Returns the sum `[K]` of `1 - value`, without loss of small sums among many values."""
         return self.count.astype(jnp.float32) * jnp.maximum((1.0 - self.mean) - self.errors["mean"], 0.0)

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent as PyTorch does it, made of optax's parts."""
+"""Stochastic gradient descent with PyTorch's conventions, composed of optax transformations."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxroute.core.types import Leaf
 
 @struct.dataclass
 class TheorySteps:
-    """Step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`.
+    """Schedule of step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`.
 
     Source: MESS+, Lemma A.1.
 
@@ -34,7 +34,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Steps with what rounding left out of the parameters after the one before: those that fall would be lost one day."""
+    """Adds the rounding error of the last parameter update to the next step; otherwise decreasing steps would vanish."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 
@@ -44,15 +44,15 @@ _COMPENSATED = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zero
 
 @struct.dataclass
 class SGD:
-    """`v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, with `g` the gradient, cut to a length if wanted.
+    """Optimiser `v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, with the gradient `g`, optionally clipped.
 
     Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
 
     Attributes:
-      learning_rate: `[]`, or a struct that is a function of the steps done, such as `TheorySteps`.
-      momentum: `[]`.
-      weight_decay: `[]`.
-      clip: `[]` longest gradient, None for no limit.
+      learning_rate: `[]` step size, or a schedule such as `TheorySteps`.
+      momentum: `[]` momentum.
+      weight_decay: `[]` weight of the squared norm.
+      clip: `[]` largest norm of a gradient; None without a limit.
     """
 
     learning_rate: Leaf = 0.06
@@ -76,7 +76,7 @@ class SGD:
             checks.positive("clip", self.clip, ())
 
     def transform(self) -> optax.GradientTransformation:
-        """The optimiser, with `init(params)` and `update(gradients, state, params)`."""
+        """Returns the optax transformation, with `init(params)` and `update(gradients, state, params)`."""
         parts = [
             optax.add_decayed_weights(self.weight_decay),
             optax.trace(decay=self.momentum),

@@ -1,4 +1,4 @@
-"""Sums over the latest rounds alone."""
+"""Sums over a sliding window of rounds."""
 
 from typing import Self
 
@@ -11,17 +11,17 @@ from jaxroute.core import draws, numerics, xla
 
 @struct.dataclass
 class WindowSums:
-    """Choices and rewards of the latest `W` rounds, and their sums by model, renewed in a time that does not depend on `W`.
+    """Choices and rewards of the last `W` rounds and their sums by model, updated in a time independent of `W`.
 
-    A ring buffer whose place is the round modulo `W`: the same place in every run, so that a round writes one row.
+    It is a ring buffer indexed by the round modulo `W`, the same index in all runs, so that a round writes one row.
 
     Attributes:
-      pulls: `[K]` int32, times each model was used in the window.
-      reward_sum: `[K]` float32, its total reward there.
-      actions: `[W]` int32, the model of each round; `K` where there was none yet.
-      rewards: `[W]` float32.
+      pulls: `[K]` int32 number of uses of each model in the window.
+      reward_sum: `[K]` float32 total reward of each model in the window.
+      actions: `[W]` int32 model of each round; `K` for none.
+      rewards: `[W]` float32 reward of each round.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, of ties; see `numerics.argmax`.
+      order: `[K]` int32 order of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
@@ -33,12 +33,12 @@ class WindowSums:
 
     @classmethod
     def empty(cls, key: jax.Array, num_models: int, window: int) -> Self:
-        """Before the first round.
+        """Returns the empty window.
 
         Args:
-          key: of the order of ties.
-          num_models: `K`.
-          window: `W`.
+          key: key of the order of ties.
+          num_models: number of models, `K`.
+          window: length of the window, `W`.
         """
         zeros = jnp.zeros((num_models,), jnp.float32)
         return cls(
@@ -51,7 +51,7 @@ class WindowSums:
         )
 
     def add(self, action: jax.Array, reward: jax.Array, t: jax.Array) -> Self:
-        """After round `t`, with the model that was used and its reward; round `t - W` leaves."""
+        """Returns the window after round `t` with its model and reward; round `t - W` leaves."""
         place = (jnp.asarray(t, jnp.int32) % self.actions.shape[-1],)
         old_action, old_reward = xla.barrier((numerics.at(self.actions, place), numerics.at(self.rewards, place)))
         size = self.pulls.shape[-1]
@@ -63,7 +63,7 @@ class WindowSums:
             pulls=pulls,
             reward_sum=jnp.where(
                 pulls > 0, added.reward_sum, 0.0
-            ),  # What rounding has left of rewards that are gone is forgotten.
+            ),  # Drops the rounding errors of rewards that left the window.
             actions=numerics.put(self.actions, place, action),
             rewards=numerics.put(self.rewards, place, reward),
         )

@@ -1,22 +1,21 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-In each round a set of items is shown and one of them, or none, is accepted: item `j` with probability
-`exp(v_j) / (1 + sum_k exp(v_k))`. With a parameter for each item `v_j = x' theta_j`, else `v_j = x_j' theta`.
+In each round a set of items is shown, and one item or none is accepted: item `j` with probability `exp(v_j) / (1 + sum_k exp(v_k))`. With a
+parameter for each item `v_j = x' theta_j`, otherwise `v_j = x_j' theta`.
 
-`likelihood` defines the loss in a dozen lines. What was observed is kept as rows (`rows`: `Rows`, `PairRows`) or as counts
-of a table of queries (`counts`: `Counts`, `PairCounts`), which give the loss' derivatives; `newest` is what the last
-observation alone adds to them.
+`likelihood` defines the loss. Observations are stored as rows (`rows`: `Rows`, `PairRows`) or as counts over a table of queries (`counts`: `Counts`,
+`PairCounts`), which provide the derivatives of the loss; `newest` has the contribution of the last observation.
 
-After a new observation the fit starts at the previous solution, so that a few steps are enough. `Newton`, `Tracked` (rounds that
-show one item) and `BFGS` (large dimensions, gradients alone) end where no logit is off by more than a tolerance; the worst
-is in their state. `Online` (one step on the new observation alone) is a fast approximation.
+After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (rounds that show one item) and
+`BFGS` (large dimensions, gradients alone) stop when the error of every logit is within a tolerance; their states report the largest error.
+`Online` (one step on the new observation alone) is a fast approximation.
 
 Source: ACQB, eqs. (1) and (4).
 """
 
 from jaxroute.estimators.mnl.counts import Counts, PairCounts
 from jaxroute.estimators.mnl.likelihood import negative_log_likelihood
-from jaxroute.estimators.mnl.newest import New, new_pair, new_row
+from jaxroute.estimators.mnl.newest import NewestObservation, new_pair, new_row
 from jaxroute.estimators.mnl.newton import Newton, NewtonState, Tracked, TrackedState
 from jaxroute.estimators.mnl.quasi_newton import BFGS, BFGSState, Online
 from jaxroute.estimators.mnl.rows import PairRows, Rows
@@ -27,7 +26,7 @@ __all__ = [
     "BFGSState",
     "Counts",
     "Derivatives",
-    "New",
+    "NewestObservation",
     "Newton",
     "NewtonState",
     "Online",

@@ -1,4 +1,4 @@
-"""Observations as counts of the queries of a table: their size does not depend on the number of rounds."""
+"""Observations as counts over the queries of a table, in a size independent of the number of rounds."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ from jaxroute.estimators.mnl.types import Derivatives, Sums
 
 
 def whole_type(most: int) -> DTypeLike:
-    """The smallest integer that can count so many rounds, or number so many queries."""
+    """Returns the smallest integer type for a number of rounds or queries."""
     return jnp.int16 if most <= np.iinfo(np.int16).max else jnp.int32
 
 
 @struct.dataclass
 class Counts:
-    """How often each item was shown alone to each query of a table, and accepted: all there is to know when `K = 1`.
+    """Counts of each item's trials and acceptances by query of a table: sufficient statistics for `K = 1`.
 
-    The queries that an item was shown to are listed, so that a sum over them does not go through all of the table.
+    Each item has a list of its queries, so that sums over them do not visit the whole table.
 
     Attributes:
-      tried: `[N, P]`, int16 or int32.
-      accepted: `[N, P]`, likewise.
-      queries: `[N, P']`, int16 or int32, numbers of the queries that an item was shown to, in the order of the first time.
-      listed: `[N]` int32, how many those are.
+      tried: `[N, P]` int16 or int32 number of trials.
+      accepted: `[N, P]` int16 or int32 number of acceptances.
+      queries: `[N, P']` int16 or int32 queries that each item was shown to, in the order of their first trial.
+      listed: `[N]` int32 number of these queries.
     """
 
     tried: jax.Array
@@ -38,12 +38,12 @@ class Counts:
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
-        """Nothing was shown yet.
+        """Returns counts without observations.
 
         Args:
-          num_items: `N`.
-          num_queries: `P`.
-          rounds: most rounds that there will be.
+          num_items: number of items, `N`.
+          num_queries: number of queries, `P`.
+          rounds: largest number of rounds.
         """
         zeros = jnp.zeros((num_items, num_queries), whole_type(rounds))
         return cls(
@@ -54,13 +54,13 @@ class Counts:
         )
 
     def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "Counts":
-        """With one observation.
+        """Returns the counts with one more observation.
 
         Args:
-          query: `[]`, number of the query.
-          items: `[1]`, the item that was shown, -1 for none.
-          accepted: `[]`, place of the accepted one, 1 for none.
-          valid: `[]` bool; if False nothing was observed.
+          query: `[]` number of the query.
+          items: `[1]` shown item, -1 for none.
+          accepted: `[]` place of the accepted item, 1 for none.
+          valid: `[]` bool, whether there is an observation.
         """
         item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
         before, listed = xla.barrier((numerics.at(self.tried, (item, query)), numerics.at(self.listed, (item,))))
@@ -76,11 +76,11 @@ class Counts:
         )
 
     def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
-        """The gradient, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p` of the chosen item.
+        """Returns the gradient of the chosen item, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p`.
 
         Args:
-          table: `[d, P]`, features that all runs share.
-          chosen: `[1]`, the item.
+          table: `[d, P]` features that all runs share.
+          chosen: `[1]` item.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
@@ -105,17 +105,17 @@ class Counts:
 
 @struct.dataclass
 class PairCounts:
-    """How often two items were shown together to each query of a table, and one of them accepted: `Counts` for `K = 2`.
+    """Counts of pairs of items, their trials and acceptances, by query of a table: `Counts` for `K = 2`.
 
-    Each item has a list of what it was shown in: a query and another item. One that was shown alone is its own other item.
+    Each item has a list of its trials: a query and the other shown item. The other item of one shown alone is the item itself.
 
     Attributes:
-      places: `[N, N, P]`, int16 or int32, of an item, another one and a query: where in the first one's list they are, from 1; 0 for nowhere.
-      queries: `[N, C]`, int16 or int32, of the list, in the order of the first time.
-      others: `[N, C]`, likewise, the other item.
-      tried: `[N, C]`, likewise, how often they were shown.
-      accepted: `[N, C]`, likewise, how often the item itself was accepted.
-      listed: `[N]` int32, how many are in its list.
+      places: `[N, N, P]` int16 or int32 place, from 1, of another item and a query in an item's list; 0 for none.
+      queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
+      others: `[N, C]` int16 or int32 other item of each entry.
+      tried: `[N, C]` int16 or int32 number of trials.
+      accepted: `[N, C]` int16 or int32 number of acceptances of the item itself.
+      listed: `[N]` int32 number of entries.
     """
 
     places: jax.Array
@@ -127,7 +127,7 @@ class PairCounts:
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
-        """Nothing was shown yet; see `Counts.empty`."""
+        """Returns counts without observations; see `Counts.empty`."""
         most = min(num_items * num_queries, rounds)
         shape = (num_items, xla.chunked_size(most))
         counts = jnp.zeros(shape, whole_type(rounds))
@@ -141,13 +141,13 @@ class PairCounts:
         )
 
     def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "PairCounts":
-        """With one observation.
+        """Returns the counts with one more observation.
 
         Args:
-          query: `[]`, number of the query.
-          items: `[2]`, -1 for none.
-          accepted: `[]`, place of the accepted one, 2 for none.
-          valid: `[]` bool; if False nothing was observed.
+          query: `[]` number of the query.
+          items: `[2]` shown items, -1 for none.
+          accepted: `[]` place of the accepted item, 2 for none.
+          valid: `[]` bool, whether there is an observation.
         """
         first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
         valid &= first >= 0
@@ -155,10 +155,10 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: jax.Array, item: jax.Array, other: jax.Array, won: jax.Array, counts: jax.Array) -> "PairCounts":
-        """With one more in the list of an item, if it counts."""
+        """Returns the counts with one more trial in the list of an item, if it counts."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
-        # Materialised, the tables too: two writes in one loop would go through all of them.
+        # Computed once, the tables too: two writes in one loop would visit all entries.
         place, places, listed = xla.barrier((numerics.at(self.places, cell), self.places, numerics.at(self.listed, row)))
         new = counts & (place == 0)
         slot = (item, jnp.where(new, listed, jnp.maximum(place.astype(jnp.int32) - 1, 0)))
@@ -177,11 +177,11 @@ class PairCounts:
         )
 
     def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
-        """The gradient, eq. (4) without the ridge; see `Counts.sums`. In `p_j` there is one other item.
+        """Returns the gradient, eq. (4) without the ridge; see `Counts.sums`. `p_j` includes one other item.
 
         Args:
-          table: `[d, P]`.
-          chosen: `[2]`, the items.
+          table: `[d, P]` features that all runs share.
+          chosen: `[2]` items.
         """
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
@@ -191,13 +191,13 @@ class PairCounts:
         ]
         listed = [numerics.at(self.listed, place) for place in places]
         in_use = [xla.largest_over_runs(number) for number in listed]
-        of_others: list[jax.Array] = []  # From the first call: other parameters stay.
+        of_others: list[jax.Array] = []  # From the first call, because other parameters do not change.
 
         def features(queries: jax.Array) -> jax.Array:
             return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
 
         def utilities_of_others(theta: jax.Array, a: int) -> jax.Array:
-            """Of the other item in each element of a list, `[C]`."""
+            """Returns the utility of the other item in each entry of a list, `[C]`."""
             queries, others = lists[a][:2]
 
             def step(part: tuple[jax.Array, ...], first: jax.Array) -> tuple[jax.Array, ...]:
@@ -235,12 +235,12 @@ class PairCounts:
 
 
 def _one_more(table: jax.Array, cell: tuple[jax.Array, ...], counts: jax.Array) -> jax.Array:
-    """`table` with one added at a `cell`, if it `counts`."""
-    # Materialised, the table too: two writes in one loop would go through all of it.
+    """Adds one to a `cell` of `table`, if it `counts`."""
+    # Computed once, the table too: two writes in one loop would visit all of it.
     now, table = xla.barrier((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 
 def _of_item(tables: tuple[jax.Array, ...], item: jax.Array) -> list[jax.Array]:
-    """The rows of an item in tables of counts, as numbers to compute with."""
+    """Returns the rows of an item in tables of counts, as floats."""
     return [xla.barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]

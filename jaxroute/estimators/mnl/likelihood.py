@@ -1,4 +1,4 @@
-"""The loss whose minimum all solvers look for, as the paper writes it, and the probabilities of one row."""
+"""Loss function that all solvers minimise, as the paper writes it, and the probabilities of one row."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxroute.core.types import Leaf
 def negative_log_likelihood(
     theta: jax.Array, features: jax.Array, offered: jax.Array, chosen: jax.Array, ridge: Leaf
 ) -> jax.Array:
-    """The regularised negative log-likelihood, for tests and for reading; the solvers take its derivatives from packed sums.
+    """Returns the regularised negative log-likelihood `[]`, for tests and for reading; the solvers use derivatives from packed sums.
 
     `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`,
     `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`, `p_0` of none.
@@ -21,14 +21,11 @@ def negative_log_likelihood(
     Differs from the paper: eq. (4) lacks the factor `x_i`.
 
     Args:
-      theta: `[N, d]`, or `[d]`, one parameter for all items.
-      features: `[H, N, d]`, of each row and item; `[H, d]` if they are the same for all items.
-      offered: `[H, N]` bool, the items `S_i` that were shown.
-      chosen: `[H]` int32, the item that was accepted, -1 for none.
-      ridge: `[]`, the paper's lambda_0.
-
-    Returns:
-      `[]`.
+      theta: `[N, d]` parameters, or `[d]` one parameter for all items.
+      features: `[H, N, d]` features of each row and item; `[H, d]` if all items share them.
+      offered: `[H, N]` bool, shown items `S_i`.
+      chosen: `[H]` int32 accepted item, -1 for none.
+      ridge: `[]` the paper's lambda_0.
     """
     rows, items = offered.shape
     x = features if features.ndim == 3 else jnp.broadcast_to(features[:, None], (rows, items, features.shape[-1]))
@@ -39,14 +36,11 @@ def negative_log_likelihood(
 
 
 def probabilities(logits: jax.Array, present: jax.Array) -> jax.Array:
-    """The probabilities `p_j` of the items of each row, without overflow.
+    """Returns the probabilities `p_j` `[K, C]` of the items of each row, without overflow.
 
     Args:
-      logits: `[K, C]`, utilities of the items of each row.
-      present: `[K, C]` bool, which items there are.
-
-    Returns:
-      `[K, C]`.
+      logits: `[K, C]` utilities of the items of each row.
+      present: `[K, C]` bool, shown items.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)

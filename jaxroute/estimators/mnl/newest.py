@@ -1,4 +1,4 @@
-"""What the last observation alone adds to the derivatives of the loss."""
+"""Contribution of the last observation to the derivatives of the loss."""
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +9,15 @@ from jaxroute.estimators.mnl.likelihood import probabilities
 
 
 @struct.dataclass
-class New:
-    """What the last observation adds to the derivatives in the parameters of some items, at the last fit.
+class NewestObservation:
+    """Contribution of the last observation to the derivatives in the parameters of some items, at the last fit.
 
     Attributes:
-      x: `[A, d]`, its features, zero for an item that was not shown; with one parameter for all items `[K, d]`, of those
-        shown.
-      gradient: `[A, d]`, `(p_j - y_j) x`.
-      weight: `[A]` or `[K]` as `x`, probability times its complement, `p_j (1 - p_j)`.
-      took: `[K]` float32, 1 for the item that was accepted; None where nobody asks.
-      shown: `[K]` bool, which items there are; None where nobody asks.
+      x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
+      gradient: `[A, d]` gradient, `(p_j - y_j) x`.
+      weight: `[A]` or `[K]` like `x`, variance of the acceptance, `p_j (1 - p_j)`.
+      took: `[K]` float32, 1 for the accepted item; None if unused.
+      shown: `[K]` bool, shown items; None if unused.
     """
 
     x: jax.Array
@@ -28,24 +27,24 @@ class New:
     shown: jax.Array | None = None
 
     def rows_of(self, a: int, number: int) -> list[int]:
-        """The rows of `x` that bear on a parameter: the one of its item, or all of them if there is only one parameter.
+        """Returns the rows of `x` that concern a parameter: that of its item, or all of them for a single parameter.
 
         Args:
-          a: which parameter.
-          number: of parameters.
+          a: index of the parameter.
+          number: number of parameters.
         """
         return list(range(self.x.shape[0])) if number == 1 else [a]
 
 
-def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, chosen: jax.Array) -> New:
-    """One observation, with a parameter per item.
+def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, chosen: jax.Array) -> NewestObservation:
+    """Returns the contribution of an observation with a parameter per item.
 
     Args:
-      logits: `[N]`, of all items, at the last fit.
+      logits: `[N]` utilities of all items at the last fit.
       x: `[d]` features.
-      items: `[K]`, those that were shown, -1 for none.
-      accepted: `[]`, place of the accepted one, `K` for none.
-      chosen: `[A]`, items in whose parameters the derivatives are taken.
+      items: `[K]` shown items, -1 for none.
+      accepted: `[]` place of the accepted item, `K` for none.
+      chosen: `[A]` items in whose parameters derivatives are taken.
     """
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
@@ -58,21 +57,21 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
     weight = share * (1.0 - share)
     present = items >= 0
-    return New(seen, missed[:, None] * seen, weight, (took & present).astype(jnp.float32), present)
+    return NewestObservation(seen, missed[:, None] * seen, weight, (took & present).astype(jnp.float32), present)
 
 
-def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> New:
-    """One observation, with one parameter for all items.
+def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> NewestObservation:
+    """Returns the contribution of an observation with one parameter for all items.
 
     Args:
-      theta: `[d]`, the last fit.
-      x: `[K, d]`, features of the pairs.
-      present: `[K]` bool, which of them were shown.
-      accepted: `[]`, place of the accepted one, `K` for none.
+      theta: `[d]` last fit.
+      x: `[K, d]` features of the pairs.
+      present: `[K]` bool, shown items.
+      accepted: `[]` place of the accepted item, `K` for none.
     """
     x = jnp.where(present[:, None], x, 0.0)
     probability = probabilities(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
     probability = xla.compute_once(probability[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
     gradient = jnp.sum((probability - took)[:, None] * x, axis=0)
-    return New(x, gradient[None], probability * (1.0 - probability), took.astype(jnp.float32), present)
+    return NewestObservation(x, gradient[None], probability * (1.0 - probability), took.astype(jnp.float32), present)

@@ -1,4 +1,4 @@
-"""Newton's method with a bound of what is left, for small dimensions."""
+"""Newton's method with a bound on the remaining error, for small dimensions."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,34 +9,34 @@ from jax import lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.mnl.newest import New
+from jaxroute.estimators.mnl.newest import NewestObservation
 from jaxroute.estimators.mnl.types import Derivatives
 
-# A full Newton step lowers the loss if no logit moves further than this: exp(z) - z - 1 < z^2.
+# Largest move of a logit for which a full Newton step lowers the loss: exp(z) - z - 1 < z^2.
 SAFE_MOVE = 1.79
-# Below this move a full Newton step halves the decrement; where it does not, rounding is all that is left.
+# Largest move of a logit for which a full Newton step halves the decrement; if it does not, only rounding remains.
 _CONTRACTS = 0.5
-# Steps for the utility of the newest observation: one number, so that they cost next to nothing; what they leave is added to the bound.
+# Cheap scalar steps for the utility of the newest observation; their remaining error enters the bound.
 _STEPS = 5
 
 
 def safe(reach: jax.Array) -> jax.Array:
-    """Length of a Newton step at which the loss falls, whatever features and ridge are, if a full one moves no logit further than `reach`."""
+    """Returns the length of a Newton step at which the loss decreases for any features and ridge, if a full step moves logits by at most `reach`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
 class _Point(NamedTuple):
-    """Between two Newton steps.
+    """State between two Newton steps.
 
     Attributes:
-      theta: `[A d]`.
-      inverse: `[A d, A d]`, of the second derivatives with the ridge, before the step that led here.
-      push: `[A d]`, of which the inverse made the step that led here.
-      error: `[]`, bound of the decrement here.
-      drift: `[]`, how far a logit may have moved since the second derivatives were taken.
-      decrement: `[]`, before the step that led here.
-      wanted: `[]` bool, whether another step is.
-      steps: `[]` int32, the same in all runs.
+      theta: `[A d]` parameters.
+      inverse: `[A d, A d]` inverse of the second derivatives, with the ridge, before the last step.
+      push: `[A d]` right-hand side of the last step.
+      error: `[]` bound of the decrement.
+      drift: `[]` largest move of a logit since the second derivatives were computed.
+      decrement: `[]` decrement before the last step.
+      wanted: `[]` bool, whether another step is needed.
+      steps: `[]` int32 number of steps, the same in all runs.
     """
 
     theta: jax.Array
@@ -50,12 +50,12 @@ class _Point(NamedTuple):
 
 
 def _left(reach: jax.Array, decrement: jax.Array) -> jax.Array:
-    """Bound `[]` of the decrement after a full step that moves no logit further than `reach`, from the one before."""
+    """Bounds the decrement `[]` after a full step that moves logits by at most `reach`, from the decrement before it."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
 def _of_logit(error: jax.Array, drift: jax.Array, inverse: jax.Array, longest: jax.Array) -> jax.Array:
-    """Bound `[]` of the error of a logit, from that of the decrement."""
+    """Bounds the error `[]` of a logit by the decrement."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
@@ -65,8 +65,8 @@ class NewtonState:
     """State of `Newton`.
 
     Attributes:
-      longest: `[]`, norm of the longest features so far.
-      residual: `[]`, the largest bound, over all fits, of the error of a logit.
+      longest: `[]` norm of the longest features so far.
+      residual: `[]` largest bound, over all fits, of the error of a logit.
     """
 
     longest: jax.Array
@@ -75,18 +75,18 @@ class NewtonState:
 
 @struct.dataclass
 class Newton:
-    """Newton steps until no logit of features met so far is further than a tolerance from the maximum-likelihood one; for small dimensions.
+    """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
-    With the decrement `l = sqrt(g' H^-1 g)` before a full step that moves logits by `r` at most, the one after it is at most
-    `l r / 2 exp(r / 2)`, since second derivatives change by a factor `exp(r)` at most; an error of the decrement is one of a logit by
-    `sqrt(x' H^-1 x)` at most. Steps end where this bound meets the tolerance, or where rounding keeps the decrement from falling. A step that may move
-    a logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features and the ridge.
+    With the decrement `l = sqrt(g' H^-1 g)` before a full step that moves logits by at most `r`, the next one is at most `l r / 2 exp(r / 2)`, since
+    second derivatives change at most by a factor `exp(r)`. The error of a logit is at most the decrement times `sqrt(x' H^-1 x)`. Steps end when
+    this bound meets the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is
+    shortened to a length at which the loss decreases for any features and ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
     Attributes:
       tolerance: largest error of a logit (static).
-      passes: Newton steps after an observation at most, each a pass over the data (static).
+      passes: largest number of Newton steps after an observation, each a pass over the data (static).
     """
 
     tolerance: float = struct.field(pytree_node=False, default=1e-3)
@@ -99,14 +99,14 @@ class Newton:
         checks.count("passes", self.passes)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> Any:
-        """Nothing observed."""
+        """Returns the state without observations."""
         del num, dim, ridge
         return NewtonState(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
 
     def fit(
-        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[jax.Array, Any]:
-        """New parameters, at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
+        """Returns parameters at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
@@ -118,7 +118,7 @@ class Newton:
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 
     def residual(self, state: "NewtonState | TrackedState") -> jax.Array:
-        """The largest bound, over all fits, of the error of a logit, `[]`."""
+        """Returns the largest bound, over all fits, of the error of a logit, `[]`."""
         return state.residual
 
     def _from(
@@ -131,17 +131,16 @@ class Newton:
         longest: jax.Array,
         spread: float,
     ) -> tuple[_Point, jax.Array]:
-        """Newton steps, in each run as many as it needs, and the bound of a logit's error behind them.
+        """Takes the Newton steps that each run needs, and bounds the error of a logit after them.
 
         Args:
-          start: first point.
+          start: initial point.
           sums: see `Solver.fit`.
-          theta: `[N, d]`, all parameters.
-          masks: `[N]` of each parameter that moves.
-          ridge: `[]`.
-          longest: `[]`, norm of the longest features.
-          spread: how far logits move apart with the longest features and a parameter's step; with several items the third derivative
-            is bounded by the range of the logits' moves.
+          theta: `[N, d]` all parameters.
+          masks: mask `[N]` of each parameter that moves.
+          ridge: `[]` ridge.
+          longest: `[]` norm of the longest features.
+          spread: function from a step to the largest difference of the logits' moves, which bounds the third derivative.
         """
         dim = theta.shape[1]
 
@@ -176,10 +175,10 @@ class TrackedState:
     """State of `Tracked`.
 
     Attributes:
-      inverse: `[N, d, d]`, of the second derivatives of each parameter's loss with the ridge.
-      push: `[N, d]`, of which the inverses make what each parameter has moved since the last Newton step.
-      longest: `[]`, norm of the longest features so far.
-      residual: `[]`, the largest bound, over all fits, of the error of a logit.
+      inverse: `[N, d, d]` inverses of the second derivatives of each parameter's loss with the ridge.
+      push: `[N, d]` vectors whose products with the inverses are the moves since the last Newton step.
+      longest: `[]` norm of the longest features so far.
+      residual: `[]` largest bound, over all fits, of the error of a logit.
     """
 
     inverse: jax.Array
@@ -190,32 +189,37 @@ class TrackedState:
 
 @struct.dataclass
 class Tracked(Newton):
-    """`Newton` for rounds that show one item, without passes over the data where they are not needed.
+    """`Newton` for rounds that show one item, without unnecessary passes over the data.
 
-    The loss of the old observations is followed by a quadratic model, to which that of the newest one is added as it is. The minimum moves
-    along the newest features alone, by what one equation in their utility says, and the model's second derivatives change by a matrix of rank
-    one. All moves since the last Newton step are together like a longer one, and what that leaves is bounded as in `Newton`; strictly so for
-    the observations before it, which are most. Only where the bound passes the tolerance, Newton steps on all of the data renew the model. As
-    data gather that is rare.
+    A quadratic model approximates the loss of the old observations, and the exact loss of the newest one is added. The minimum then moves along the
+    newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one. All moves since the
+    last Newton step count as one longer step, whose remaining error is bounded as in `Newton` (strictly for the observations before it). When
+    the bound exceeds the tolerance, Newton steps on all data renew the model, which becomes rare as data accumulate.
 
-    A bound is four and more times as large as the error. With the default tolerance errors stayed below 8e-4 of what is the larger, 1 or the
-    logit, in 42 streams of up to 1,500 rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
+    The bound is at least four times the error. With the default tolerance errors were below 8e-4 max(1, |logit|) in 42 streams of up to 1,500
+    rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
 
     Attributes:
       tolerance: largest bound of the error of a logit (static).
-      passes: Newton steps after an observation at most, each a pass over the data (static).
+      passes: largest number of Newton steps after an observation, each a pass over the data (static).
     """
 
     tolerance: float = struct.field(pytree_node=False, default=5e-3)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
-        """Nothing observed."""
+        """Returns the state without observations."""
         inverse = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
         zero = jnp.zeros((), jnp.float32)
         return TrackedState(inverse, jnp.zeros((num, dim), jnp.float32), zero, zero)
 
     def fit(
-        self, state: TrackedState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+        self,
+        state: TrackedState,
+        sums: Derivatives,
+        theta: jax.Array,
+        chosen: jax.Array,
+        ridge: Leaf,
+        new: NewestObservation,
     ) -> tuple[jax.Array, TrackedState]:
         """See `Solver.fit`."""
         if new.x.shape[0] != 1 or new.took is None:
@@ -228,7 +232,7 @@ class Tracked(Newton):
         way = xla.compute_once(numerics.combine(x, inverse))
         before, reach = xla.compute_once((jnp.sum(x * start), jnp.sum(x * way)))
 
-        # Where the newest observation's loss and the model of the others are least, and the second derivatives there.
+        # Minimum of the newest observation's loss plus the model of the others, and the second derivatives there.
         utility = before
         for _ in range(_STEPS):
             probability = jax.nn.sigmoid(utility)
@@ -246,7 +250,7 @@ class Tracked(Newton):
         error = _left(drift, jnp.sqrt(jnp.maximum(jnp.sum(push * moved), 0.0)))
         error = error + 0.25 * jnp.abs(utility - before + reach * missed) * jnp.sqrt(reach)
         wanted = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
-        # The model is of no use that far away: Newton steps back from there would be many.
+        # The model is useless that far away, and many Newton steps would be needed from there.
         now = xla.compute_once(jnp.where(wanted & (drift > SAFE_MOVE), start, now))
 
         zero = jnp.zeros((), theta.dtype)
@@ -260,20 +264,20 @@ class Tracked(Newton):
         )
 
 
-def longest_of(before: jax.Array, new: New) -> jax.Array:
-    """The norm of the longest features up to now."""
+def longest_of(before: jax.Array, new: NewestObservation) -> jax.Array:
+    """Returns the norm of the longest features so far."""
     return xla.compute_once(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
 def _placed(masks: list[jax.Array], theta: jax.Array, values: jax.Array) -> jax.Array:
-    """`theta` `[N, d]` with the `values` `[A d]` where the masks are True."""
+    """Writes the `values` `[A d]` into `theta` `[N, d]` where the masks are True."""
     for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
     return xla.compute_once(theta)
 
 
 def inverted(matrix: jax.Array) -> jax.Array:
-    """Inverse of a symmetric and positive definite matrix `[D, D]`, by sweeps: a step per row, the same for all."""
+    """Inverts a symmetric and positive definite matrix `[D, D]` by sweeps, one equal step per row."""
     size = matrix.shape[-1]
 
     def sweep(place: jax.Array, a: jax.Array) -> jax.Array:
@@ -281,7 +285,7 @@ def inverted(matrix: jax.Array) -> jax.Array:
         row = lax.dynamic_index_in_dim(a, place, 0, keepdims=False)
         pivot = 1.0 / jnp.sum(jnp.where(here, row, 0.0))
         row = xla.compute_once(jnp.where(here, -1.0, row))
-        # The column is the row except for a sign: rows that were swept before have the other one.
+        # The column equals the row, with the opposite sign in rows that were swept before.
         column = lax.dynamic_index_in_dim(a, place, 1, keepdims=False)
         column = xla.compute_once(jnp.where(here, -1.0, column) * pivot)
         inner = a - column[:, None] * row[None, :]

@@ -1,4 +1,4 @@
-"""A quasi-Newton method that computes gradients alone, for large dimensions, and one on-line step."""
+"""Quasi-Newton method with gradients alone, for large dimensions, and a single online step."""
 
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -10,23 +10,23 @@ from jax import lax
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
-from jaxroute.estimators.mnl.newest import New
+from jaxroute.estimators.mnl.newest import NewestObservation
 from jaxroute.estimators.mnl.newton import longest_of, safe
 from jaxroute.estimators.mnl.types import Derivatives
 
-# An update of the second derivatives needs a change of the gradient along the step of this share of both norms.
+# Smallest cosine between the step and the change of the gradient for an update of the second derivatives.
 _LEAST_CURVATURE = 1e-6
-# So many steps of each parameter without a smaller error than before are taken for rounding.
+# Number of steps of each parameter without a smaller error after which only rounding remains.
 _PATIENCE = 4
-# State of `Online`: `B_j^-1` `[N, d, d]`, and what rounding has left out of the parameters `[N, d]`.
+# State of `Online`: `B_j^-1` `[N, d, d]`, and the rounding errors of the parameters `[N, d]`.
 OnlineState: TypeAlias = tuple[numerics.Sum, jax.Array]
 
 
 @struct.dataclass
 class Online:
-    """One step on the new observation alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`, which forgets the other data.
+    """Solver with one step on the new observation alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
-    An approximation for horizons at which passes over all data are too expensive; not the maximum-likelihood estimate.
+    It approximates the maximum-likelihood estimate, for horizons at which passes over all data are too expensive.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -37,11 +37,11 @@ class Online:
         pass
 
     def init(self, num: int, dim: int, ridge: Leaf) -> OnlineState:
-        """Nothing observed."""
+        """Returns the state without observations."""
         return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
-        self, state: OnlineState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+        self, state: OnlineState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[jax.Array, OnlineState]:
         """See `Solver.fit`."""
         del sums, ridge
@@ -49,7 +49,7 @@ class Online:
         return estimate.total, (inverses, estimate.error)
 
     def residual(self, state: OnlineState) -> jax.Array:
-        """Not known: NaN."""
+        """Returns NaN, because the error is unknown."""
         return jnp.full((), jnp.nan, state[1].dtype)
 
 
@@ -58,9 +58,9 @@ class BFGSState:
     """State of `BFGS`.
 
     Attributes:
-      inverse: `[N, d, d]`, estimates of the inverse second derivatives of each parameter's loss with the ridge.
-      longest: `[]`, norm of the longest features so far.
-      residual: `[]`, the largest estimate, over all fits, of the error of a logit.
+      inverse: `[N, d, d]` estimates of the inverse second derivatives of each parameter's loss with the ridge.
+      longest: `[]` norm of the longest features so far.
+      residual: `[]` largest estimate, over all fits, of the error of a logit.
     """
 
     inverse: jax.Array
@@ -69,17 +69,17 @@ class BFGSState:
 
 
 class _Point(NamedTuple):
-    """Between two steps.
+    """State between two steps.
 
     Attributes:
-      theta: `[N, d]`.
-      inverse: `[N, d, d]`.
-      gradient: `[A, d]`, with the ridge.
-      moves: `[A, d]`, `B_j^-1` times that.
-      least: `[]`, the smallest estimate of the error of a logit so far.
-      since: `[]` int32, steps since then.
-      wanted: `[]` bool, whether another step is.
-      steps: `[]` int32, the same in all runs.
+      theta: `[N, d]` parameters.
+      inverse: `[N, d, d]` estimates of inverse second derivatives.
+      gradient: `[A, d]` gradient with the ridge.
+      moves: `[A, d]` products of `B_j^-1` and the gradient.
+      least: `[]` smallest estimate of the error of a logit so far.
+      since: `[]` int32 number of steps since then.
+      wanted: `[]` bool, whether another step is needed.
+      steps: `[]` int32 number of steps, the same in all runs.
     """
 
     theta: jax.Array
@@ -94,22 +94,19 @@ class _Point(NamedTuple):
 
 @struct.dataclass
 class BFGS:
-    """Quasi-Newton steps until no logit is further than a tolerance from the maximum-likelihood one; for large dimensions.
+    """Solver with quasi-Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for large dimensions.
 
-    Of each parameter an estimate `B^-1` of the inverse second derivatives is carried from round to round. A new observation adds its own
-    second derivatives to `B`, and makes a first step that needs no pass over the data, as in `Online`. Then come steps
-    `theta_j <- theta_j - B_j^-1 gradient`, of one parameter after the other, after each of which `B_j^-1` is corrected by what the gradient has
-    changed (Broyden, Fletcher, Goldfarb and Shanno). They end where `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features
-    is within the tolerance, or where rounding keeps it from falling; one more step follows, whose gradient is not computed. Steps are shortened as
-    in `Newton`.
-
-    Differs from `Newton`: the decrement is an estimate, as the second derivatives are.
+    An estimate `B^-1` of each parameter's inverse second derivatives is carried from round to round. A new observation adds its second derivatives to
+    `B` and takes a first step without a pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one parameter after
+    the other, each with an update of `B_j^-1` by the change of the gradient (Broyden, Fletcher, Goldfarb and Shanno). They end when
+    `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features is within the tolerance, or when rounding prevents a decrease.
+    One more step follows, without a new gradient. Steps are shortened as in `Newton`; the decrement is an estimate here.
 
     Source: Nocedal and Wright (2006), "Numerical Optimization", eq. (6.17).
 
     Attributes:
       tolerance: largest error of a logit (static).
-      passes: steps after an observation at most, each a pass over the data (static).
+      passes: largest number of steps after an observation, each a pass over the data (static).
     """
 
     tolerance: float = struct.field(pytree_node=False, default=1e-3)
@@ -122,16 +119,16 @@ class BFGS:
         checks.count("passes", self.passes)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> BFGSState:
-        """Nothing observed."""
+        """Returns the state without observations."""
         zero = jnp.zeros((), jnp.float32)
         return BFGSState(_inverse_ridge(num, dim, ridge), zero, zero)
 
     def residual(self, state: BFGSState) -> jax.Array:
-        """The largest estimate, over all fits, of the error of a logit, `[]`."""
+        """Returns the largest estimate, over all fits, of the error of a logit, `[]`."""
         return state.residual
 
     def fit(
-        self, state: BFGSState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+        self, state: BFGSState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[jax.Array, BFGSState]:
         """See `Solver.fit`."""
         number, size = chosen.shape[0], theta.shape[0]
@@ -140,7 +137,7 @@ class BFGS:
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
         def gradients(theta: jax.Array) -> jax.Array:
-            """Eq. (4) of the chosen parameters, zero for one of -1."""
+            """Returns eq. (4) for the chosen parameters; zero for -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
@@ -170,7 +167,7 @@ class BFGS:
             towards = xla.compute_once(0.5 * (1.0 + share * jnp.sum(change * image)) * step - image)
             grown = old + share * (step[:, None] * towards + towards[:, None] * step)
             inverse = numerics.put(now.inverse, place, xla.compute_once(grown))
-            if number == 1:  # The same without another product with the matrix.
+            if number == 1:  # Equal, without another product with the matrix.
                 along_both = jnp.sum(towards * gradient[0]), jnp.sum(step * gradient[0])
                 ways = now.moves + image + share * (step * along_both[0] + towards * along_both[1])
             else:
@@ -202,24 +199,24 @@ class BFGS:
 
 
 def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
-    """`I / ridge` for each parameter, `[N, d, d]`."""
+    """Returns `I / ridge` for each parameter, `[N, d, d]`."""
     return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
 
 
 def _online(
-    theta: numerics.Sum, inverses: numerics.Sum, chosen: jax.Array, new: New, spread: jax.Array | None
+    theta: numerics.Sum, inverses: numerics.Sum, chosen: jax.Array, new: NewestObservation, spread: jax.Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """A step on the new observation alone, and `B_j^-1` with its second derivatives.
+    """Takes a step on the new observation alone, and adds its second derivatives to `B_j^-1`.
 
     Args:
-      theta: `[N, d]`.
-      inverses: `B_j^-1` `[N, d, d]`.
-      chosen: `[A]`.
+      theta: `[N, d]` parameters.
+      inverses: `[N, d, d]` `B_j^-1`.
+      chosen: `[A]` parameters that move.
       new: the observation.
-      spread: `[]`, how far logits move with a parameter, by which steps are shortened; None for full steps.
+      spread: `[]` largest move of a logit with a parameter, by which steps are shortened; None for full steps.
     """
     for a in range(chosen.shape[0]):
-        # An item of -1 has no features: nothing changes where it is written.
+        # Item -1 has zero features: writing it changes nothing.
         inverse = inverses.at(chosen[a])
         for k in new.rows_of(a, chosen.shape[0]):
             inverse = sherman_morrison(inverse, new.x[k], new.weight[k])

@@ -1,4 +1,4 @@
-"""Observations as rows of a table that fills up round by round, and the derivatives of the loss as sums over them."""
+"""Observations as rows of a table that grows round by round, and derivatives of the loss as sums over them."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ from jaxroute.core import numerics, xla
 from jaxroute.estimators.mnl.likelihood import probabilities
 from jaxroute.estimators.mnl.types import Sums
 
-# An entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
+# Entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
 _Entry = tuple[int, int, int, int]
 
 
 def item_type(num_items: int) -> DTypeLike:
-    """The smallest integer that can number the items and -1."""
+    """Returns the smallest integer type for item numbers and -1."""
     return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
 
 
 def _written(table: jax.Array, new: jax.Array, t: jax.Array) -> jax.Array:
-    """`table` `[..., H]` with `new` `[...]` in place `t`."""
+    """Writes `new` `[...]` into row `t` of `table` `[..., H]`."""
     return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
 
@@ -31,9 +31,9 @@ class Rows:
     """Observations with a parameter per item.
 
     Attributes:
-      features: `[d, H]`.
-      items: `[K, H]`, rising; -1 stands for no item.
-      accepted: `[H]` int8, place of the accepted item, `K` for none.
+      features: `[d, H]` features.
+      items: `[K, H]` shown items in ascending order; -1 for none.
+      accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
 
     features: jax.Array
@@ -42,13 +42,13 @@ class Rows:
 
     @classmethod
     def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
-        """Room for one observation per round.
+        """Returns an empty table with capacity for one observation per round.
 
         Args:
-          rounds: `H`, rounded up to what `xla.chunked_fold` can work on.
-          num_items: `N`.
-          num_shown: `K`.
-          dim: `d`.
+          rounds: number of rounds, rounded up to `H` by `xla.chunked_size`.
+          num_items: number of items, `N`.
+          num_shown: number of shown items, `K`.
+          dim: dimension, `d`.
         """
         rounds = xla.chunked_size(rounds)
         return cls(
@@ -58,14 +58,14 @@ class Rows:
         )
 
     def write(self, t: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, valid: jax.Array | bool) -> "Rows":
-        """With the observation of a round.
+        """Returns the table with the observation of a round.
 
         Args:
-          t: `[]`, the round.
+          t: `[]` round.
           x: `[d]` features.
-          items: `[K]`.
-          accepted: `[]`, place of the accepted item.
-          valid: `[]` bool; if False nothing was observed.
+          items: `[K]` shown items.
+          accepted: `[]` place of the accepted item.
+          valid: `[]` bool, whether there is an observation.
         """
         items = jnp.where(valid, items, -1)
         return Rows(
@@ -75,21 +75,20 @@ class Rows:
         )
 
     def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
-        """Derivatives of the negative log-likelihood, without the ridge: the sum in eq. (4), and one of second derivatives.
+        """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives.
 
-        In `theta_a` of a chosen item `a` they are, summed over the rows `i` in which the item was shown,
+        For `theta_a` of a chosen item `a` they are, summed over the rows `i` that show the item,
 
             gradient: `(p_a - y_a) x`,
             hessian: `p_a (1 - p_a) x x'` with itself, `-p_a p_b x x'` with another chosen item `b`.
 
-        All are sums of products of a number per row with features: they are written out entry by entry, and added up in one
-        pass over chunks of rows.
+        All entries are sums of a number per row times features, unrolled and accumulated in one pass over chunks of rows.
 
         Args:
-          theta: `[N, d]`; the rows `chosen` are where derivatives are taken.
+          theta: `[N, d]` parameters; derivatives are taken in the rows `chosen`.
           chosen: `[A]` items; -1 for none.
-          in_use: `[]` int32, rows from here on are empty.
-          hessian: whether second derivatives are wanted.
+          in_use: `[]` int32 number of used rows.
+          hessian: whether to return second derivatives.
         """
         dim, shown, number = theta.shape[1], self.items.shape[0], chosen.shape[0]
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(number)]
@@ -107,7 +106,7 @@ class Rows:
                 probability, took = _of_one_shown(parameters, x, accepted, [m[0] for m in mine])
             else:
                 probability, took = _of_several_shown(theta, x, items, accepted)
-            # p_a of the rows in which item `chosen[a]` was shown, 0 of the others; then p_a - y_a.
+            # p_a in the rows that show item `chosen[a]`, 0 in the others; then p_a - y_a.
             share = [
                 xla.compute_once(sum(jnp.where(mine[a][k], probability[k], 0.0) for k in range(shown)))
                 for a in range(number)
@@ -128,16 +127,15 @@ class Rows:
         return Sums(total[:size].reshape(number, dim), _assemble(blocks, number, dim) if hessian else None)
 
 
-# Of the items shown `[K, C]`: probabilities `p`, and which was accepted.
+# Probabilities `p` of the shown items `[K, C]`, and the accepted one.
 _Choice = tuple[jax.Array, jax.Array]
 
 
 def _of_one_shown(parameters: list[jax.Array], x: jax.Array, accepted: jax.Array, mine: list[jax.Array]) -> _Choice:
-    """Rows that show one item each: only utilities of chosen items are computed.
+    """Returns utilities for rows that show one item each; only those of chosen items are computed.
 
-    Rows of other items have the utility of the first chosen one: they are left out of every sum later, where `mine` is
-    False. With one chosen item this saves a selection. With several, the first one's utility is the start of the sum that
-    selects, and is taken off again where another item was shown.
+    Rows of other items have the utility of the first chosen one and are masked later by `mine`. With one chosen item this saves a selection. With
+    several, the first one's utility starts the selecting sum and is subtracted where another item was shown.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -147,7 +145,7 @@ def _of_one_shown(parameters: list[jax.Array], x: jax.Array, accepted: jax.Array
 
 
 def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> _Choice:
-    """Rows that show several items: the utilities of all items, of which those shown at each place are selected."""
+    """Returns utilities for rows that show several items, selected from the utilities of all items."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -159,11 +157,11 @@ def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
 
 
 def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Array) -> list[jax.Array]:
-    """Terms `[C]` of the entries: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two.
+    """Returns the terms `[C]` of the entries: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two items.
 
     Args:
-      entries: which entries.
-      share: `p_a` `[C]` of each chosen item, 0 where it was not shown.
+      entries: entries of the matrix.
+      share: `p_a` `[C]` of each chosen item; 0 if it was not shown.
       x: `[d, C]` features.
     """
     scaled: dict[tuple[int, int, int], jax.Array] = {}
@@ -177,7 +175,7 @@ def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Ar
 
 
 def _assemble(blocks: dict[_Entry, jax.Array], number: int, dim: int) -> jax.Array:
-    """The symmetric matrix `[A d, A d]` from its entries by item, item, row and column."""
+    """Assembles the symmetric matrix `[A d, A d]` from its entries by item, item, row and column."""
 
     def entry(a: int, i: int, b: int, j: int) -> jax.Array:
         if (a, b, i, j) in blocks:
@@ -193,9 +191,9 @@ class PairRows:
     """Observations with one parameter for all items and features of pairs.
 
     Attributes:
-      features: `[K, d, H]`, of the items shown; zero stands for no item.
-      shown: `[K, H]` bool; a row in which nothing is shown is no observation.
-      accepted: `[H]` int8, place of the accepted item, `K` for none.
+      features: `[K, d, H]` features of the shown items; zero for no item.
+      shown: `[K, H]` bool, used places; a row without any is no observation.
+      accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
 
     features: jax.Array
@@ -204,7 +202,7 @@ class PairRows:
 
     @classmethod
     def empty(cls, rounds: int, num_shown: int, dim: int) -> "PairRows":
-        """Room for one observation per round; see `Rows.empty`."""
+        """Returns an empty table with capacity for one observation per round; see `Rows.empty`."""
         rounds = xla.chunked_size(rounds)
         return cls(
             features=jnp.zeros((num_shown, dim, rounds), jnp.float32),
@@ -215,14 +213,14 @@ class PairRows:
     def write(
         self, t: jax.Array, x: jax.Array, shown: jax.Array, accepted: jax.Array, valid: jax.Array | bool
     ) -> "PairRows":
-        """With the observation of a round.
+        """Returns the table with the observation of a round.
 
         Args:
-          t: `[]`, the round.
+          t: `[]` round.
           x: `[K, d]` features.
-          shown: `[K]` bool, which of the places are taken.
-          accepted: `[]`, place of the accepted item.
-          valid: `[]` bool; if False nothing was observed.
+          shown: `[K]` bool, used places.
+          accepted: `[]` place of the accepted item.
+          valid: `[]` bool, whether there is an observation.
         """
         return PairRows(
             features=_written(self.features, x, t),
@@ -231,15 +229,15 @@ class PairRows:
         )
 
     def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
-        """Derivatives of the sum in eq. (1), without the ridge, in the one parameter, the row of `theta` `[1, d]`.
+        """Returns the derivatives of the sum in eq. (1), without the ridge, in the single parameter, the row of `theta` `[1, d]`.
 
-        Over the rows, with the items shown in each, they are sums of
+        They are sums over the rows, with the shown items of each, of
 
             gradient: `sum_j (p_j - y_j) x_j`,
             hessian: `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
 
         Args:
-          theta: `[1, d]`.
+          theta: `[1, d]` parameter.
           chosen: not used.
           in_use: see `Rows.sums`.
           hessian: see `Rows.sums`.
