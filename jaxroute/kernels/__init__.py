@@ -1,18 +1,18 @@
-"""Kernels: the rounds of a policy as one function of C, which XLA's programs call. The second back end of the engine.
+"""Kernels, the second back end of the engine: all rounds of a policy as one C function that XLA's programs call.
 
-How a policy becomes a kernel:
+A policy becomes a kernel in five steps:
 
-1. `rollout` traces one round of one run, its plan and what is recorded, to jaxprs; `source` writes the loops over record intervals, chunks and
+1. `rollout` traces one round of one run, its plan and its records to jaxprs. `source` writes the loops over record intervals, chunks and
    rounds around them.
-2. `emitter` interprets the jaxprs: calls, scans, branches and loops become those of C, any other operation is written by its rule (`rules`).
-   An operation with a definition in basic operations is a function of C, printed once from the definition's jaxpr, or written in line.
-3. Rules build typed expressions and statements (`ir`). `writer` keeps the storages, lets operations on arrays of one shape share a loop, and
-   writes arrays in place where no value needs what was there. Whether a number differs between runs is a field of its storage.
-4. `printer` turns the statements into text, without those that nothing needs: C of one run, for a GPU (NVRTC, a thread for each run) and for a
-   quick look on a CPU, or C++ of several runs at once, whose numbers are vectors (`lanes.h`).
-5. `cuda` and `host` compile the text, in other threads while XLA compiles its program; `calls` is the way from XLA's program to the kernel.
+2. `emitter` interprets the jaxprs. Calls, scans, branches and loops become those of C; other operations are written by their rules (`rules`).
+   An operation with a definition in basic operations becomes a C function, printed once from the definition's jaxpr, or inline code.
+3. Rules build typed expressions and statements (`ir`). `writer` manages storages, fuses loops of operations on arrays of one shape, and updates
+   arrays in place if no value needs the old contents. A storage has a flag whether it differs between runs.
+4. `printer` turns the statements into text and drops dead ones: C for one run, for a GPU (NVRTC, a thread for each run) and for quick compilation on
+   a CPU, or C++ for several runs at once, with a vector for each number (`lanes.h`).
+5. `cuda` and `host` compile the text in other threads while XLA compiles its program. `calls` connects XLA's program and the kernel.
 
-A function that has no C raises `Unsupported`, and the engine lets the scan run.
+A function that cannot be written in C raises `Unsupported`, and the engine falls back to the scan.
 """
 
 from jaxroute.kernels import cuda, host
@@ -41,5 +41,5 @@ __all__ = [
 
 
 def trial(platform: str) -> str | None:
-    """Returns why kernels cannot be used on a platform, "cpu" or "gpu", with what helps, or None: a trivial one is compiled and run."""
+    """Compiles and runs a trivial kernel on a platform, "cpu" or "gpu"; returns None, or why kernels cannot be used, with a remedy."""
     return host.trial() if platform == "cpu" else cuda.trial()

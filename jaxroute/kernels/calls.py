@@ -1,8 +1,8 @@
-"""Functions of Python as XLA's custom calls: what XLA hands over, decoded by ctypes from the C interface of its FFI.
+"""Python functions as XLA's custom calls, decoded by ctypes from the C interface of XLA's FFI.
 
-That interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h); only its
-oldest part is used: the call frame, the buffers, the stream, an error. So neither a build nor a header is needed, on a CPU or on a GPU. A
-call plays all rounds of a block, beside which taking Python's lock once does not count.
+The interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h). Only its
+oldest part is used: call frame, buffers, stream and error. So no build and no header is needed. A call simulates all rounds of a block, so that
+taking Python's lock once is negligible.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 def _structure(**fields: Any) -> Any:
-    """A structure of C, which begins with its size."""
+    """Defines a C structure that begins with its size."""
     return type("Structure", (ctypes.Structure,), {"_fields_": [("struct_size", _SIZE), *fields.items()]})
 
 
@@ -51,21 +51,21 @@ _METHOD = ctypes.CFUNCTYPE(_VOID, _VOID)
 
 
 class Buffer(NamedTuple):
-    """An array of XLA: where its numbers are, and its shape."""
+    """Array of XLA: address and shape."""
 
     address: int
     shape: tuple[int, ...]
 
 
 class Call(NamedTuple):
-    """Request of XLA: arrays in the order of memory, and its own frame."""
+    """Call by XLA: arrays in memory order, and the call frame."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
     frame: Any
 
     def stream(self) -> int:
-        """The stream of the device that the call belongs to."""
+        """Returns the device's stream of the call."""
         api = self.frame.api.contents
         arguments = _StreamArguments(ctypes.sizeof(_StreamArguments), None, self.frame.context, None)
         _METHOD(api.stream_get)(ctypes.addressof(arguments))
@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
 
 def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
-    """Makes a function a target of custom calls, for as long as the process lives; returns the name of the target, a new one if none is given."""
+    """Registers a function as a target of custom calls for the lifetime of the process, and returns the target's name (a new one by default)."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
@@ -83,7 +83,7 @@ def register(function: Callable[[Call], None], platform: str, name: str | None =
             if frame.stage == _EXECUTE:
                 function(Call(_buffers(frame.arguments), _buffers(frame.results), frame))
             return None
-        except BaseException as error:  # XLA knows errors of its own only.
+        except BaseException as error:  # XLA propagates only its own errors.
             if not isinstance(error, Exception):
                 _interrupts.append(error)
             text = f"{type(error).__name__}: {error}".encode()
@@ -102,13 +102,13 @@ _interrupts: list[BaseException] = []
 
 
 def raise_interrupt() -> None:
-    """Raises the KeyboardInterrupt that arrived while XLA called a function, if there was one: XLA reports an internal error in its place."""
+    """Raises the KeyboardInterrupt that arrived during a call, if any: XLA reports an internal error instead."""
     if _interrupts:
         raise _interrupts.pop()
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA only asks for the version of the interface; answers with that of the frame, which the layouts above are of.
+    """Whether XLA only requests the version of the interface; answers with the version of the layouts above.
 
     Raises:
       RuntimeError: the interface has another major version.

@@ -1,4 +1,4 @@
-"""Compilations of kernels: begun when a program is lowered, finished before it is compiled."""
+"""Compilations of kernels: started while a program is lowered, finished before it is compiled."""
 
 import contextlib
 import contextvars
@@ -9,20 +9,20 @@ from typing import Any
 from jaxroute.engine.memory import cores
 from jaxroute.kernels.ir import Unsupported
 
-# Seconds that a compilation may take.
+# Time limit of a compilation, in seconds.
 MOST_S = 120
 
-# Threads that compile.
+# Threads for compilations.
 pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
-# Compilations, and the kernels of GPUs that they are of.
+# Compilations and their GPU kernels.
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
-# Numbers of the GPUs that programs are lowered for; all of this process if there are none.
+# Numbers of the target GPUs of lowered programs; empty for all of this process.
 devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """A program that is being lowered calls what this compiles."""
+    """Registers a compilation for the program that is being lowered."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))
@@ -30,7 +30,7 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """A context that gathers the compilations of kernels that programs lowered inside call, for GPUs of these numbers."""
+    """Context that collects the compilations of kernels of the programs lowered inside, for the given GPUs."""
     begun: Begun = []
     tokens = _begun.set(begun), devices.set(tuple(own))
     try:

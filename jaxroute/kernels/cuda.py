@@ -1,4 +1,4 @@
-"""The rounds of a run, compiled by NVRTC (which comes with `jax[cuda12]` and `jax[cuda13]`) and launched on the stream of XLA's program."""
+"""Kernels on GPUs: compiled by NVRTC (part of `jax[cuda12]` and `jax[cuda13]`) and launched on the stream of XLA's program."""
 
 import ctypes
 import dataclasses
@@ -18,34 +18,34 @@ import numpy as np
 from jaxroute.kernels.host import cache_folder
 from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 
-# Sums and products are rounded one by one, and numbers below 1.2e-38 are 0, as in XLA's programs on a CPU. Roots are off by one unit in the last
-# place, quotients hardly ever (`prelude.h`). By IEEE's rules roots cost UCB1 about 128 more instructions a round, divisions 77.
+# Sums and products are rounded individually, and numbers below 1.2e-38 are 0, as in XLA's programs on a CPU. Roots may be off by one ulp, quotients
+# hardly ever (`prelude.h`). IEEE roots would cost UCB1 about 128 more instructions a round, IEEE divisions 77.
 OPTIONS = ("--std=c++17", "-fmad=false", "-ftz=true", "-prec-div=false", "-prec-sqrt=false")
 # Threads of a block: two warps, so that few runs spread over all processors of the device.
 BLOCK = 64
-# Settings of a launch at most: blocks along the second axis of a grid.
+# Largest number of settings of a launch: blocks along the second axis of a grid.
 MOST_SETTINGS = 65_535
-# Seconds that a launch is to take, rounds of the first one, and how many times as long the next one may be.
+# Target duration of a launch in seconds, rounds of the first launch, and largest growth of the next one.
 LAUNCH_S, FIRST_ROUNDS, GROWTH = 0.5, 64, 16
-# Bytes of a thread's stack, and of its scratch memory, above which the scan outruns a kernel, which waits for memory. On an H100 the kernels measured
-# with at most 1,712 and 4,928 bytes of these are 1.4 to 12 times as fast as the scan; of those with more than 3,100 or 8,192 one is (1.9 times),
-# two are about as fast, and the others take 1.6 to 6 times as long. Between them one was measured: 3.2 times as long with 2,720.
+# Bytes of a thread's stack and of its scratch memory above which the scan is faster than a kernel, which waits for memory. On an H100 kernels with at
+# most 1,712 and 4,928 bytes are 1.4 to 12 times as fast as the scan. Of those above 3,100 or 8,192 bytes one is 1.9 times as fast, two are equal,
+# and the others take 1.6 to 6 times as long. One in between (2,720 bytes) takes 3.2 times as long.
 MOST_STACK, MOST_SCRATCH = 3 << 10, 8 << 10
-# Environment variable with the path of the only NVRTC that is to be used.
+# Environment variable with the path of the NVRTC to use.
 NVRTC_PATH = "JAXROUTE_NVRTC"
 TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = threadIdx.x / 4.0f + 1.0f; }'
 
 
 @functools.cache
 def nvrtc() -> Any:
-    """Returns NVIDIA's compiler as a library: the newest that the driver supports, of those that compile a trivial kernel.
+    """Returns the library of NVIDIA's compiler: the newest that the driver supports and that compiles a trivial kernel.
 
     Raises:
-      Unsupported: there is none; the message says what is wrong with those that were found, and the command that helps.
+      Unsupported: there is none; the message describes the failures of the candidates and the remedy.
     """
     try:
         supported = driver().version // 1000
-    except Unsupported:  # Machine code can be made all the same.
+    except Unsupported:  # Machine code can still be compiled.
         supported = None
     found, refused = [], []
     for path in dict.fromkeys(_candidates()):
@@ -70,16 +70,16 @@ def nvrtc() -> Any:
 
 
 def _install(major: int | None) -> str:
-    """The command that installs NVRTC for a driver of a major version."""
+    """Returns the command that installs NVRTC for a driver of a major version."""
     return f"python -m pip install -U nvidia-cuda-nvrtc{'-cu12' if major == 12 else ''}"
 
 
 def _candidates() -> list[str]:
-    """Paths or names of libraries, of which any may be missing."""
+    """Returns paths or names of libraries, any of which may be missing."""
     if own := os.environ.get(NVRTC_PATH):
         return [own]
     found: list[str] = []
-    with suppress(Exception):  # It is not installed, or finds nothing.
+    with suppress(Exception):  # Not installed, or without result.
         from cuda import pathfinder  # pyright: ignore
 
         found += [path for path in [pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path] if path]
@@ -91,7 +91,7 @@ def _candidates() -> list[str]:
 
 
 def _with_builtins(path: str) -> Any:
-    """A library of NVRTC. The one of CUDA 13.0 finds its builtins only if they have been loaded before."""
+    """Loads a library of NVRTC. That of CUDA 13.0 finds its builtins only if they have been loaded before."""
     if os.path.isabs(path):
         for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
             ctypes.CDLL(builtins)
@@ -105,7 +105,7 @@ def _version(library: Any) -> tuple[int, int]:
 
 
 def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
-    """Returns machine code of a CUDA C text for an architecture such as `sm_90a`, compiled once and stored on disk where that is possible.
+    """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
 
     Raises:
       Unsupported: there is no compiler, or it refuses the text.
@@ -115,7 +115,7 @@ def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> 
     with suppress(OSError):
         return file.read_bytes()
     code = compile_text(text, architecture, options)
-    with suppress(OSError):  # A folder that cannot be written costs the next process the compilation.
+    with suppress(OSError):  # Without a writable folder the next process compiles again.
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
         partial.write_bytes(code)
@@ -129,7 +129,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
-    """Returns what `compiled` returns, by a library of NVRTC if one is given, without a look at the disk."""
+    """Compiles like `compiled`, without the cache, by a given library of NVRTC or the default one."""
     library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
@@ -145,7 +145,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Machine code of a program, or a log, by NVRTC's name for it."""
+    """Returns an output of NVRTC by its name: the machine code of a program, or its log."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -154,7 +154,7 @@ def _made(library: Any, program: Any, what: str) -> bytes:
 
 
 class DriverError(RuntimeError):
-    """A call of NVIDIA's driver that failed."""
+    """Failed call of NVIDIA's driver."""
 
 
 class Driver:
@@ -183,14 +183,14 @@ class Driver:
             raise DriverError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
 
     def number(self, name: str, *arguments: Any) -> int:
-        """Calls a function whose first argument is where it writes a number, and returns the number."""
+        """Calls a function that writes a number to its first argument, and returns the number."""
         found = ctypes.c_int()
         self(name, ctypes.byref(found), *arguments)
         return found.value
 
     @contextmanager
     def context(self, pointer: Any) -> Generator[None, None, None]:
-        """A context of Python in which a context of the driver is the current one of this thread."""
+        """Context manager that makes a driver context current in this thread."""
         self("cuCtxPushCurrent_v2", pointer)
         try:
             yield
@@ -209,7 +209,7 @@ def _loaded(name: str) -> Any:
 driver = functools.cache(Driver)
 
 
-# Attributes of a device: processors, threads and registers of a processor, major and minor of the compute capability.
+# Attributes of a device: number of multiprocessors, threads and registers of each, major and minor compute capability.
 _PROCESSORS, _THREADS, _REGISTERS, _MAJOR, _MINOR = 16, 39, 82, 75, 76
 # Attributes of a kernel: bytes of its stack, registers of a thread.
 _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
@@ -217,18 +217,18 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns a number of a device, by the driver's number of the attribute."""
+    """Returns an attribute of a device by the driver's number of the attribute."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
 def architecture(device: int = 0) -> str:
-    """Returns what a device is compiled for, such as `sm_90a`."""
+    """Returns the target architecture of a device, such as `sm_90a`."""
     major, minor = attribute(_MAJOR, device), attribute(_MINOR, device)
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def active() -> list[int]:
-    """Returns the numbers of the devices on which this process has a context: those that XLA uses."""
+    """Returns the numbers of the devices with a context of this process: those that XLA uses."""
 
     def has_context(device: int) -> bool:
         flags, is_active = ctypes.c_uint(), ctypes.c_int()
@@ -246,7 +246,7 @@ def architectures() -> set[str]:
 
 @contextmanager
 def primary(device: int) -> Generator[None, None, None]:
-    """A context of Python in which the context of a device that XLA uses, too, is the current one of this thread."""
+    """Context manager that makes the device context that XLA uses current in this thread."""
     context, handle = ctypes.c_void_p(), driver().number("cuDeviceGet", device)
     driver()("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     try:
@@ -257,14 +257,14 @@ def primary(device: int) -> Generator[None, None, None]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A kernel that is loaded on a device.
+class LoadedKernel:
+    """Kernel on a device.
 
     Attributes:
-      function: handle of the driver.
+      function: the driver's handle.
       device: number of the device.
       registers: registers of a thread.
-      local_bytes: stack of a thread, which lies in the memory of the device.
+      local_bytes: stack of a thread in device memory, in bytes.
     """
 
     function: Any
@@ -273,7 +273,7 @@ class Loaded:
     local_bytes: int
 
     @staticmethod
-    def of(code: bytes, device: int) -> "Loaded":
+    def of(code: bytes, device: int) -> "LoadedKernel":
         """Loads machine code in the current context.
 
         Raises:
@@ -283,25 +283,25 @@ class Loaded:
         driver()("cuModuleLoadData", ctypes.byref(module), code)
         driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")
         numbers = (driver().number("cuFuncGetAttribute", one, function) for one in (_REGISTERS_OF_THREAD, _LOCAL_BYTES))
-        return Loaded(function, device, *numbers)
+        return LoadedKernel(function, device, *numbers)
 
     @property
     def threads_at_once(self) -> int:
-        """Threads that the device holds at the same time: a warp takes registers of one of four schedulers, in multiples of 256."""
+        """Returns the number of resident threads of the device: a warp takes registers of one of four schedulers, in multiples of 256."""
         of_warp = -(-self.registers * 32 // 256) * 256 or 256
         warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Compares the memory of the stacks, which the driver reserves for all threads that the device can hold, with what is free.
+        """Compares the memory for stacks, which the driver reserves for all resident threads, with the free memory.
 
         Args:
           scratch: bytes of scratch memory of a run.
 
         Raises:
-          SlowerThanScan: stack or scratch memory of a run are large.
-          Unsupported: the stacks need more than is free. What has been reserved for other kernels serves this one, too.
+          SlowerThanScan: the stack or scratch memory of a run is large.
+          Unsupported: the stacks need more than the free memory plus the memory already reserved for other kernels.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024
@@ -317,32 +317,32 @@ class Loaded:
             )
 
 
-_reserved: dict[int, int] = {}  # Bytes of a thread's stack for which memory of a device is reserved, by device.
+_reserved: dict[int, int] = {}  # Reserved bytes of a thread's stack, by device.
 
 
 class Kernel:
-    """A kernel, compiled for the devices that XLA uses and loaded on them.
+    """Kernel, compiled for the devices that XLA uses and loaded on them.
 
     Args:
       text: CUDA C.
       scratch: bytes of scratch memory of a run.
 
     Attributes:
-      done: share of the rounds of the present call that have been simulated, in [0, 1].
+      done: completed share of the rounds of the current call, in [0, 1].
     """
 
     def __init__(self, text: str, scratch: int = 0):
         self.done, self.scratch = 0.0, scratch
         self._text = text
-        self._loaded: dict[int, Loaded] = {}
-        self._pace: dict[tuple[int, int], float] = {}  # Rounds of a second, by runs and settings.
+        self._loaded: dict[int, LoadedKernel] = {}
+        self._pace: dict[tuple[int, int], float] = {}  # Rounds per second, by runs and settings.
         self._lock, self._stopped = threading.Lock(), threading.Event()
 
     def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
         """Compiles the kernel and loads it on devices.
 
         Args:
-          devices: their numbers; without them, all that XLA uses.
+          devices: numbers of the devices (default: all that XLA uses).
 
         Raises:
           SlowerThanScan: the scan is faster.
@@ -359,8 +359,8 @@ class Kernel:
             raise Unsupported(str(error)) from None
         return self
 
-    def loaded(self) -> Loaded:
-        """Returns the kernel as it is loaded in the current context.
+    def loaded(self) -> LoadedKernel:
+        """Returns the kernel in the current context.
 
         Raises:
           DriverError: the driver refuses it.
@@ -370,23 +370,23 @@ class Kernel:
         with self._lock:
             if (place := context.value or 0) not in self._loaded:
                 device = driver().number("cuCtxGetDevice")
-                self._loaded[place] = Loaded.of(compiled(self._text, architecture(device)), device)
+                self._loaded[place] = LoadedKernel.of(compiled(self._text, architecture(device)), device)
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads a device holds at the same time, the fewest of the devices where it is loaded."""
+        """Returns the smallest number of resident threads of the devices on which it is loaded."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Ends calls at the end of their present launch, or allows calls again."""
+        """Stops calls after their current launch, or allows calls again."""
         (self._stopped.set if stopped else self._stopped.clear)()
 
     def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:
         """Simulates runs by launches of about half a second, and waits for each.
 
         Args:
-          addresses: pointers to the inputs, of which the first has first round and number of rounds of each interval, int32
-            `[intervals, 2]`; to the outputs; to scratch memory.
+          addresses: pointers to the inputs (the first is int32 `[intervals, 2]`, first round and number of rounds of each interval), to the
+            outputs, and to scratch memory.
           intervals: number of record intervals.
           runs: number of runs of each setting.
           settings: number of settings.
@@ -413,7 +413,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """First round and end of each launch, which has ended when the next is asked for: up to a record time where one is near enough.
+        """Yields first round and end of each launch, after the previous one has finished; ends are record times if one is near enough.
 
         Raises:
           InterruptedError: `interrupt` was called.
@@ -436,8 +436,8 @@ def piece_end(at: int, most: int, ends: np.ndarray) -> int:
     """Returns the round before which a launch ends.
 
     Args:
-      at: its first round.
-      most: rounds that it may have, up to a quarter more if they are the last ones.
+      at: first round of the launch.
+      most: largest number of rounds; a quarter more if these are the last ones.
       ends: `[n]` end of each record interval, ascending.
     """
     if ends[-1] - at <= most + most // 4:
@@ -447,7 +447,7 @@ def piece_end(at: int, most: int, ends: np.ndarray) -> int:
 
 
 def trial() -> str | None:
-    """Returns why kernels cannot be used on the first GPU of XLA, with the command that helps, or None: one is compiled, loaded and launched."""
+    """Compiles, loads and launches a trivial kernel on the first GPU of XLA; returns None, or why kernels cannot be used, with a remedy."""
     try:
         return None if _tried() else "a trivial kernel gives wrong numbers; update the driver"
     except Unsupported as error:
@@ -456,12 +456,12 @@ def trial() -> str | None:
         return f"the driver refuses a trivial kernel: {error}; update it, or {_install(driver().version // 1000)}"
 
 
-@functools.cache  # Of what ends well.
+@functools.cache  # After success.
 def _tried() -> bool:
     device = (active() or [0])[0]
     code = compile_text(TRIVIAL, architecture(device))
     with primary(device):
-        kernel, memory, numbers = Loaded.of(code, device), ctypes.c_void_p(), np.zeros(BLOCK, np.float32)
+        kernel, memory, numbers = LoadedKernel.of(code, device), ctypes.c_void_p(), np.zeros(BLOCK, np.float32)
         driver()("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(numbers.nbytes))
         try:
             given = (ctypes.c_void_p * 1)(ctypes.addressof(memory))

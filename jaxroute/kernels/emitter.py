@@ -1,4 +1,4 @@
-"""A traced function of one run as statements: its operations by their rules, its loops and branches as those of C."""
+"""Translation of a traced function of one run into statements: operations by their rules, loops and branches as those of C."""
 
 import contextlib
 import copy
@@ -22,24 +22,24 @@ from jaxroute.kernels.writer import Writer
 
 _DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
 _CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
-# Operations that hand their operand on.
+# Operations that return their operand.
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
-# Returns the definition of an operation by basic ones, or None: of numbers for an elementwise operation, else of its operands.
+# Function from an operation to its definition by basic operations, or None: for numbers if it is elementwise, else for its operands.
 Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
 
 
 class Emitter(Writer):
-    """Writes the statements of traced functions, one after the other, into `block`.
+    """Writer of the statements of traced functions into `block`.
 
     Args:
       wide: see `Writer`.
-      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
+      fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
       definition: definitions of operations.
 
     Attributes:
-      functions: functions of C that statements call, each after those that it calls.
+      functions: C functions that statements call, each after those that it calls.
     """
 
     def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = arithmetic.definition):
@@ -50,14 +50,14 @@ class Emitter(Writer):
     # Jaxprs
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
-        """The results of a closed jaxpr."""
+        """Writes a closed jaxpr and returns its results."""
         if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
         return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """Writes a jaxpr; values of its outputs."""
+        """Writes a jaxpr and returns the values of its outputs."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
@@ -99,17 +99,17 @@ class Emitter(Writer):
             return [self._largest(args[0])]
         if name in ("scan", "cond", "while"):
             return getattr(self, f"_{name}")(eqn, args)
-        if name == "custom_linear_solve":  # By the solver that it holds.
+        if name == "custom_linear_solve":  # The solver in its parameters.
             lengths = eqn.params["const_lengths"]
             first = lengths.matvec + lengths.vecmat
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
-        single = name == "reduce_sum" and args[0].chosen is not None  # Of one number and zeros.
+        single = name == "reduce_sum" and args[0].chosen is not None  # Sum of one number and zeros.
         if not (single or (self.fast and name in FORMATS)) and (definition := self._definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """The results of an operation by its definition."""
+        """Writes an operation by its definition and returns its results."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -121,10 +121,10 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """The function of C for a definition, of numbers that differ between runs or do not."""
+        """Returns the C function of a definition, for numbers that differ between runs or are shared."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
-            inner = copy.copy(self)  # With the same tables and functions.
+            inner = copy.copy(self)  # Shares tables and functions.
             inner.wide, inner.masks, inner.block, inner._groups, inner._building = varies, [], [], {}, None
             given = [inner.storage("x", v.aval.dtype, 0) for v in definition.jaxpr.invars]
             for one in given:
@@ -139,7 +139,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Values that are needed again in the next step: nothing may be written over them."""
+        """Protects values that the next step needs from being overwritten."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -149,7 +149,7 @@ class Emitter(Writer):
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
-        """The largest number over the runs that are simulated at once, from one of each run."""
+        """Returns the maximum of a number over the runs that are simulated at once."""
         if not self._which_vary([value])[0]:
             return value
         if value.shape or value.dtype != np.int32:
@@ -159,7 +159,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Gives what is carried its new values at the end of a step, all at once."""
+        """Assigns the new values of all carried values at the end of a step."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
@@ -178,14 +178,14 @@ class Emitter(Writer):
         test: Callable[[list[Value]], None] | None = None,
         mask: ir.Expr | None = None,
     ) -> list[Value]:
-        """The last values of `carry = body(carry)` in a loop or a branch.
+        """Writes `carry = body(carry)` in a loop or branch, and returns the final values.
 
         Args:
-          statement: the loop or the branch, without its body.
-          body: writes one step.
-          start: first values.
-          varying: which differ between runs that are simulated at once; by default all.
-          test: writes, before a step, what may end the loop.
+          statement: the loop or branch, without its body.
+          body: function that writes one step.
+          start: initial values.
+          varying: whether each differs between runs that are simulated at once (default: all).
+          test: function that writes the end condition of the loop before a step.
           mask: runs that continue, if the others wait for them.
         """
         storages: list[ir.Storage] = []
@@ -249,7 +249,7 @@ class Emitter(Writer):
         self.finish()
         varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
         taken: list[ir.Storage | None] = [None] * len(shapes)
-        # An operand that a branch returns as it is, and that no other value needs, is where the result is.
+        # An operand that a branch returns unchanged, and that no other value needs, is the storage of the result.
         for branch in branches:
             own = dict(zip(branch.jaxpr.invars, operands, strict=True))
             for place, var in enumerate(branch.jaxpr.outvars):
@@ -268,7 +268,7 @@ class Emitter(Writer):
             tests = [~which, which]
         else:
             tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
-        # Runs may take different branches, which are then written one after the other; all of them take the same one of several else.
+        # If runs may take different branches, these are written one after the other; otherwise all runs take the same branch.
         masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests] if apart else []
         block = self.block
         with self.held([value for value, varies in zip(operands, flags, strict=True) if apart and not varies]):
@@ -317,7 +317,7 @@ def _is_variable(v: Any) -> bool:
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Number of the equation that uses each variable last; of outputs, one behind the last. What nothing depends on has none."""
+    """Returns the number of the last equation that uses each variable (outputs: one after the last); unused variables have none."""
     last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):

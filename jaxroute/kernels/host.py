@@ -1,4 +1,4 @@
-"""The rounds of runs, compiled by the compiler of the host and called by XLA's programs on a CPU."""
+"""Kernels on CPUs: compiled by the host's compiler and called by XLA's programs."""
 
 import ctypes
 import functools
@@ -18,21 +18,21 @@ import numpy as np
 from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
-# Sums and products are rounded one by one (`core.arithmetic`); errno and floating-point traps are not used.
+# Sums and products are rounded individually (`core.arithmetic`); errno and floating-point traps are not used.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")
-# For this processor, if the compiler takes them.
+# Flags for this processor, if the compiler supports them.
 X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu=native",)
-# Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around.
+# Sequential runs, compiled quickly; several runs at once, with wrapping integers.
 NARROW_FLAGS = ("-Og",)
 WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
-# Texts of fewer characters have their short loops unrolled; GCC's -O3 takes up to five times as long and is not faster.
+# Number of characters below which short loops are unrolled; GCC's -O3 takes up to five times as long and is not faster.
 LONG_FLAGS = ("-O1", "-ftree-vectorize")
 SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000, ("-O3",))}
 
-# Seconds that the compiler may take.
+# Time limit of the compiler, in seconds.
 MOST_S = 120
 INSTALL = "install one by `apt install g++`, `xcode-select --install` or `conda install cxx-compiler`"
-# sqrt(x) + 1 of several runs at once.
+# Trivial kernel: sqrt(x) + 1 of several runs at once.
 TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{
     for (long long r = first; r < last; r += LANES) {{
         const Given<float> x = {{(const float *)in[0] + r, R, last - r}};
@@ -43,19 +43,19 @@ TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const v
 
 
 class _RefusedError(OSError):
-    """A compiler that does not compile a text."""
+    """Compiler error in a text."""
 
 
 @functools.cache
 def compiler(wide: bool = False) -> str | None:
-    """Path of a compiler of C, or of C++ for several runs at once: `CC` or `CXX`, or the first of the usual names."""
+    """Returns the path of a C compiler, or of a C++ compiler for several runs at once: `CC` or `CXX`, or the first of the usual names."""
     own = os.environ.get("CXX" if wide else "CC")
     names = [own] if own else ["c++", "g++", "clang++"] if wide else ["cc", "gcc", "clang"]
     return next((path for path in map(shutil.which, names) if path), None)
 
 
 def cache_folder() -> Path:
-    """Folder in which compiled kernels are stored."""
+    """Returns the folder of compiled kernels."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # The user has no home.
@@ -67,14 +67,14 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def _temporary(name: str) -> Path:
-    """A new path for a file that lives as long as this process."""
+    """Returns a new path for a file that is deleted at the end of this process."""
     folder = tempfile.TemporaryDirectory(prefix="jaxroute-")
     _folders.append(folder)
     return Path(folder.name) / name
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """Starts a compiler, which writes its own files into a folder if one is given.
+    """Runs a compiler, with its temporary files in a given folder.
 
     Raises:
       Unsupported: it cannot be started, or takes too long.
@@ -89,22 +89,22 @@ def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.Compl
 
 
 def own_flags() -> tuple[str, ...]:
-    """Flags for this processor."""
+    """Returns the flags for this processor."""
     return X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else OTHER_FLAGS
 
 
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Flags that a compiler takes, of those that are wanted, and its macros: its version and the instructions, which other machines may not have."""
+    """Returns the flags that a compiler supports, and its macros: version and instruction sets, which depend on the machine."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 
 
 def compiled(text: str, wide: bool = False) -> Any:
-    """The function `rounds` of a text in C, or in C++, compiled once and stored on disk.
+    """Compiles the function `rounds` of a C or C++ text; cached on disk.
 
     Raises:
-      Unsupported: there is no compiler, it refuses the text, or no folder takes what it makes.
+      Unsupported: there is no compiler, it refuses the text, or no folder is writable and executable.
     """
     path = compiler(wide)
     if path is None:
@@ -116,7 +116,7 @@ def compiled(text: str, wide: bool = False) -> Any:
     command = [path, *level, *FLAGS, *(WIDE_FLAGS if wide else ()), *native]
     name = hashlib.sha256("\0".join([text, macros, *command]).encode()).hexdigest()[:32] + ".so"
     stored, language = cache_folder() / name, "cpp" if wide else "c"
-    # Programs may be stored, but not run, where the cache is (noexec); it may be full, read-only or damaged.
+    # The cache's folder may forbid execution (noexec), or be full, read-only or damaged.
     ways = (
         lambda: stored,
         lambda: shutil.copyfile(stored, _temporary(name)),
@@ -169,7 +169,7 @@ def _compile(command: Sequence[str], text: str, language: str, library: Path) ->
 
 
 def trial() -> str | None:
-    """Returns why kernels cannot be used on this CPU, with what helps, or None: a trivial one is compiled, loaded and run."""
+    """Compiles, loads and runs a trivial kernel on this CPU; returns None, or why kernels cannot be used, with a remedy."""
     return _tried(compiler(wide=True), FLAGS, cache_folder())
 
 

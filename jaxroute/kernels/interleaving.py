@@ -1,7 +1,7 @@
-"""Loops whose steps are long chains of operations, with several steps at a time, statement by statement.
+"""Interleaving of loop steps: several steps of a loop at a time, statement by statement.
 
-A processor works on some hundred instructions at once. Where each needs the result of the one before, as in logarithms, it waits; beside the
-chain of one model there is time for those of others. Compilers do not do this across loops with hundreds of instructions. The numbers stay the same.
+A processor executes some hundred instructions at once, but waits in a chain of dependent instructions such as a logarithm. Interleaving the chains
+of several models fills this time. Compilers do not do this for loops with hundreds of instructions. Numbers do not change.
 """
 
 import dataclasses
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from jaxroute.kernels import ir
 from jaxroute.kernels.values import add
 
-# Steps at a time; functions that a step calls at least, and statements that a loop may have then.
+# Steps at a time; smallest number of function calls in a step; largest number of statements of the resulting loop.
 MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
 
 
 def interleaved(block: ir.Block) -> ir.Block:
-    """A block in which such loops have several steps at a time."""
+    """Returns a block whose suitable loops are interleaved."""
     found = list[ir.Statement]()
     for statement in block:
         if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:
@@ -31,17 +31,17 @@ def interleaved(block: ir.Block) -> ir.Block:
 
 
 def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
-    """All expressions, and those inside of them."""
+    """Yields all expressions and their subexpressions."""
     return [part for one in statements for e in one.expressions() for part in e.parts()]
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:
-    """Storages that each step has for itself; one whose place another has taken is not there."""
+    """Returns the storages that are private to a step, without replaced ones."""
     return {one.storage for one in body if isinstance(one, ir.Declare) and one.storage.successor is None}
 
 
 def _length(loop: ir.Loop) -> int:
-    """Number of steps of a loop that counts from 0 up to a number; 0 for others."""
+    """Returns the number of steps of a loop that counts from 0 to a constant; 0 for other loops."""
     first, test = loop.first, loop.test
     counts = loop.step == 1 and first is not None and first.op == "literal" and not first.number
     known = test is not None and test.op == "lt" and test.operands[1].op == "literal"
@@ -49,7 +49,7 @@ def _length(loop: ir.Loop) -> int:
 
 
 def _steps(loop: ir.Loop) -> int:
-    """Number of steps of a loop to write at a time."""
+    """Returns the number of steps to interleave."""
     length, body = _length(loop), loop.body
     plain = all(
         one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body
@@ -61,9 +61,10 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether the statements of a step may come between those of the one before.
+    """Whether the steps of a loop may be interleaved.
 
-    What a loop changes and is there before it is either touched by one statement alone, or an array of which each step touches another element.
+    A storage that the loop changes and that exists before it must be used by one statement alone, or be an array of which each step uses another
+    element.
     """
 
     def each_its_own(storage: ir.Storage) -> bool:
@@ -77,7 +78,7 @@ def _may(loop: ir.Loop) -> bool:
 
 
 def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
-    """The loop with several steps at a time, and the rest of it."""
+    """Returns the interleaved loop and the loop of the remaining steps."""
     assert loop.index is not None
     length, index = _length(loop), ir.variable(loop.index)
     whole = length - length % steps
@@ -90,7 +91,7 @@ def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
 
 
 def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
-    """The statements of a step with another index and other storages."""
+    """Copies the statements of a step with another index and other private storages."""
     renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
     def copied(part: object) -> object:

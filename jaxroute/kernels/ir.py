@@ -1,4 +1,4 @@
-"""Expressions and statements of a kernel: typed nodes, which a printer turns into C once all of them are there."""
+"""Intermediate representation of a kernel: typed expressions and statements, which the printer turns into C."""
 
 import dataclasses
 import functools
@@ -9,29 +9,29 @@ import numpy as np
 
 
 class Unsupported(Exception):
-    """A function that cannot be written as C; the message names the operation that has none."""
+    """Function that cannot be written in C; the message names the unsupported operation."""
 
 
 class SlowerThanScan(Unsupported):
-    """A kernel that can be made, and that is slower than the scan."""
+    """Kernel that is slower than the scan."""
 
 
 @dataclasses.dataclass(eq=False)
 class Storage:
-    """A variable or an array of C.
+    """Variable or array of C.
 
     Attributes:
       name: name in C.
       dtype: type of its numbers.
-      size: how many numbers it has; 0 for a variable.
-      writable: whether it may be written over when no value needs it any more.
-      stride: distance in memory between two numbers, as C; empty for 1.
-      apart: whether each run has its numbers side by side, where several are simulated at once (`placement`).
+      size: number of elements; 0 for a variable.
+      writable: whether it may be overwritten when no value needs it.
+      stride: distance in memory between two elements, as C; empty for 1.
+      apart: whether the elements of a run are contiguous if several runs are simulated at once (`placement`).
       varying: whether it differs between runs that are simulated at once.
-      depth: number of masks in force where it is declared.
-      readers: number of living values that read it.
-      store: block, and statement in a loop of it, that gives it its value, if a group makes it.
-      successor: storage that has taken its place.
+      depth: number of active masks at its declaration.
+      readers: number of live values that read it.
+      store: block, and statement in a loop of it, that assigns it, if a group makes it.
+      successor: storage that replaced it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Storage:
 
     @property
     def current(self) -> "Storage":
-        """Itself, or the storage that has taken its place."""
+        """Returns the storage itself or its replacement."""
         return self if self.successor is None else self.successor.current
 
 
@@ -58,14 +58,14 @@ def _operator(op: str) -> "Callable[[Expr, Operand], Expr]":
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expr:
-    """An expression of C.
+    """Expression of C.
 
     Attributes:
       op: name of the operation, a key of `formats`; "literal", "variable" or "element" for a leaf.
-      operands: expressions; the index of an element.
-      dtype: type of its number.
+      operands: operands; the index of an element.
+      dtype: type of its value.
       storage: variable or array of a leaf.
-      number: value of a literal, or name of a function that is called.
+      number: value of a literal, or name of a called function.
     """
 
     op: str
@@ -75,19 +75,19 @@ class Expr:
     number: Any = None
 
     def parts(self) -> "list[Expr]":
-        """It and all expressions in it."""
+        """Returns the expression and all its subexpressions."""
         found = list[Expr]([self])
-        for one in found:  # It grows meanwhile.
+        for one in found:  # The list grows during the loop.
             found += one.operands
         return found
 
     def leaves(self) -> "list[Expr]":
-        """All variables and elements in it."""
+        """Returns all variables and elements in the expression."""
         return [one for one in self.parts() if one.storage is not None]
 
     @property
     def varies(self) -> bool:
-        """Whether it differs between runs that are simulated at once."""
+        """Whether the expression differs between runs that are simulated at once."""
         return any(one.storage.varying for one in self.leaves() if one.storage is not None)
 
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
@@ -99,12 +99,12 @@ class Expr:
         return apply("not", self)
 
     def is_nan(self) -> "Expr":
-        """Whether a number is NaN: it differs from itself."""
+        """Returns the test for NaN, which differs from itself."""
         return self.differs(self)
 
 
 Operand: TypeAlias = "Expr | int | float | bool"
-# An index of an array: a number, or an expression.
+# Index of an array: a number or an expression.
 Index: TypeAlias = int | Expr
 Place: TypeAlias = tuple[Index, ...]
 
@@ -113,7 +113,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 
 
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
-    """An operation on operands, of which numbers of Python take the type of the first expression.
+    """Returns an operation on operands; Python numbers take the type of the first expression.
 
     The type of the result is by default that of the first operand, and bool for conditions.
     """
@@ -125,29 +125,29 @@ def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) ->
 
 
 def literal(number: Any, dtype: Any = INT) -> Expr:
-    """A known number."""
+    """Returns a literal."""
     return Expr("literal", (), np.dtype(dtype), number=np.asarray(number, dtype)[()])
 
 
 def variable(storage: Storage) -> Expr:
-    """The value of a variable."""
+    """Returns the value of a variable."""
     return Expr("variable", (), storage.dtype, storage)
 
 
 def element(storage: Storage, index: Index) -> Expr:
-    """An element of an array, or a variable, which has one."""
+    """Returns an element of an array, or the value of a variable."""
     if not storage.size:
         return variable(storage)
     return Expr("element", (as_expr(index),), storage.dtype, storage)
 
 
 def as_expr(index: Index) -> Expr:
-    """An index as an expression."""
+    """Converts an index to an expression."""
     return index if isinstance(index, Expr) else literal(index)
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
-    """`condition ? one : other`, of which both are computed first."""
+    """Returns `condition ? one : other` with both sides computed first."""
     kind = one if isinstance(one, Expr) else other
     assert isinstance(kind, Expr)
     cases = (x if isinstance(x, Expr) else literal(x, kind.dtype) for x in (one, other))
@@ -155,17 +155,17 @@ def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
 
 
 def both(*conditions: Expr) -> Expr:
-    """Whether all conditions hold, each looked at if those before hold."""
+    """Returns the conjunction of conditions, evaluated in order until one fails."""
     return functools.reduce(lambda a, b: apply("both", a, b), conditions)
 
 
 def either(*conditions: Expr) -> Expr:
-    """Whether one of the conditions holds, each looked at if none of those before holds."""
+    """Returns the disjunction of conditions, evaluated in order until one holds."""
     return functools.reduce(lambda a, b: apply("either", a, b), conditions)
 
 
 def convert(x: Index, dtype: Any) -> Expr:
-    """A number as one of another type, as C converts it."""
+    """Converts a number to another type by C's rules."""
     return apply("convert", as_expr(x), dtype=dtype)
 
 
@@ -174,25 +174,25 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A statement of C: its fields are what it reads, what it writes, and blocks inside."""
+    """Statement of C: its fields are the expressions that it reads, the storages that it writes, and inner blocks."""
 
     reads: set[Storage] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Notes which storages it reads, without those that its blocks read."""
+        """Collects the storages that it reads outside its blocks."""
         self.reads = {one.storage for e in self.expressions() for one in e.leaves() if one.storage is not None}
 
     def expressions(self) -> Iterable[Expr]:
-        """Expressions whose storages it reads, without those of its blocks."""
+        """Returns the expressions outside its blocks."""
         parts = [(one if isinstance(one, tuple) else (one,)) for one in vars(self).values()]
         return [one for part in parts for one in part if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
-        """Storages that it writes; it has another effect if there are none."""
+        """Returns the storages that it writes; a statement without any has another effect."""
         return ()
 
     def blocks(self) -> "tuple[Block, ...]":
-        """Statements inside."""
+        """Returns the inner blocks."""
         return tuple(one for one in vars(self).values() if isinstance(one, list))
 
 
@@ -201,7 +201,7 @@ Block: TypeAlias = list[Statement]
 
 @dataclasses.dataclass(eq=False)
 class Declare(Statement):
-    """Declares a storage, a variable perhaps with its value."""
+    """Declaration of a storage, for a variable with an optional value."""
 
     storage: Storage
     value: Expr | None = None
@@ -212,7 +212,7 @@ class Declare(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Assign(Statement):
-    """Gives a variable or an element its value, where the mask holds if there is one."""
+    """Assignment to a variable or an element, where an optional mask holds."""
 
     target: Expr
     value: Expr
@@ -229,7 +229,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """A loop `for (int index = first; test; index += step)`, of which each part may be missing; a `rolled` one is not unrolled on a GPU."""
+    """Loop `for (int index = first; test; index += step)` with optional parts; a `rolled` loop is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None
@@ -241,7 +241,7 @@ class Loop(Statement):
 
 @dataclasses.dataclass(eq=False)
 class If(Statement):
-    """A branch."""
+    """Branch."""
 
     test: Expr
     body: Block = dataclasses.field(default_factory=list[Statement])
@@ -250,7 +250,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """A statement by its name in the printer's table, such as "break", with arguments, what it writes, and a size such as the width of rows."""
+    """Statement by its name in the printer's table, such as "break", with arguments, written storages, and a size such as the width of rows."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -262,7 +262,7 @@ class Call(Statement):
 
 
 def walk(block: Block) -> Iterator[Statement]:
-    """All statements of a block and of the blocks inside, in order."""
+    """Yields all statements of a block and of inner blocks, in order."""
     for statement in block:
         yield statement
         for inner in statement.blocks():
@@ -270,7 +270,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Storages that are read, directly or not, by what has an effect."""
+    """Returns the storages that statements with an effect read, directly or indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):

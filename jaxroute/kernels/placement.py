@@ -1,7 +1,7 @@
-"""Choice of the arrays of the states that have the numbers of a run side by side, where several runs are simulated at once.
+"""Choice of the state arrays in which the elements of a run are contiguous, for several runs at once.
 
-Most arrays have those of all runs side by side, number by number. An array of which each run reads and writes another row would
-then be read from and written to a line of memory for each number and each run.
+In most arrays the elements of all runs are interleaved. An array in which each run reads and writes a different row would then touch a cache
+line for each element and each run.
 """
 
 import math
@@ -15,22 +15,25 @@ from jaxroute.core.batching.dependence import Flow, is_key
 from jaxroute.kernels.rules import CALLED_WIDE
 from jaxroute.kernels.values import is_row
 
-# Rows of fewer numbers are few lines of memory in any case.
+# Shorter rows are few cache lines in any case.
 _SHORT_ROW = 32
 _TYPES = ("float32", "int32", "int16", "int8")
 
 
 class _Array(NamedTuple):
-    """A value: whether it differs between runs, and which array of the states it is, if it is one."""
+    """Value in the analysis: whether it differs between runs, and the state array that it is, if any."""
 
     varies: bool
     leaf: int | None = None
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """The arrays of which a closed jaxpr uses rows only, or single numbers, and a row at another place in each run.
+    """Returns the arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
 
-    Of each argument it is `given` whether it differs between runs, and in `leaves` the number of the array that it is, None for others.
+    Args:
+      closed: the jaxpr.
+      given: whether each argument differs between runs.
+      leaves: number of the state array that each argument is; None for others.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):
@@ -46,7 +49,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Arrays of which rows are used at a place of each run, and those that are used in another way."""
+    """Analysis of the arrays that are used by rows at an index of each run, and of those that are used otherwise."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))
@@ -80,7 +83,7 @@ class _Uses(Flow[_Array]):
         return _Array(fact.varies)
 
     def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
-        """Notes that a part of an array is read or written."""
+        """Registers a read or write of a part of an array."""
         if array.leaf is None:
             return
         if is_row(shape, sizes):

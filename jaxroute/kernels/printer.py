@@ -1,4 +1,4 @@
-"""The text of a kernel: C of one run, or C++ of several at once, from its statements."""
+"""Text of a kernel from its statements: C for one run, or C++ for several at once."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ TYPES = {
     "float32": "float", "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned",
 }  # fmt: skip
-# Types of the numbers of several runs, see `lanes.h`.
+# Vector types of several runs, see `lanes.h`.
 LANE_TYPES = {
     "float32": "F", "bool": "B", "int8": "I", "int16": "I", "int32": "I", "uint8": "U", "uint16": "U", "uint32": "U",
 }  # fmt: skip
@@ -23,7 +23,7 @@ LANE_TYPES = {
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
-    """Name of a type in C, or of the type of such numbers of several runs.
+    """Returns the C name of a type, or of its vector type for several runs.
 
     Raises:
       Unsupported: there is none.
@@ -36,7 +36,7 @@ def c_type(dtype: Any, wide: bool = False) -> str:
 
 @functools.cache
 def is_narrow(dtype: Any) -> bool:
-    """Whether these are whole numbers of fewer than 32 bits."""
+    """Whether a type is an integer of fewer than 32 bits."""
     dtype = np.dtype(dtype)
     return dtype.kind in "iu" and dtype.itemsize < 4
 
@@ -45,8 +45,8 @@ def _infix(symbol: str, **functions: str) -> dict[str, str]:
     return {"*": f"{{}} {symbol} {{}}", **functions}
 
 
-# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are no
-# primitives: operations on indices, conditions and bits, and between runs.
+# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are operations
+# on indices, conditions and bits, and between runs, instead of primitives.
 FORMATS: dict[str, dict[str, str]] = {
     "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
     "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "i": "rem_i", "u": "rem_u"},
@@ -61,7 +61,7 @@ FORMATS: dict[str, dict[str, str]] = {
     "shift_right_logical": {"i": "shr_i", "u": "shr_u"},
     "le_to": {"f": "order_of({}) <= order_of({})", "i": "{} <= {}", "u": "{} <= {}"}, "lt_to": {"f": "order_of({}) < order_of({})", "i": "{} < {}", "u": "{} < {}"},
     **{name: {"f": f"{name}_f"} for name in ("erf_inv", "logistic", "rsqrt")},
-    **{name: {"f": f"{name}f"} for name in (  # Functions that the C library has under the same name.
+    **{name: {"f": f"{name}f"} for name in (  # Functions with the same name in the C library.
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1",
         "floor", "lgamma", "log", "log1p", "nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh",
     )},
@@ -87,7 +87,7 @@ def check(op: str, dtype: Any) -> None:
 
 
 def literal_text(number: Any) -> str:
-    """A NumPy number in C."""
+    """Formats a NumPy number in C."""
     kind = number.dtype.kind
     if kind == "b":
         return "true" if number else "false"
@@ -102,7 +102,7 @@ def literal_text(number: Any) -> str:
 
 
 class _Printer:
-    """Prints statements, except those that nothing needs."""
+    """Printer of statements, without dead ones."""
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
@@ -110,7 +110,7 @@ class _Printer:
         self.heap = self.scratch = 0
 
     def expression(self, e: ir.Expr, written: bool = False) -> str:
-        """Prints an expression; an element that is written if that is asked for."""
+        """Prints an expression, optionally as the target of an assignment."""
         if e.op == "literal":
             return literal_text(e.number)
         if e.storage is not None:
@@ -135,7 +135,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Prints statements, one step further to the right; their arrays in scratch memory begin at byte `end` of a run's."""
+        """Prints indented statements; their arrays in scratch memory begin at byte `end` of a run."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -193,7 +193,7 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
-    """The C of an operation: the name of a function, or a format."""
+    """Returns the C of an operation: the name of a function, or a format."""
     if e.op == "call":
         return e.number
     if e.op == "choose":
@@ -205,13 +205,13 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Prints what a kernel does; returns also the vectors of its long arrays, and the bytes of a run's scratch memory."""
+    """Prints the statements of a kernel; also returns the vectors of its long arrays, and the bytes of a run's scratch memory."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
 
 class Function(NamedTuple):
-    """A function of C of numbers: its name, parameters, statements and result."""
+    """C function of numbers: name, parameters, statements and result."""
 
     name: str
     parameters: Sequence[ir.Storage]
@@ -220,7 +220,7 @@ class Function(NamedTuple):
 
 
 def print_function(function: Function, wide: bool) -> str:
-    """Prints a function of numbers, in which arrays on the heap have no place."""
+    """Prints a function of numbers, without arrays on the heap."""
     body = [*function.body, ir.Call("return", (function.result,))]
     printer = _Printer(wide, ir.live(body))
     varies = wide and any(one.varying for one in function.parameters)
@@ -230,7 +230,7 @@ def print_function(function: Function, wide: bool) -> str:
 
 
 def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
-    """Prints known arrays."""
+    """Prints constant arrays."""
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))

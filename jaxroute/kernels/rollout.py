@@ -1,7 +1,7 @@
-"""The other way to play what `rollout` plays: one thread per run plays all rounds, in C made from the same functions of one run.
+"""Rollout by a kernel: one thread per run simulates all rounds, in C generated from the same functions as the scan.
 
-A scan over rounds launches some kernels a round on a GPU, which takes longer than what they compute. Here one call plays the whole horizon: a
-thread holds a run's states, draws its random numbers from the same streams, and writes to memory at record times only.
+On a GPU a scan over rounds launches several device kernels a round, which takes longer than their computation. Here one call simulates the whole
+horizon. A thread holds a run's states, draws random numbers from the same streams, and writes to memory only at record times.
 """
 
 import ctypes
@@ -44,18 +44,18 @@ def kernel_rollout(
     wide: bool = False,
     fast: bool = False,
 ) -> dict[str, Any]:
-    """What `rollout` computes, by one call for all rounds.
+    """Computes the results of `rollout` by one call for all rounds.
 
     Args:
       env, policy, streams, horizon, record, since, begun, keep_states, spans: as for `packed_rollout`.
-      wide: several runs at once, which is for CPUs; else a thread for each run, or one after the other.
-      fast: whether elementwise operations are the functions of a GPU's library where it has them, instead of their definitions.
+      wide: whether to simulate several runs at once (on CPUs); otherwise a thread for each run, or sequential runs.
+      fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
 
     Returns:
       As `rollout`: arrays `[records, ..., R]` by name.
 
     Raises:
-      Unsupported: the round, its plan or a gauge has an operation that has no C.
+      Unsupported: the round, its plan or a gauge has an operation without a rule in C.
     """
     if in_64_bits():
         raise Unsupported("numbers of 64 bits")
@@ -66,7 +66,7 @@ def kernel_rollout(
     warm_up = 0 if begun else run.free_rounds
     if spans is None:
         spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
-    # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
+    # Without stages a short interval is one chunk of any length, so that the kernel serves other intervals.
     chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
     source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
     common, own = iter(shared), iter(leaves_of(((run.instance, run.words), states)).values())
@@ -89,7 +89,7 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Settings are one more leading axis of the operands that differ between them, and of all results."""
+    """Maps over settings: a leading axis of the operands that differ between them, and of all results."""
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
     spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
@@ -105,9 +105,9 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """A target of XLA's calls on a CPU, by a name that is that of the same kernel in every process, and its compilation."""
+    """Returns a target of XLA's calls on a CPU, with a name that is the same in every process, and starts its compilation."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
-    # Of each array, how many of it lie between two settings along each axis, and its bytes.
+    # Steps of each array between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
     inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
     outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
@@ -139,7 +139,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """A target of XLA's calls on a GPU, its compilation, and the kernel."""
+    """Returns a target of XLA's calls on a GPU and the kernel, and starts its compilation."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
@@ -160,7 +160,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Lowers the call with one more result, the scratch memory of the kernel, which is not read."""
+    """Lowers the call with an additional unread result, the scratch memory of the kernel."""
     name, compilation, kernel = _device_target(source, lead, spread, size, compiling.devices.get())
     compiling.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

@@ -1,4 +1,4 @@
-"""The rounds of a run as one function of C: the same loops over record intervals, chunks and rounds that `rollout` has."""
+"""Source of the rounds of a run as one C function, with the loops of `rollout` over record intervals, chunks and rounds."""
 
 import dataclasses
 import math
@@ -23,13 +23,13 @@ from jaxroute.kernels.values import Value, add, flat, quotient, times
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'
-# Arrays of a run, or that all runs share, of so many numbers at most are read once and kept.
+# Largest size of per-run and shared arrays that are read once into local storage.
 _MOST_KEPT = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """Array that is handed to the function or comes back: `[..., R]`, or without `R` if all runs share it."""
+    """Argument or result of the function: `[..., R]`, or without `R` if all runs share it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -38,18 +38,18 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The text of a function, and what it takes and gives.
+    """Text of a function with its inputs and outputs.
 
     Attributes:
-      body: lines of C of one run, or of C++ of several at once.
-      tables: known arrays, and functions that the lines call.
-      inputs: arrays that it takes, in order.
-      outputs: arrays that it gives, in order.
-      wide: whether it is of several runs at once.
-      heap: vectors of its long arrays.
+      body: lines of C for one run, or of C++ for several at once.
+      tables: constant arrays, and functions that the lines call.
+      inputs: input arrays, in order.
+      outputs: output arrays, in order.
+      wide: whether it simulates several runs at once.
+      heap: number of vectors of its long arrays.
       scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
-      states: number of the arrays of the states, the last inputs and outputs.
-      fast: whether divisions and roots on a GPU are those of its special units.
+      states: number of state arrays, the last inputs and outputs.
+      fast: whether divisions and roots on a GPU use its special function units.
     """
 
     body: str
@@ -63,7 +63,7 @@ class Source:
     fast: bool = False
 
     def for_host(self) -> str:
-        """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
+        """Returns C or C++ of a function that simulates runs `first` to before `last` of `R`, sequentially or several at once."""
         given, made = ([(i, a, c_type(a.dtype)) for i, a in enumerate(arrays)] for arrays in (self.inputs, self.outputs))
         lines = [PRELUDE.read_text(), _HOST, *([LANES.read_text()] if self.wide else [])]
         lines += ["#define CONSTANT static const", self.tables]
@@ -90,16 +90,16 @@ class Source:
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
         """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
 
-        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch: one
-        that begins behind the first round continues from the states of the launch before, which are outputs, and its sums, in scratch memory.
+        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch. A launch
+        after the first round continues from the states in the outputs and the sums in scratch memory.
 
         Args:
           lead: number of settings along each axis.
-          spread: of each input, whether it differs along each axis.
+          spread: whether each input differs along each axis.
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
-        # No other pointer overlaps one, but states are read from where they are written.
+        # Pointers do not overlap, except that states are read from their outputs.
         ins = [f"const {c_type(a.dtype)} *{'__restrict__' * (i < first_state)}" for i, a in enumerate(self.inputs)]
         outs = [f"{c_type(a.dtype)} *{'__restrict__' * (i < first_state + same)}" for i, a in enumerate(self.outputs)]
         given = [f"{kind} {name}{i}" for name, kinds in (("from", ins), ("to", outs)) for i, kind in enumerate(kinds)]
@@ -122,7 +122,7 @@ class Source:
         return "\n".join([*lines, self.body, "}", ""])
 
 
-# What the text of a kernel leaves open: where long arrays are, and which rounds it simulates.
+# Macros that the text of a kernel leaves open: the place of long arrays, and the simulated rounds.
 _HOST = """#define ARRAY(kind, name, size, first) kind name[size]
 #define STRIDE 1
 static const int start = -2147483647 - 1, stop = 2147483647;
@@ -133,7 +133,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Numbers of arrays of one setting that lie between those of two neighbours along each axis; 0 where they are the same."""
+    """Returns the distance, in arrays of one setting, between neighbours along each axis; 0 where they share the array."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -142,7 +142,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Begin of the array of a setting, as a term to add to a pointer."""
+    """Returns the offset of the array of a setting, as a term to add to a pointer."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -156,19 +156,19 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 def source_of(
     run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
-    """The function that simulates the rounds of `run` from the given states.
+    """Returns the source of the function that simulates the rounds of `run` from the given states.
 
     Args:
-      run: the rounds of one environment against one policy.
-      states: of `R` runs, for their shapes.
-      spans: first round and number of rounds of each interval, int32 `[n, 2]`; the kernel of other horizons with as many intervals is the same.
-      chunk: rounds whose sums are added up by themselves; it divides the length of a stage, and that of an interval if that is longer.
-      warm_up: the first interval is not recorded.
-      wide: several runs at once, for a CPU.
+      run: rounds of one environment and one policy.
+      states: states of `R` runs, for their shapes.
+      spans: first round and number of rounds of each interval, int32 `[n, 2]`; other horizons with as many intervals have the same kernel.
+      chunk: number of rounds that are summed separately; it divides the length of a stage, and of an interval if that is longer.
+      warm_up: whether the first interval is not recorded.
+      wide: whether to simulate several runs at once, on a CPU.
       fast: see `Emitter`.
 
     Returns:
-      The function; the arrays that all runs share, its first inputs; names of what is recorded, the first outputs.
+      The source; the arrays that all runs share, its first inputs; the names of the records, its first outputs.
 
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
@@ -178,7 +178,7 @@ def source_of(
 
 
 class _Writer:
-    """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
+    """Writer of the loops over record intervals, chunks and rounds, and of the reads before and writes after them."""
 
     def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
         self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
@@ -199,7 +199,7 @@ class _Writer:
         kinds, *others = (
             (jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (one[-1], played, planned)
         )
-        if any(other != kinds for other in others):  # The scan says which.
+        if any(other != kinds for other in others):  # The scan reports the key.
             raise ir.Unsupported("a state that changes its shape or type between two rounds")
         recorded = [*sorted(flows.items()), *sorted(gauges.items())]
         if any(is_key(one) for _, one in recorded):
@@ -217,9 +217,9 @@ class _Writer:
         self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
-        """The function."""
+        """Returns the source of the function."""
         emitter = self._emitter
-        sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
+        sums = [*self._zeros, *self._zeros]  # Sums of the interval and of its current chunk.
         between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
         for memory in between:
             memory.writable, memory.stride = False, "STRIDE"
@@ -238,7 +238,7 @@ class _Writer:
         return source_from(emitter, self._arrays, outputs, len(self._states))
 
     def _constant(self, const: Any) -> Value:
-        """Constant that a function closes over: known, or an input that all runs share."""
+        """Returns the value of a closed-over constant: a table, or an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -252,14 +252,14 @@ class _Writer:
         return value
 
     def _kept(self, value: Value) -> Value:
-        """An input that is read in every round; a long one stays in memory."""
+        """Returns the value of an input that is read in every round; a long one stays in memory."""
         value = value if value.size > _MOST_KEPT else self._emitter.copied(value)
         assert value.storage is not None
         value.storage.writable = False
         return value
 
     def _given(self, leaf: Any) -> Value:
-        """An input of each run."""
+        """Returns the value of an input of each run."""
         array = self._input(shape_of(leaf), dtype_of(leaf))
         memory = self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
         return self._emitter.value_of(memory, array.shape)
@@ -269,17 +269,17 @@ class _Writer:
         return self._arrays[-1]
 
     def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
-        """A function `(instance, words, states, t)` of one run."""
+        """Traces a function `(instance, words, states, t)` of one run."""
         time = Value((), ir.INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
-        """States, sums of the interval, and sums of the chunk."""
+        """Splits values into states, sums of the interval, and sums of the chunk."""
         first, number = len(self._states), len(self._zeros)
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
-        """A formula of the elements of arrays of one shape, for those at each place of the lists."""
+        """Applies a formula elementwise to arrays of one shape, for each position of the lists."""
 
         def computed(*xs: Value) -> Value:
             return self._emitter.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
@@ -287,7 +287,7 @@ class _Writer:
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """The rounds of a record interval that belong to this launch, and its record if they end with it."""
+        """Writes the rounds of a record interval that belong to this launch, and its record if the interval ends."""
         emitter, start, stop = self._emitter, _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -311,7 +311,7 @@ class _Writer:
             return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
+        """Writes the rounds of a chunk, with the plan of a stage that begins there."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
@@ -328,14 +328,14 @@ class _Writer:
         def complete(sums: list[Value]) -> list[Value]:
             totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
             new = self._each(operator.add, totals, partial)
-            # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
+            # The rounding error starts the next chunk, as in `numerics.add_up`.
             return [*new, *self._each(lambda a, b, c: b - (c - a), totals, partial, new)]
 
         with emitter.held(states):
             return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
 
     def _number(self, value: ir.Expr) -> ir.Expr:
-        """A number of a round that is computed once."""
+        """Stores a number of a round, so that it is computed once."""
         return self._emitter.local(value, varying=False)
 
     def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
@@ -353,12 +353,12 @@ class _Writer:
 
 
 def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
-    """A variable that the text around a kernel declares."""
+    """Returns a variable that the text around a kernel declares."""
     return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
-    """The text of what an emitter has written, see `Source`."""
+    """Returns the source of an emitter's statements."""
     wide = emitter.wide
     body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]

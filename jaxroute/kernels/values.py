@@ -1,4 +1,4 @@
-"""Arrays of a traced function as the writer of a kernel sees them, and the arithmetic of their indices."""
+"""Values of a traced function in a kernel, and the arithmetic of their indices."""
 
 import dataclasses
 import math
@@ -14,37 +14,37 @@ _OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "d
 
 
 def _computed(op: str, a: Any, b: Any) -> ir.Index:
-    """An operation on indices, done at once if both are numbers."""
+    """Returns an operation on indices, evaluated if both are numbers."""
     return ir.apply(f"index_{op}", a, b) if isinstance(a, ir.Expr) or isinstance(b, ir.Expr) else _OF_NUMBERS[op](a, b)
 
 
 def add(a: ir.Index, b: ir.Index) -> ir.Index:
-    """Sum of two indices."""
+    """Returns the sum of two indices."""
     return b if a == 0 else a if b == 0 else _computed("add", a, b)
 
 
 def times(a: ir.Index, factor: int) -> ir.Index:
-    """Product of an index and a number."""
+    """Returns the product of an index and a number."""
     return 0 if factor == 0 else a if factor == 1 else _computed("mul", a, factor)
 
 
 def quotient(a: ir.Index, divisor: int) -> ir.Index:
-    """Whole part of an index divided by a number."""
+    """Returns the quotient of an index and a number, rounded down."""
     return a if divisor == 1 else _computed("div", a, divisor)
 
 
 def remainder(a: ir.Index, divisor: int) -> ir.Index:
-    """Remainder of an index divided by a number."""
+    """Returns the remainder of an index divided by a number."""
     return 0 if divisor == 1 else _computed("rem", a, divisor)
 
 
 def mirrored(index: ir.Index, size: int) -> ir.Index:
-    """The same place, counted from the end."""
+    """Returns the index counted from the end."""
     return _computed("sub", size - 1, index)
 
 
 def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
-    """Number of an element in the order of memory."""
+    """Returns the flat index of an element."""
     number: ir.Index = 0
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
@@ -55,7 +55,7 @@ def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
 
 
 def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
-    """Indices of the element of this number."""
+    """Returns the indices of a flat index."""
     place: list[ir.Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
@@ -70,25 +70,25 @@ def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part of these sizes is one row along the first axis."""
+    """Whether a part with these sizes is one row along the first axis."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """An array of a traced function.
+    """Array of a traced function.
 
     Attributes:
-      shape: its shape; keys have one more axis, of their words.
-      dtype: type of its numbers.
-      at: expression of an element.
+      shape: shape; keys have an additional axis of words.
+      dtype: type of the elements.
+      at: function from indices to the expression of an element.
       storages: storages that `at` reads.
-      storage: storage that holds exactly this array, in the order of memory.
-      known: its numbers, if they are known.
-      uniform: whether all elements are the same.
-      lone: whether it is one line of which at most one element is true.
-      chosen: condition of this kind, and value where it holds; elsewhere it is 0.
-      steps: operations on numbers of a run, and on places, that an element takes where it is read.
+      storage: storage that holds exactly this array, in memory order.
+      known: elements, if they are constant.
+      uniform: whether all elements are equal.
+      lone: whether it is a vector with at most one true element.
+      chosen: such a condition, and the value where it holds (0 elsewhere).
+      steps: number of operations on numbers of a run and on indices to read an element.
     """
 
     shape: tuple[int, ...]
@@ -104,5 +104,5 @@ class Value:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Returns the number of elements."""
         return math.prod(self.shape)

@@ -1,8 +1,8 @@
-"""Statements of a kernel: storages, values in them, and loops that operations on arrays of one shape share.
+"""Writer of a kernel's statements: storages, values in them, and fused loops.
 
-Every operation on whole arrays becomes a loop over their elements, and those that follow each other on arrays of one shape share a loop (a
-`Group`). What only moves elements (reshape, slice, broadcast, transpose) costs nothing: it is another expression of the same element.
-Arrays are written in place where no value needs what was there.
+An operation on arrays becomes a loop over their elements; consecutive operations on arrays of one shape share a loop (a `Group`). Operations that
+only move elements (reshape, slice, broadcast, transpose) are free: they change the expression of an element. Arrays are updated in place if no
+value needs the old contents.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from jaxroute.kernels import ir
 from jaxroute.kernels.printer import c_type
 from jaxroute.kernels.values import Value, add, flat, unflat
 
-# Loops of more steps stay loops on a GPU: their arrays do not fit into registers, and compiling would take a minute.
+# Longer loops are not unrolled on a GPU: their arrays do not fit into registers, and compilation would take a minute.
 _LONG = 16
-# Arrays of a run of more bytes are in scratch memory on a GPU: the driver reserves memory for the stacks of all threads that the device can hold.
+# Larger arrays of a run (in bytes) are in scratch memory on a GPU: the driver reserves stacks for all resident threads.
 MOST_ON_DEVICE_STACK = 2048
-# Stands for an index, where only the storages of an element are asked for.
+# Placeholder of an index, to find the storages of an element.
 _SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Operations on arrays of one shape, element by element, that share a loop: statements before it, in it and after it.
+    """Loop that elementwise operations on arrays of one shape share: statements before, inside and after it.
 
     Attributes:
-      place: indices.
-      made: arrays and numbers that it makes.
+      place: indices of the loop.
+      made: arrays and numbers that it computes.
       open: whether operations may join it.
     """
 
@@ -47,19 +47,19 @@ class Group:
 
 
 class _Elsewhere(Exception):
-    """An element is needed at another place of the loop that makes it."""
+    """Element that is needed at another index of the loop that computes it."""
 
 
 class Writer:
-    """Writes statements, one after the other, into a block.
+    """Writer of statements into a block.
 
     Args:
-      wide: whether a number of a run is a vector of those of several runs, unless they share it (`lanes.h`).
+      wide: whether a number that differs between runs is a vector over several runs (`lanes.h`).
 
     Attributes:
-      masks: masks in force, of the runs that statements are meant for; the last is the narrowest.
-      block: block that is being written.
-      tables: known arrays in memory.
+      masks: active masks of the runs that execute statements; the last one is the narrowest.
+      block: current block.
+      tables: constant arrays in memory.
     """
 
     def __init__(self, wide: bool = False) -> None:
@@ -80,7 +80,7 @@ class Writer:
 
     @contextlib.contextmanager
     def inside(self, block: ir.Block) -> Generator[None, None, None]:
-        """Writes statements into another block. Loops that were begun are finished before, and those begun inside are finished inside."""
+        """Redirects statements into another block; open loops are closed before it, and loops opened inside are closed inside."""
         self.finish()
         outer, self.block = self.block, block
         yield
@@ -88,7 +88,7 @@ class Writer:
         self.block = outer
 
     def counting(self, size: ir.Index, first: ir.Index = 0) -> tuple[ir.Loop, ir.Expr]:
-        """A loop from a first index to before `size`, without its body, and the index."""
+        """Returns a loop from a first index to before `size`, without its body, and its index."""
         index = ir.Storage(self.name("i"), ir.INT, 0)
         now = ir.variable(index)
         return ir.Loop(
@@ -97,7 +97,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
-        """A loop from a first index to before `size`, or down to 1; gives the index."""
+        """Opens a loop from a first index to before `size`, or down to 1, and yields its index."""
         loop, now = self.counting(size, first)
         if step < 0:
             loop.test, loop.step = now > 0, step
@@ -108,29 +108,29 @@ class Writer:
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
-        """Nested loops over all indices of a shape."""
+        """Opens nested loops over all indices of a shape."""
         with contextlib.ExitStack() as stack:
             yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
 
     @contextlib.contextmanager
     def masked(self, mask: ir.Expr) -> Generator[None, None, None]:
-        """Statements that are meant for some of the runs that are simulated at once."""
+        """Restricts statements to some of the runs that are simulated at once."""
         self.masks.append(mask)
         yield
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """The mask of the runs that statements are meant for, of those that are meant at a number of masks."""
+        """Returns the mask of the runs that execute statements, relative to the first active masks."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
 
     def name(self, prefix: str) -> str:
-        """A new name."""
+        """Returns a new name."""
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """A new storage, to be declared."""
+        """Returns a new storage, not yet declared."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -138,7 +138,7 @@ class Writer:
         return storage
 
     def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares a storage for an array of this shape; a variable if it has no axes."""
+        """Declares a storage for an array of a shape; a variable for a scalar."""
         size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
@@ -146,13 +146,13 @@ class Writer:
         return storage
 
     def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
-        """Declares a variable with its first value."""
+        """Declares a variable with its initial value."""
         storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """The memory of an input `[..., R]`: what the runs that are simulated have of it."""
+        """Returns the memory of an input `[..., R]` for the simulated runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -164,7 +164,7 @@ class Writer:
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
-        """Gives an element of a storage its value, in the runs that are meant and for which a test holds."""
+        """Assigns an element of a storage, in the active runs for which a test holds."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
@@ -175,14 +175,14 @@ class Writer:
     # Values
 
     def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
-        """The array in a storage."""
+        """Returns the array in a storage."""
         shape = tuple(shape)
         return Value(
             shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
         )
 
     def constant(self, array: Any) -> Value:
-        """A known array."""
+        """Returns a constant array."""
         array = np.asarray(array)
         if not array.ndim or (array.size and (array == array.flat[0]).all()):
             number = ir.literal(array.flat[0], array.dtype)
@@ -202,37 +202,37 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Another way to look at a value."""
+        """Returns a view of a value."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """One slice along an axis."""
+        """Returns one slice along an axis."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
     def varies(self, value: Value) -> bool:
-        """Whether a value differs between runs that are simulated at once, as it is read."""
+        """Whether reads of a value differ between runs that are simulated at once."""
         return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
 
     def stored(self, value: Value) -> Value:
-        """A value that a storage holds."""
+        """Returns a value that is held by a storage."""
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """A value in a new storage, which may differ between runs if the value does or if it is to."""
+        """Copies a value to a new storage, which differs between runs if the value does or if requested."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
     def write(self, storage: ir.Storage, value: Value) -> None:
-        """Gives a storage, which no value needs any more, a value."""
+        """Writes a value to a storage that no value needs."""
         if value.storage is not storage:
             self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
 
     def write_part(
         self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
     ) -> None:
-        """Writes a value, of the sizes that it has in there, into a part of a storage."""
+        """Writes a value into a part of a storage."""
         self.before_writing(storage)
         if not math.prod(sizes):
             return
@@ -244,32 +244,32 @@ class Writer:
             self.assign(ir.element(storage, number), value.at(inside))
 
     def ready(self, *values: Value) -> None:
-        """Finishes the loops that make values, before others begin that read them."""
+        """Closes the loops that compute values, before other loops read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
             if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
-        """Finishes the loops that read a storage."""
+        """Closes the loops that read a storage."""
         for group in list(self._groups.values()):
             if storage in group.reads:
                 self._finish(group)
 
     def free(self, value: Value) -> ir.Storage | None:
-        """The storage of a value that was just used for the last time, if nothing else reads it."""
+        """Returns the storage of a value after its last use, if nothing else reads it."""
         own = value.storage
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether its storage may become that of a result, which differs between runs or does not."""
+        """Whether the storage may be reused for a result, which differs between runs or is shared."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
     def to_change(self, value: Value) -> ir.Storage:
-        """A storage with this value, which `assign` may change: its own if no other value needs it."""
+        """Returns a storage with a value that `assign` may change: its own if no other value needs it."""
         own = self.free(value)
         if own is not None and (own.varying or not self.wide):
             self.ready(value)
@@ -280,17 +280,18 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """A value that does not read what another one is read from."""
+        """Returns a value that reads no storage of another one."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Makes values in other storages from the start, instead of copies at the end, where nothing reads what those had any more.
+        """Computes values directly in their target storages instead of copying them at the end, if nothing reads the old contents.
 
         Args:
-          storages: storages that are to have the values at the end of the block that is being written.
-          values: values of which each is made by a loop of this block, and not needed elsewhere, or stays where it is.
+          storages: target storages at the end of the current block.
+          values: values; each is computed by a loop of this block and used nowhere else, or already in place.
 
-        Returns, for each storage, whether that could be done.
+        Returns:
+          Whether this was possible, for each storage.
         """
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)
@@ -322,14 +323,14 @@ class Writer:
             leaves += [statement.target] if isinstance(statement, ir.Assign) else []
             others = (leaf for leaf in leaves if leaf.operands != store.target.operands)
             if number >= own or any(leaf.storage is not None and leaf.storage.current is now for leaf in others):
-                return False  # What was there is needed later, or at another place.
+                return False  # The old contents are needed later, or at another index.
         made.successor = storage
         return True
 
     # Groups
 
     def finish(self) -> None:
-        """Writes the loops that were begun."""
+        """Writes the open loops."""
         for group in list(self._groups.values()):
             self._finish(group)
 
@@ -351,7 +352,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Values of these types that are made element by element, by statements that `make` returns of the indices and a variable for each."""
+        """Returns values of given types that are computed elementwise, by the statements of `make` for the indices and a variable each."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -374,11 +375,11 @@ class Writer:
         return values
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
-        """An array with this expression of an element."""
+        """Returns an array with a given expression of an element."""
         return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
-        """An array without elements."""
+        """Returns an empty array."""
         return Value(shape, np.dtype(dtype), lambda place: ir.literal(0, dtype))
 
     def gathered(
@@ -388,11 +389,11 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Numbers that a loop over all places of a shape makes from what they are before it.
+        """Returns numbers that a loop over all indices of a shape accumulates.
 
         Args:
-          step: from the indices and the numbers, the statements for a place.
-          last: from the numbers, the statements behind the loop.
+          step: function from indices and numbers to the statements of a step.
+          last: function from the numbers to the statements after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]
@@ -411,7 +412,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Notes of variables whether the statements that make them differ between runs; returns what these read."""
+        """Marks variables whose statements differ between runs; returns the storages that these read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:
@@ -422,7 +423,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """The loop of a shape that statements can be added to, and these statements."""
+        """Returns a loop over a shape to which statements can be added, and its statements."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

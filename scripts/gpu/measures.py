@@ -190,7 +190,7 @@ def probe() -> Pieces:
             yield {"trivial_compile_s": round(time.perf_counter() - start, 3)}
             step = "load"
             with cuda.primary(0):
-                cuda.Loaded.of(code, 0)
+                cuda.LoadedKernel.of(code, 0)
         step = "kernel of UCB1"
         kernel = Play("UCB1", "kernel", 64, 40)
         yield kernel.made

@@ -235,7 +235,7 @@ def test_the_numbers_of_a_device(library):
     assert cuda.architecture() == "sm_90a" and cuda.architectures() == {"sm_90a"}
     # 64 registers a thread: eight warps on each of four schedulers with 16,384 registers, on 132 processors; 100 registers: four.
     assert cuda.Kernel("text").prepare().threads_at_once() == 32 * 32 * 132
-    assert cuda.Loaded(None, 0, registers=100, local_bytes=0).threads_at_once == 16 * 32 * 132
+    assert cuda.LoadedKernel(None, 0, registers=100, local_bytes=0).threads_at_once == 16 * 32 * 132
 
 
 class _Nvrtc:

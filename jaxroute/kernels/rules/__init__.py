@@ -1,4 +1,4 @@
-"""The rules of operations: what each one of a traced function is in C, by family."""
+"""Rules that translate the operations of a traced function to C, by family."""
 
 import os
 from typing import Any
@@ -14,16 +14,16 @@ from jaxroute.kernels.rules.registry import RULES, rule
 from jaxroute.kernels.values import Value
 from jaxroute.kernels.writer import Writer
 
-# Modules whose rules are registered where they are imported.
+# Modules that register rules at import.
 FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing)
-# Functions that are called by their names, for which there are separate loops where several runs are played at once.
+# Functions that are recognised by name and have special loops for several runs at once.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 
 _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises the error in a call of a function of jax with the name of that function, which the user knows, instead of the operation's."""
+    """Raises the error in a call of a jax function with the name of that function, which the user knows, instead of the operation's."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)
@@ -36,7 +36,7 @@ def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    """Writes an operation that is neither a loop nor a branch nor a call; its results."""
+    """Writes an operation other than a loop, branch or call, and returns its results."""
     name = eqn.primitive.name
     if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)
@@ -47,5 +47,5 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 @rule("platform_index")
 def _platform_index(writer: Writer, eqn: Any, *_: Value) -> list[Value]:
-    """The default of a choice by platform."""
+    """Returns the default of a choice by platform."""
     return [writer.constant(np.int32(eqn.params["platforms"].index(None)))]

@@ -1,4 +1,4 @@
-"""Operations that make each element from those at the same place."""
+"""Rules of elementwise operations."""
 
 import functools
 import math
@@ -16,17 +16,17 @@ from jaxroute.kernels.writer import Writer
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """An operation of the table of formats on operands of one type.
+    """Returns an operation of the table of formats on operands of one type.
 
     Raises:
-      Unsupported: it has no C for this type.
+      Unsupported: the operation has no C for this type.
     """
     check(name, operands[0].dtype)
     return ir.apply(name, *operands)
 
 
 def _power(x: ir.Expr, y: int) -> ir.Expr:
-    """Power by squaring."""
+    """Returns an integer power by squaring."""
     if y < 2:
         return combined("div", ir.literal(1, x.dtype), _power(x, -y)) if y < 0 else x if y else ir.literal(1, x.dtype)
     square = _power(x * x, y // 2)
@@ -61,14 +61,14 @@ def _precise(x: ir.Expr, exponent_bits: int, mantissa_bits: int) -> ir.Expr:
 
 
 def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
-    """One of the cases; all are read before one is chosen, as `c ? a : b` would not."""
+    """Returns one of the cases; all are read before one is chosen, unlike `c ? a : b`."""
     if which.dtype == np.bool_:
         return ir.choose(which, cases[1], cases[0])
     pairs = reversed(list(enumerate(cases[:-1])))
     return functools.reduce(lambda other, one: ir.choose(which <= one[0], one[1], other), pairs, cases[-1])
 
 
-# Operations that are made of others: `(*operands, **parameters) -> expression`.
+# Composed operations: `(*operands, **parameters) -> expression`.
 _COMPOSED: dict[str, Callable[..., ir.Expr]] = {
     "add_any": lambda a, b: combined("add", a, b),
     "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
@@ -84,13 +84,13 @@ _PARAMETERS = ("y", "exponent_bits", "mantissa_bits", "rounding_method")
 _BY_TYPE = {"convert_element_type": _converted, "bitcast_convert_type": _bitcast}
 NAMES = frozenset([*_COMPOSED, *_BY_TYPE, *FORMATS])
 
-# Of a long array that depends on its places alone, such as a mask of those in use, an element is computed where it is read.
+# Elements of a long array that depends on its indices alone, such as a mask of used entries, are computed where they are read.
 _CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "convert_element_type"])
 _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """An element of an operand; axes of length 1 are those of its neighbours."""
+    """Returns an element of an operand; axes of length 1 are broadcast."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -105,7 +105,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         join = ir.both if name == "eq" else ir.either
         words = lambda place: (combined(name, *(a.at((*place, i)) for a in args)) for i in (0, 1))  # noqa: E731
         return [writer.pointwise(shape, dtype, lambda place: join(*words(place)))]
-    if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
+    if name == "select_n" and args[0].shape not in ((), shape):  # Keys, whose condition has no axis for their words.
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
 
@@ -120,9 +120,9 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
-    # An element depends on nothing but its place and numbers of the run.
+    # An element depends only on its index and numbers of the run.
     of_places = all(a.known is not None or a.uniform or a.size == 1 or a.steps > 0 for a in args)
-    # A mask in memory is four instructions away.
+    # Reading a mask from memory takes four instructions.
     if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and of_places:
         made = Value(shape, dtype, at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
@@ -136,12 +136,12 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 
 def _is_lone(a: Value, b: Value) -> bool:
-    """Whether two arrays are lines that are equal at one place at most: one of them counts, the other stays as it is."""
+    """Whether two vectors are equal in at most one element: one of them is an iota, the other is constant along it."""
     lines = [one.known for one, other in ((a, b), (b, a)) if other.uniform or other.size == 1]
     return any(x is not None and x.ndim == 1 and len(np.unique(x)) == len(x) > 1 for x in lines)
 
 
 def beats(a: ir.Expr, b: ir.Expr, largest: bool = True) -> ir.Expr:
-    """Whether a number is larger than another one, or smaller; NaN is the largest, and the smallest."""
+    """Returns the test whether a number is larger (or smaller) than another one; NaN is both the largest and the smallest."""
     wins = a > b if largest else a < b
     return ir.either(wins, ir.both(a.is_nan(), b.equals(b))) if a.dtype.kind == "f" else wins

@@ -1,4 +1,4 @@
-"""Reads and writes at places that are computed."""
+"""Rules of reads and writes at computed indices."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, add, flat, is_row
 from jaxroute.kernels.writer import Writer
 
-# Rows of so many numbers are copied as such.
+# Length from which on rows are copied as such.
 _WIDE_ROW = 8
 _Mode = lax.GatherScatterMode
 
 
 def _clipped(index: ir.Expr, largest: int) -> ir.Index:
-    """An index between 0 and the largest."""
+    """Clips an index to the range from 0 to the largest."""
     if index.op == "literal":
         return min(max(int(index.number), 0), largest)
     if index.dtype.kind == "u":
@@ -29,7 +29,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """First index along each axis of a part of these sizes; 0 for the words of keys."""
+    """Returns the start along each axis of a part of given sizes; 0 for the words of keys."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -39,7 +39,7 @@ def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes
 
 
 def _readable(writer: Writer, x: Value) -> Value:
-    """A value of which a few elements are read: stored, unless it is another way to look at a table, transposed say."""
+    """Returns a value of which few elements are read: stored, unless it is a view of a table, for example its transpose."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
 
@@ -84,9 +84,9 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Place in an array of a number of a gather's result, or of one that a scatter writes, and conditions of its window's being within bounds.
+    """Returns the array index of an element that a gather reads or a scatter writes, and the conditions that its window is within bounds.
 
-    A window of these sizes begins at the indices, if need be moved within bounds; `window` has its axes in the array and in the place.
+    A window of the given sizes begins at the indices, clipped if needed; `window` has its axes in the array and in the result.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
@@ -110,7 +110,7 @@ def _in_window(
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
-    """The number that stands for what is out of bounds."""
+    """Returns the fill value for reads out of bounds."""
     if params.get("fill_value") is not None:
         return params["fill_value"]
     if dtype.kind in "iu":
@@ -134,7 +134,7 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
     table = x.storage if x.dtype == np.float32 and math.prod(x.shape[1:]) >= _WIDE_ROW else None
     if writer.wide and whole_rows and not fills and table is not None and not table.varying and not table.stride:
-        # Each run's own rows of a table that runs share, copied number by number: these are next to each other in the table.
+        # Rows of a shared table at an index of each run are copied element by element: these are contiguous in the table.
         writer.ready(indices, x)
         storage, width = writer.array(x.dtype, shape), math.prod(x.shape[1:])
         with writer.loops(batch_shape) as batch:

@@ -1,4 +1,4 @@
-"""Random keys and bits: Threefry."""
+"""Rules of random keys and bits by Threefry."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Threefry at each place of a shape, from the words of a key and of a block."""
+    """Computes Threefry at each index of a shape, from the words of a key and of a block."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)
@@ -51,7 +51,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Both words of Threefry at each place of a shape that begins with that of the keys; the default address counts the places of a key."""
+    """Computes both words of Threefry at each index of a shape that begins with that of the keys; the default address is the index within a key."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

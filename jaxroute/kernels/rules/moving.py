@@ -1,4 +1,4 @@
-"""Operations that only move elements: most are another expression of the same element, and cost nothing."""
+"""Rules of operations that only move elements: most of them only change the expression of an element, at no cost."""
 
 import itertools
 import math
@@ -65,7 +65,7 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     def at(place: ir.Place) -> ir.Expr:
         return x.at(tuple(place[i] for i in inverse))
 
-    # Turned twice, a stored array is what it was.
+    # Reversing a stored array twice gives the array itself.
     names = tuple(ir.variable(ir.Storage("i", ir.INT, 0)) for _ in shape)
     own = next(iter(x.storages)) if len(x.storages) == 1 else None
     same = own is not None and shape and own.size == x.size and at(names) == ir.element(own, flat(names, shape))
@@ -80,7 +80,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """A part of an array, by its begin and step along the first axes."""
+    """Returns a part of an array, by start and step along the first axes."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -128,7 +128,7 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
 
 
 def _joined(writer: Writer, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
-    """An array of pieces, one behind the other along an axis, with their widths along it."""
+    """Concatenates pieces with given widths along an axis."""
     storage = writer.array(xs[0].dtype, shape)
     for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
         starts = [first if i == axis else 0 for i in range(len(shape))]
@@ -147,7 +147,7 @@ def _concatenate(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 
 
 def stacked(writer: Writer, xs: Sequence[Value], axis: int) -> Value:
-    """Arrays beside each other along a new axis, the last for -1."""
+    """Stacks arrays along a new axis, the last one for -1."""
     axis = len(xs[0].shape) if axis < 0 else axis
     return _joined(writer, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 

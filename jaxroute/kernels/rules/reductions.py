@@ -1,4 +1,4 @@
-"""Sums, extremes and products along axes, partial sums, and products of matrices."""
+"""Rules of sums, products and extremes along axes, cumulative sums, and matrix products."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from jaxroute.kernels.rules.registry import aval_of, rule
 from jaxroute.kernels.values import Value, flat, mirrored
 from jaxroute.kernels.writer import Writer
 
-# The operation of each reduction, and neutral numbers of operations.
+# Operation of each reduction, and neutral elements of operations.
 _REDUCTIONS = {
     "reduce_sum": "add",
     "reduce_prod": "mul",
@@ -26,7 +26,7 @@ _NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 
 
 def _first(dtype: np.dtype, operation: str) -> ir.Expr:
-    """The number that an operation on several begins with."""
+    """Returns the initial value of a reduction."""
     if operation in _NEUTRAL:
         return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
@@ -39,7 +39,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Reduces in the order of the elements; an extreme that is zero is +0, whatever the order."""
+    """Reduces in the order of the elements; an extreme that is zero is +0 in any order."""
     (value,) = _reduce(writer, eqn, x)
     if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
@@ -54,7 +54,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
     start = _first(dtype, operation)
     if len(axes) == len(x.shape):
-        if operation == "add" and x.chosen is not None:  # The number that is chosen, instead of a sum of zeros and of it.
+        if operation == "add" and x.chosen is not None:  # The chosen number, instead of its sum with zeros.
             (which, case), last = x.chosen, lambda found: [ir.Assign(found[0], combined("add", found[0], start))]
             term = lambda place, total: ir.choose(which.at(place), case.at(place), total)  # noqa: E731
             return writer.gathered(x.shape, [start], lambda place, found: [ir.Assign(found[0], term(place, found[0]))], last)
@@ -73,7 +73,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """`numerics.has_nan` of several runs at once, in one pass."""
+    """Computes `numerics.has_nan` of several runs at once, in one pass."""
     if x.storage is not None and x.storage.apart:
         writer.ready(x)
         found = writer.array(bool, ())
@@ -112,7 +112,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("argmax", "argmin")
 def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """The first place of the largest or smallest number; NaN counts as such."""
+    """Returns the first index of the largest or smallest number; NaN counts as such."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
     varies = writer.varies(x)
@@ -131,7 +131,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Finds the first place of the maximum among those that are allowed, the length where there is none, as `primitives.by_comparison`."""
+    """Returns the first index of the maximum among the allowed elements, or the length if there is none, as `primitives.by_comparison`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -150,13 +150,13 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """The same for a line, in two passes, of which no step waits long for the one before: the largest, and the first place that has it.
+    """Computes the same for a vector in two passes with short dependences: the maximum, then the first index that has it.
 
-    Of those that are equal the first has the least number: that of its place, or the last operand if it is `ordered`.
+    Ties go to the least number: the index, or the last operand if `ordered`.
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
-    # Above all numbers of places.
+    # Above all indices.
     none = ir.literal((2**31 - 1) & ~mask | size if ordered else size)
 
     def number_at(place: ir.Place) -> ir.Expr:
@@ -178,7 +178,7 @@ def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value
         here = allowed(place, score.at(place).equals(best.at(())))
         return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, number_at(place), none)))]
 
-    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # Nothing equals a maximum that is NaN.
+    def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # No element equals a maximum that is NaN.
         index = names[0] & mask if ordered else names[0]
         return [ir.Assign(names[0], ir.choose(odd.at(()), ir.literal(size), index))]
 
@@ -209,7 +209,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """An element, by its indices along the first axes, those that are not named, and the last."""
+    """Returns an element by its indices along batch axes, free axes, and summed axes."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))

@@ -1,4 +1,4 @@
-"""The rules of operations: what each one of a traced function is in C."""
+"""Registry of the rules of operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Makes a function `(writer, eqn, *args) -> values` the rule of operations."""
+    """Registers a function `(writer, eqn, *args) -> values` as the rule of operations."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -23,16 +23,16 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:
-    """Shape of a value's numbers: keys are two words."""
+    """Returns the shape of a value's numbers; keys are two words."""
     return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
 
 
 def dtype_of(aval: Any) -> np.dtype:
-    """Type of a value's numbers."""
+    """Returns the type of a value's numbers."""
     return np.dtype(np.uint32) if is_key(aval) else np.dtype(aval.dtype)
 
 
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of a result's numbers."""
+    """Returns shape and type of a result's numbers."""
     aval = eqn.outvars[place].aval
     return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)

@@ -1,4 +1,4 @@
-"""Operations that bring elements into order."""
+"""Rules of sorting operations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from jaxroute.kernels.writer import Writer
 
 
 def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
-    """Whether `own` must come before `others`, by the first numbers that differ."""
+    """Returns the test whether `own` must come before `others`, lexicographically."""
     found = None
     for a, b in reversed(list(zip(own, others, strict=True))):
         less, same = a < b, a.equals(b)
@@ -25,7 +25,7 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
-    """Sorts by insertion, which keeps equal numbers in order; NaN comes last."""
+    """Sorts stably by insertion; NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns: list[Value] = []
     for x in xs:
@@ -40,7 +40,7 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _insert(
     writer: Writer, columns: Sequence[Value], axis: int, ahead: Callable[[Sequence[ir.Expr], Sequence[ir.Expr]], ir.Expr]
 ) -> None:
-    """Brings arrays, which their storages alone hold, into an order along an axis: a number goes forward while it is ahead of the one before."""
+    """Sorts arrays in their own storages along an axis: a number moves forward while it is ahead of its predecessor."""
     shape = columns[0].shape
     if shape[axis] < 2:
         return
@@ -54,7 +54,7 @@ def _insert(
         def row(index: ir.Index) -> list[ir.Expr]:
             return [column.at((*place[:axis], index, *place[axis + 1 :])) for column in columns]
 
-        with writer.loop(shape[axis], i, step=-1) as j:  # Neighbours change places until no run has two that must.
+        with writer.loop(shape[axis], i, step=-1) as j:  # Neighbours are exchanged until all runs are sorted.
             own, before = row(j), row(add(j, -1))
             swap = writer.local(ahead(own, before))
             writer.add(ir.If(~ir.apply("any", swap), [ir.Call("break")]))
@@ -65,7 +65,7 @@ def _insert(
 
 @rule("top_k")
 def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """The largest in order, the first of equal ones first; NaN is the largest."""
+    """Returns the largest numbers in order, ties in order of index; NaN is the largest."""
     axis = eqn.params.get("axis", -1) % len(x.shape)
     places = Value(x.shape, ir.INT, lambda place: ir.as_expr(place[axis]))
     columns = [writer.copied(one, varying=True) for one in (x, places)]
