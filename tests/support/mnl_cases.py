@@ -8,7 +8,7 @@ from jaxroute.estimators import mnl
 
 
 def no_news(A, d):
-    return mnl.New(jnp.zeros((A, d)), jnp.zeros((A, d)), jnp.zeros((A,)))
+    return mnl.NewestObservation(jnp.zeros((A, d)), jnp.zeros((A, d)), jnp.zeros((A,)))
 
 
 # Solvers that end where rounding does, in double precision.

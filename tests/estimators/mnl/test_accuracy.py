@@ -164,7 +164,7 @@ def test_inverses_by_sweeps(double_precision):
 
 
 def test_tracked_takes_one_item():
-    new = mnl.New(jnp.zeros((2, 3)), jnp.zeros((2, 3)), jnp.zeros((2,)))
+    new = mnl.NewestObservation(jnp.zeros((2, 3)), jnp.zeros((2, 3)), jnp.zeros((2,)))
     with pytest.raises(TypeError, match="one row of one item"):
         mnl.Tracked().fit(mnl.Tracked().init(N, 3, 1.0), None, jnp.zeros((N, 3)), jnp.zeros((2,), jnp.int32), 1.0, new)
     for bad in (mnl.Newton(passes=0), mnl.BFGS(tolerance=-1.0)):

@@ -34,7 +34,7 @@ class RoundData:
     accepted: jax.Array
     parameters: jax.Array
     refit: jax.Array
-    new: mnl.New
+    new: mnl.NewestObservation
 
 
 class Memory(Protocol):
