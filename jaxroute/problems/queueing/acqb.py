@@ -1,7 +1,7 @@
-"""ACQB: explores on arrivals now and then, else serves the query and the assortment that look best in posterior samples."""
+"""ACQB: explores some arrivals, otherwise serves the query and the assortment that look best in posterior samples."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,46 +9,33 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, xla
-from jaxroute.core.types import CostHint, Leaf, Metric
+from jaxroute.core.types import CostHint, Leaf
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
-from jaxroute.estimators.factors import ByFactors
-from jaxroute.estimators.gaussian import WRITTEN_OUT, ByCholesky, ByRoot, Sampler
+from jaxroute.estimators.gaussian import Sampler
 from jaxroute.problems.queueing.parts.assortments import accepted_place, mask_of, next_combination, shown_items
-from jaxroute.problems.queueing.parts.memory import Memory, memory_for
-from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries
+from jaxroute.problems.queueing.parts.choice import choose_parts, cost_hint_of
 from jaxroute.problems.queueing.parts.triggers import DecayingExploration, Trigger
-from jaxroute.problems.queueing.theory import num_samples
-from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing.types import LEARNER_METRICS, Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
-# From this dimension on the estimator takes quasi-Newton steps, and the sampler updates a square root.
-_LARGE = 9
 # The paper's c1.
 _C1 = 1.0
-
-LEARNER_METRICS = (
-    Metric("score", "logarithm of the largest weight in the samples", "", "average", default=False),
-    Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
-    Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
-    Metric("residual", "largest bound of the error of a logit that a fit has left", "", "gauge", default=False),
-    Metric("nonfinite", "parameters that are not finite", "", "gauge", default=False),
-)
 
 
 @struct.dataclass
 class LearnerState:
     """State of a policy that learns the choice model.
 
-    With pair features there is one parameter: then `N` is 1 in the first two.
+    With pair features there is one parameter: `N` is 1 in the first two.
 
     Attributes:
       theta: `[N, d]`, the estimate.
-      spread: of the sampler, the design matrices `[N, d, d]` or square roots of their inverses.
-      fit: of the solver.
+      spread: state of the sampler, the design matrices `[N, d, d]` or square roots of their inverses.
+      fit: state of the solver.
       data: observations, of the memory.
       pulls: `[N]` int32, rounds served with each model.
-      next_offer: `[K]` int32, assortment that is explored next.
+      next_offer: `[K]` int32, next assortment to explore.
       spec: sizes (static).
     """
 
@@ -61,51 +48,32 @@ class LearnerState:
     spec: QueueSpec = struct.field(pytree_node=False)
 
 
-class Parts(NamedTuple):
-    """What `ACQB` is put together from in an environment.
-
-    Attributes:
-      solver: how the estimate follows the observations, eqs. (1) and (4).
-      sampler: how parameters are sampled.
-      num_samples: `M`.
-      memory: which parameters there are, and what is remembered.
-      queries: which features there are, and which query is best.
-    """
-
-    solver: mnl.Solver
-    sampler: Sampler
-    num_samples: int
-    memory: Memory
-    queries: Queries
-
-
 @struct.dataclass
 class ACQB:
-    """Anytime contextual queueing bandit: Thompson sampling of query and assortment, with exploration forced on arrivals.
+    """Anytime contextual queueing bandit: Thompson sampling of query and assortment, with forced exploration of arrivals.
 
-    A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
-    sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
-    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit (of
-    logits above 1, to a share of 1e-3): up to 8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more,
-    and with the prompts of a pool, by quasi-Newton steps (`BFGS`). A bound of what they leave is recorded as `residual`. `Online` is an
-    approximation that costs no pass over the data: in long runs it is many times as fast.
+    Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from
+    `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and assortment with the largest
+    departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit (relative to logits above 1): up to 8
+    features by Newton steps (`Tracked` if rounds show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton
+    steps (`BFGS`). The metric `residual` is a bound of the remaining error. `Online` is an approximation without a pass over the data: many times
+    as fast in long runs.
 
-    Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
+    The environment decides whether features belong to queries (one parameter per model) or to pairs (one for all).
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
-    Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
-    hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
-    factor `x_i`. Ties go to the query that came first, then to the lower models.
+    Differs from the paper: kappa, lambda_0 and c1 are not given there. With the kappa of the theory the policy is hardly better than a random one;
+    the default is a tuned scale. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`. Ties go to the query that arrived first, then to the
+    lower models.
 
     Attributes:
       curvature: `[]`, the paper's kappa.
       ridge: `[]`, its lambda_0.
-      c1: `[]`, its constant of exploration, 0 for none: a query is explored with probability `min(1, c1 / sqrt(t))`.
-      trigger: another rule of exploration in place of that, for example `PhaseThenCoin`.
-      second_answer: `[]` probability that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds
-        show `K`.
-      features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
+      c1: `[]`, its constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
+      trigger: another rule of exploration instead of that, for example `PhaseThenCoin`.
+      second_answer: `[]` probability that a Thompson round shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
+      features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for those of the pool.
       num_samples: `M`, None for the paper's (static).
       solver: `Tracked`, `Newton`, `BFGS` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).
@@ -127,6 +95,113 @@ class ACQB:
 
     metrics = LEARNER_METRICS
 
+    def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
+        del key
+        parts = choose_parts(self, spec)
+        num, dim = parts.memory.num_parameters, parts.memory.dim
+        ridge = jnp.asarray(self.ridge, jnp.float32)
+        return LearnerState(
+            theta=jnp.zeros((num, dim), jnp.float32),
+            spread=parts.sampler.init(num, dim, ridge, spec.rounds * spec.num_offered),  # V_0 = lambda_0 I
+            fit=parts.solver.init(num, dim, ridge),
+            data=parts.memory.init(),
+            pulls=jnp.zeros((spec.num_models,), jnp.int32),
+            next_offer=jnp.arange(spec.num_offered, dtype=jnp.int32),  # C[1]
+            spec=spec,
+        )
+
+    def act(
+        self, key: jax.Array, state: LearnerState, obs: Observation, t: jax.Array
+    ) -> tuple[Action, dict[str, jax.Array]]:
+        """Lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
+        k_coin, k_sample, k_size = draws.split(key, 3)
+        spec, parts = state.spec, choose_parts(self, state.spec)
+
+        # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the newest query, and C[c + 1].
+        trigger = DecayingExploration(self.c1) if self.trigger is None else self.trigger
+        explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
+        in_turn = mask_of(state.next_offer, spec.num_models)
+
+        # Lines 7 to 9 (Algorithm 1, line 6): M samples of each parameter from N(theta, alpha^2 V^-1), with alpha of eq. (3).
+        rounds = parts.memory.rounds_learned(state.pulls, t)
+        radius = mnl_radius(rounds, state.theta.shape[1], spec.num_offered, self.curvature, self.ridge)
+        # Drawn in one row: with one run a loop over the last axis alone would be short.
+        shape = (*state.theta.shape, parts.num_samples)
+        noise = xla.compute_once(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
+        noise = xla.compute_once(jnp.swapaxes(noise, 1, 2))
+        sample = state.theta[:, None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
+        sample = xla.compute_once(sample)
+
+        # Line 10 (Algorithm 1, line 7): the query and the assortment with the largest optimistic departure rate.
+        size = self._size(k_size, spec)
+        place, score = parts.queries.best(sample, lambda utilities: self._weight(utilities, size, spec), obs)
+        if self.fifo:
+            place = obs.oldest
+        best = best_models(parts.queries.utilities(sample, obs, place), size)
+
+        action = Action(
+            query=jnp.where(explore, obs.newest, place).astype(jnp.int32),
+            offered=jnp.where(explore, in_turn, best),
+            explored=explore,
+        )
+        return action, {
+            "radius": jnp.broadcast_to(radius, (spec.num_models,)),
+            "score": jnp.where(score > -jnp.inf, score, 0.0),
+        }
+
+    def update(
+        self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> LearnerState:
+        """Lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and the counter `c`; an empty queue changes nothing."""
+        del key
+        spec, parts = state.spec, choose_parts(self, state.spec)
+        busy = (obs.queue_length > 0) & (t < spec.rounds)
+
+        # Line 12 (Algorithm 1, line 9): y_t, as the place of the accepted model among those shown.
+        items = shown_items(action.offered & busy, spec.num_offered)
+        phi = parts.queries.served(obs, action, feedback)
+        new = parts.memory.round_data(state.theta, phi, items, accepted_place(items, feedback.chosen))
+        data = xla.barrier(parts.memory.write(state.data, t, feedback.prompt, new, busy))
+
+        # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). Its radius, eq. (3), follows from `pulls`.
+        likelihood = parts.memory.derivatives(data, new.refit, parts.queries.features(obs), t)
+        ridge = jnp.asarray(self.ridge, jnp.float32)
+        theta, fit = parts.solver.fit(state.fit, likelihood, state.theta, new.refit, ridge, new.new)
+
+        # Line 16 (Algorithm 1, line 11): V_j <- V_j + phi phi'.
+        spread = parts.sampler.add(state.spread, new.parameters, new.x)
+
+        # Line 5 (Algorithm 1, line 4): c <- c + 1 after a round that explored.
+        explored = action.explored & busy
+        next_offer = jnp.where(explored, next_combination(state.next_offer, spec.num_models), state.next_offer)
+        return state.replace(
+            theta=xla.compute_once(theta),
+            spread=spread,
+            fit=fit,
+            data=data,
+            pulls=state.pulls + (action.offered & busy).astype(jnp.int32),
+            next_offer=next_offer,
+        )
+
+    def _size(self, key: jax.Array, spec: QueueSpec) -> jax.Array:
+        """Number of answers shown in a Thompson round."""
+        full = jnp.int32(spec.num_offered)
+        return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
+
+    def _weight(self, utilities: list[jax.Array], size: jax.Array, spec: QueueSpec) -> jax.Array:
+        """Logarithm of the weight of the best assortment of `size` models; the departure rate increases with it."""
+        full = log_weight_of_best(utilities, spec.num_offered)
+        return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
+
+    def gauges(self, state: LearnerState) -> dict[str, jax.Array]:
+        parts = choose_parts(self, state.spec)
+        least = parts.sampler.min_eigenvalue(state.spread)
+        return {
+            "min_eigenvalue": jnp.broadcast_to(least, (state.spec.num_models,)),
+            "residual": parts.solver.residual(state.fit),
+            "nonfinite": jnp.sum(~jnp.isfinite(state.theta)).astype(jnp.float32),
+        }
+
     def check(self) -> None:
         checks.non_negative("curvature", self.curvature, ())
         checks.positive("ridge", self.ridge, ())
@@ -137,7 +212,7 @@ class ACQB:
                     f"trigger must be DecayingExploration(...) or PhaseThenCoin(...), got {checks.show(self.trigger)}"
                 )
             if np.any(np.asarray(self.c1) != _C1):
-                raise ValueError(f"c1 must be left out where a trigger is given, which takes its place, got {self.c1}")
+                raise ValueError(f"c1 must be left out where a trigger is given, which replaces it, got {self.c1}")
             self.trigger.check()
         if self.second_answer is not None:
             checks.probability("second_answer", self.second_answer, ())
@@ -165,7 +240,7 @@ class ACQB:
                 f"[d, {spec.prompts}], one column per prompt" if spec.prompts else "None where there is no pool of prompts"
             )
             raise ValueError(f"features must be {allowed}, got shape {np.shape(self.features)}")
-        parts = self.parts(spec)
+        parts = choose_parts(self, spec)
         if self.joint and (spec.pair_features or not parts.memory.has_hessian):
             what = "pair features: there is one parameter for all models" if spec.pair_features else "a pool of prompts"
             raise ValueError(f"joint must be False with {what}")
@@ -179,145 +254,4 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        size = 4 * self._size_of_curvatures(spec)
-        # With one or two answers a round reads the prompts that wait, and those that the models were tried with.
-        few_prompts = spec.prompts > 0 and spec.num_offered <= 2
-        return CostHint(matrix_bytes=size, product_bytes=0 if few_prompts else size)
-
-    def _size_of_curvatures(self, spec: QueueSpec) -> int:
-        """Numbers of the second derivatives of all parameters."""
-        dim = spec.dim if self.features is None else np.shape(self.features)[0]
-        return (1 if spec.pair_features else spec.num_models) * dim * dim
-
-    def parts(self, spec: QueueSpec) -> Parts:
-        """What the policy is put together from in an environment: chosen by its sizes where nothing was given."""
-        dim = spec.dim if self.features is None else np.shape(self.features)[0]
-        memory = memory_for(spec, dim, self.joint)
-        return Parts(
-            solver=self._solver(spec, memory, dim),
-            sampler=self.sampler or self._sampler(spec, memory, dim),
-            num_samples=self.num_samples or num_samples(spec.num_offered),
-            memory=memory,
-            queries=PromptQueries(self.features) if spec.prompts else QueueQueries(),
-        )
-
-    def _solver(self, spec: QueueSpec, memory: Memory, dim: int) -> mnl.Solver:
-        """The solver that was given, or the one for these sizes."""
-        if self.solver is not None:
-            return self.solver
-        if dim >= _LARGE or not memory.has_hessian:
-            return mnl.BFGS()
-        return mnl.Tracked() if spec.num_offered == 1 and not self.joint else mnl.Newton()
-
-    def _sampler(self, spec: QueueSpec, memory: Memory, dim: int) -> Sampler:
-        """For these sizes: by factors, where they have fewer numbers than the square roots."""
-        if dim < _LARGE:
-            return ByCholesky()
-        few = spec.rounds * spec.num_offered < memory.num_parameters * dim
-        return ByFactors() if few and self._size_of_curvatures(spec) >= WRITTEN_OUT else ByRoot()
-
-    def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
-        del key
-        parts = self.parts(spec)
-        num, dim = parts.memory.num_parameters, spec.dim if self.features is None else np.shape(self.features)[0]
-        ridge = jnp.asarray(self.ridge, jnp.float32)
-        return LearnerState(
-            theta=jnp.zeros((num, dim), jnp.float32),
-            spread=parts.sampler.init(num, dim, ridge, spec.rounds * spec.num_offered),  # V_0 = lambda_0 I
-            fit=parts.solver.init(num, dim, ridge),
-            data=parts.memory.init(),
-            pulls=jnp.zeros((spec.num_models,), jnp.int32),
-            next_offer=jnp.arange(spec.num_offered, dtype=jnp.int32),  # C[1]
-            spec=spec,
-        )
-
-    def act(
-        self, key: jax.Array, state: LearnerState, obs: Observation, t: jax.Array
-    ) -> tuple[Action, dict[str, jax.Array]]:
-        """Lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
-        k_coin, k_sample, k_size = draws.split(key, 3)
-        spec, parts = state.spec, self.parts(state.spec)
-
-        # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the query that has just come, and C[c + 1].
-        trigger = DecayingExploration(self.c1) if self.trigger is None else self.trigger
-        explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
-        in_turn = mask_of(state.next_offer, spec.num_models)
-
-        # Lines 7 to 9 (Algorithm 1, line 6): M samples of each parameter from N(theta, alpha^2 V^-1), with alpha of eq. (3).
-        rounds = parts.memory.rounds_learned(state.pulls, t)
-        radius = mnl_radius(rounds, state.theta.shape[1], spec.num_offered, self.curvature, self.ridge)
-        # In one row, and then in its shape: loops over the last axis alone are short ones where there is one run.
-        shape = (*state.theta.shape, parts.num_samples)
-        noise = xla.compute_once(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
-        noise = xla.compute_once(jnp.swapaxes(noise, 1, 2))
-        sample = state.theta[:, None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
-        sample = xla.compute_once(sample)
-
-        # Line 10 (Algorithm 1, line 7): the query and the assortment with the largest optimistic departure rate.
-        size = self._size(k_size, spec)
-        place, score = parts.queries.best(sample, lambda utilities: self._weight(utilities, size, spec), obs)
-        if self.fifo:
-            place = obs.oldest
-        best = best_models(parts.queries.utilities(sample, obs, place), size)
-
-        action = Action(
-            query=jnp.where(explore, obs.newest, place).astype(jnp.int32),
-            offered=jnp.where(explore, in_turn, best),
-            explored=explore,
-        )
-        return action, {
-            "radius": jnp.broadcast_to(radius, (spec.num_models,)),
-            "score": jnp.where(score > -jnp.inf, score, 0.0),
-        }
-
-    def _size(self, key: jax.Array, spec: QueueSpec) -> jax.Array:
-        """Answers that a Thompson round shows."""
-        full = jnp.int32(spec.num_offered)
-        return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
-
-    def _weight(self, utilities: list[jax.Array], size: jax.Array, spec: QueueSpec) -> jax.Array:
-        """Logarithm of the weight of the best assortment of `size` models, in which the departure rate rises."""
-        full = log_weight_of_best(utilities, spec.num_offered)
-        return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
-
-    def update(
-        self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
-    ) -> LearnerState:
-        """Lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and the counter `c`; an empty queue teaches nothing."""
-        del key
-        spec, parts = state.spec, self.parts(state.spec)
-        busy = (obs.queue_length > 0) & (t < spec.rounds)
-
-        # Line 12 (Algorithm 1, line 9): y_t, as the place of the accepted model among those shown.
-        items = shown_items(action.offered & busy, spec.num_offered)
-        phi = parts.queries.served(obs, action, feedback)
-        lesson = parts.memory.lesson(state.theta, phi, items, accepted_place(items, feedback.chosen))
-        data = xla.barrier(parts.memory.write(state.data, t, feedback.prompt, lesson, busy))
-
-        # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). Its radius, eq. (3), follows from `pulls`.
-        likelihood = parts.memory.derivatives(data, lesson.refit, parts.queries.features(obs), t)
-        ridge = jnp.asarray(self.ridge, jnp.float32)
-        theta, fit = parts.solver.fit(state.fit, likelihood, state.theta, lesson.refit, ridge, lesson.new)
-
-        # Line 16 (Algorithm 1, line 11): V_j <- V_j + phi phi'.
-        spread = parts.sampler.add(state.spread, lesson.parameters, lesson.x)
-
-        # Line 5 (Algorithm 1, line 4): c <- c + 1 after a round that explored.
-        explored = action.explored & busy
-        next_offer = jnp.where(explored, next_combination(state.next_offer, spec.num_models), state.next_offer)
-        return state.replace(
-            theta=xla.compute_once(theta),
-            spread=spread,
-            fit=fit,
-            data=data,
-            pulls=state.pulls + (action.offered & busy).astype(jnp.int32),
-            next_offer=next_offer,
-        )
-
-    def gauges(self, state: LearnerState) -> dict[str, jax.Array]:
-        least = self.parts(state.spec).sampler.min_eigenvalue(state.spread)
-        return {
-            "min_eigenvalue": jnp.broadcast_to(least, (state.spec.num_models,)),
-            "residual": self.parts(state.spec).solver.residual(state.fit),
-            "nonfinite": jnp.sum(~jnp.isfinite(state.theta)).astype(jnp.float32),
-        }
+        return cost_hint_of(choose_parts(self, spec).memory)

@@ -1,4 +1,4 @@
-"""Baselines: random service, two bandits that look neither at contexts nor at the queue's order, and ACQB's forerunner."""
+"""Baselines: random service, two bandits that ignore contexts and serve the oldest query, and CQB-eps, from which ACQB was developed."""
 
 import abc
 from typing import Any
@@ -19,7 +19,7 @@ from jaxroute.solvers.assortment import best_models
 
 @struct.dataclass
 class Random:
-    """A waiting query and an assortment, both uniformly at random.
+    """Serves a waiting query with an assortment, both uniformly random.
 
     Source: ACQB, appendix B.3.
     """
@@ -49,7 +49,7 @@ class QueueBanditState:
 
     Attributes:
       pulls: `[N]` int32, rounds served by each model.
-      wins: `[N]` int32, departures.
+      wins: `[N]` int32, departures after an answer of each model.
     """
 
     pulls: jax.Array
@@ -58,10 +58,10 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Serves the oldest query, with probability `min(1, scale N log(t)^2 / t)` by a random model, else by that of largest index.
+    """Serves the oldest query, with probability `min(1, scale N log(t)^2 / t)` by a random model, otherwise by the model of largest index.
 
     Attributes:
-      scale: `[]`, 3 in the paper.
+      scale: `[]` factor of the exploration, 3 in the paper.
     """
 
     scale: Leaf = 3.0
@@ -90,20 +90,14 @@ class _QueueBandit(abc.ABC):
         time = (t + 1).astype(jnp.float32)
         probability = jnp.minimum(1.0, self.scale * number * jnp.square(jnp.log(time)) / time)
         explore = draws.uniform(k_explore) <= probability
-        anyone = draws.randint(k_model, number)
+        random = draws.randint(k_model, number)
         best = numerics.argmax(self._index(k_index, state, time))
-        model = jnp.where(explore, anyone, best)
+        model = jnp.where(explore, random, best)
         action = Action(query=obs.oldest, offered=numerics.one_hot(model, number), explored=explore)
         return action, {"explore_probability": probability}
 
     def update(
-        self,
-        key: jax.Array,
-        state: QueueBanditState,
-        obs: Observation,
-        action: Action,
-        feedback: Feedback,
-        t: jax.Array,
+        self, key: jax.Array, state: QueueBanditState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
     ) -> QueueBanditState:
         del key, t
         busy = obs.queue_length > 0
@@ -115,13 +109,11 @@ class _QueueBandit(abc.ABC):
 
 @struct.dataclass
 class QUCB(_QueueBandit):
-    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for a model that was never used.
+    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for an unused model; ties go to the lower model.
 
-    Ties go to the lower model.
+    In the horizons of ACQB's experiments the probability of exploration is near 1: it is almost a random policy.
 
-    In the horizons of ACQB's experiments the probability of exploring is near 1: it is almost a random policy.
-
-    Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploring is uniform, which neither paper says.
+    Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploration is uniform here; neither paper specifies it.
     """
 
     def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
@@ -146,24 +138,19 @@ class QThS(_QueueBandit):
 
 @struct.dataclass
 class CQBEpsilon(ACQB):
-    """CQB-eps: the estimator and Thompson rounds of `ACQB`, but it explores in a first phase and then by a constant coin.
+    """CQB-eps: the estimator and Thompson rounds of `ACQB`, with exploration in a first phase and then with constant probability.
 
-    Build it with `CQBEpsilon.of(env)`: it has to know the horizon.
+    `CQBEpsilon.of(env)` makes one for the horizon of an environment.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as adapted in ACQB, appendix B.3.
 
     Attributes:
-      trigger: `PhaseThenCoin`, in place of `c1`, which is not used. The others are those of `ACQB`.
+      trigger: `PhaseThenCoin`, which replaces `c1`; the other fields are those of `ACQB`.
     """
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """For an environment's horizon: a tenth of it explores, then a coin of `1 / sqrt(horizon)`.
-
-        Args:
-          env: a `QueueEnv`.
-          settings: of `ACQB`.
-        """
+        """A policy that explores in a tenth of the horizon of a `QueueEnv`, then with probability `1 / sqrt(horizon)`; `settings` are those of `ACQB`."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler give `CQBEpsilon.of` itself as the policy"

@@ -16,7 +16,7 @@ from jaxroute.problems.queueing.sources.choice import choose, shortfall
 from jaxroute.problems.queueing.sources.contexts import Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
-# The child of a round's key that a process of arrivals has; the source has those from 0 on.
+# Child of a round's key for a process of arrivals; those of the source count from 0.
 _ARRIVALS = 2**16
 
 
@@ -25,10 +25,10 @@ class QueueState:
     """State of the queue.
 
     Attributes:
-      backlog: of the policy's queries.
-      optimal: of the optimal policy's, with the same luck.
+      backlog: queue of the policy.
+      optimal: queue of the optimal policy, with common random numbers.
       peak: `[]` int32, longest queue so far.
-      arrivals: of the process of arrivals, None without one.
+      arrivals: state of the process of arrivals, None without one.
     """
 
     backlog: Any
@@ -39,35 +39,34 @@ class QueueState:
 
 @struct.dataclass
 class QueueEnv:
-    """One queue, `N` models: a waiting query is served with the answers of `K` models, and leaves if one is accepted.
+    """One queue, `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts one.
 
-    A round: the operator sees who waits, serves a query with an assortment, the user accepts an answer or tries again, and
-    then a new query may come, to be served from the next round on. A query that is tried again keeps its place. With nobody
-    waiting nothing happens but arrivals.
+    In a round the operator sees the waiting queries and serves one with an assortment, the user accepts an answer or tries again, and then a new
+    query may arrive, to be served from the next round on. A query that is tried again stays at its place. An empty queue has arrivals only.
 
-    All policies meet the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`).
-    Beside the policy's queue the environment plays that of the optimal policy, which serves the query and the assortment
-    with the largest true departure rate; `queue_regret` is the difference.
+    All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). Beside the policy's
+    queue the environment simulates that of the optimal policy, which serves the query and the assortment with the largest true departure rate;
+    `queue_regret` is the difference.
 
     Source: ACQB, section 2 and appendix D.1.
 
-    A round's key has three children, in this order: whether a query comes, its context (or its prompt), and the user's
-    choice. `recorded_queue` and `pool_queue(recorded=...)` take them from arrays instead.
+    A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue`
+    and `pool_queue(recorded=...)` take them from arrays instead.
 
-    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion
-    `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose the query that comes in the round in which the dummy leaves. Here
-    nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
+    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose a
+    query that arrives in the round in which the dummy leaves. Here nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no
+    regret is counted.
 
     Attributes:
-      contexts: where queries come from.
-      backlog: how they are kept.
+      contexts: source of the queries.
+      backlog: buffer of the waiting queries.
       num_models: `N` (static).
       num_offered: `K` (static).
       dim: `d` (static).
       pair_features: features belong to pairs of query and model (static).
       mixed: assortments may be smaller than `K` (static).
-      names: of the models (static).
-      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, None for coins of the source's `arrival_rate`.
+      names: names of the models (static).
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, None for coins of the source's `arrival_rate`.
     """
 
     contexts: Source
@@ -104,7 +103,7 @@ class QueueEnv:
 
     @property
     def horizon(self) -> int:
-        """Rounds that the queue was made for."""
+        """Largest number of rounds."""
         return self.backlog.rounds
 
     def check(self) -> None:
@@ -122,7 +121,7 @@ class QueueEnv:
             self.arrivals.check()
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """The same queue with twice the places for waiting queries; None if it has one for every round."""
+        """The queue with twice the places for waiting queries; None if it has one for every round."""
         backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 
@@ -136,20 +135,9 @@ class QueueEnv:
         )
 
     def observe(self, key: jax.Array, state: QueueState, t: jax.Array) -> Observation:
-        del key
-        seen, rows = self.backlog.view(state.backlog, t), self.backlog.rows(state.backlog)
-        return Observation(
-            features=jnp.asarray(self.contexts.features_of(rows)),
-            waiting=seen.waiting,
-            arrival=seen.arrival,
-            in_use=seen.in_use,
-            queue_length=seen.queue_length,
-            arrived=seen.arrived,
-            newest=seen.newest,
-            oldest=seen.oldest,
-            prompt=rows.prompt,
-            in_front=seen.in_front,
-        )
+        del key, t
+        view, rows = self.backlog.view(state.backlog), state.backlog.rows
+        return Observation(**vars(view), features=jnp.asarray(self.contexts.features_of(rows)), prompt=rows.prompt)
 
     def step(
         self, key: jax.Array, state: QueueState, action: Action, t: jax.Array
@@ -159,7 +147,7 @@ class QueueEnv:
             arrived, arrivals = self.arrivals.draw(draws.fold_in(key, _ARRIVALS), arrivals, t)
             drawn = drawn.replace(arrived=arrived)
         busy = state.backlog.length > 0
-        seen = self.backlog.view(state.backlog, t)
+        view = self.backlog.view(state.backlog)
 
         # A query is served, and the user accepts an answer or tries again.
         row, backlog, action = self.backlog.serve(state.backlog, action)
@@ -167,17 +155,16 @@ class QueueEnv:
         accepted, rate = choose(served.utility, action.offered, drawn.uniform)
         accepted &= busy
         departed = jnp.any(accepted)
-        best_of_all = best_rate_waiting(self.backlog.rows(backlog).best_rate, seen)
+        best_of_all = best_rate_waiting(backlog.rows.best_rate, view)
         best_of_all, backlog = xla.barrier((best_of_all, backlog))
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
-        waits = (action.query >= 0) & (action.query < self.backlog.places) & self.backlog.waits(backlog, action.query)
+        waits = (action.query >= 0) & (action.query < self.backlog.places) & (action.query < backlog.length)
+        waited, oldest = (self.backlog.waited(backlog, place, t) for place in (action.query, view.oldest))
 
-        waited, oldest = (self.backlog.waited(backlog, place, t) for place in (action.query, seen.oldest))
-
-        # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.
+        # Then a query may arrive; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
-        optimal, lost = optimum.play_round(self.backlog, state.optimal, drawn, t)
+        optimal, lost = optimum.step(self.backlog, state.optimal, drawn, t)
 
         def counted(flag: jax.Array) -> jax.Array:
             return flag.astype(jnp.float32)

@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.backlog import CompactBuffer
+from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
@@ -31,42 +31,37 @@ _PLACES = 1024
 _MOSTLY_VALID = 0.99
 
 
-def backlog_for(horizon: int, limit: int | None = None) -> CompactBuffer:
-    """How to keep queries: in a compact buffer with a place for every round, for long horizons of 1,024 places.
+def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
+    """The buffer for a horizon: a place for every round, at most 1,024 unless `limit` is given.
 
-    A run that needs more places than a buffer has is played again by `simulate`, with twice as many.
-
-    Args:
-      horizon: rounds.
-      limit: places of the buffer, None to choose by the horizon.
+    `simulate` repeats a run that needs more places with twice as many.
     """
     horizon = checks.count("horizon", horizon)
-    return CompactBuffer(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
+    return Backlog(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
 
 
 @struct.dataclass
 class RandomQueues:
     """Random instances: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
 
-    A sampler `key -> QueueEnv` whose leaves can be swept. Defaults: the paper's figure 2.
+    A sampler `key -> QueueEnv` whose array fields can be swept. Defaults: the paper's figure 2.
 
-    Source: ACQB, section 6.1. That parameters are drawn anew for every run is not said there.
+    Source: ACQB, section 6.1, which does not specify that every run draws parameters.
 
     Attributes:
       arrival_rate: `[]`, lambda.
       slack: `[]`, epsilon.
-      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1),
-        otherwise not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly
-        near one half: take an `arrival_rate` of .4 or so.
+      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise not, as in the
+        paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly near one half: an `arrival_rate` of about .4 suits.
       num_models: `N` (static).
       num_offered: `K` (static).
       dim: `d` (static).
       horizon: `T` (static).
-      limit: places for waiting queries to begin with, None to choose by the horizon, see `backlog_for` (static).
+      limit: initial number of places for waiting queries, None to choose by the horizon, see `backlog_for` (static).
       pair_features: one parameter for all models (static).
-      mixed: assortments may be smaller (static).
+      mixed: assortments may be smaller than `K` (static).
       candidates: contexts tried per round (static).
-      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of probability `arrival_rate`.
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
     """
 
     arrival_rate: Leaf = 0.7
@@ -126,13 +121,13 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """A queue with given parameters, the same in all runs, and random contexts; warns where many runs will be invalid.
+    """A queue with given parameters, the same in all runs, and random contexts; warns if many runs will be invalid.
 
     Args:
       theta: `[N, d]`, one row per model.
       num_offered: `K`.
       horizon: `T`.
-      settings: others of `RandomQueues`, but for sizes and `pair_features`: for one parameter use
+      settings: other fields of `RandomQueues`, except sizes and `pair_features`: with one parameter for all models use
         `RandomQueues(pair_features=True, ...).of(theta)`.
     """
     for name in settings:
@@ -155,22 +150,21 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 
 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
-    """How many of the contexts that are drawn some assortment serves well enough, to judge a queue before a run.
+    """Share of the drawn contexts that some assortment serves well enough, to judge a queue before a run.
 
-    Assumption 4 keeps contexts with a departure rate of at least `arrival_rate + slack`; a round looks at `candidates` of
-    them. With parameters that serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival
-    makes a run invalid.
+    Assumption 4 accepts contexts with a departure rate of at least `arrival_rate + slack`; a round tries `candidates` of them. With parameters that
+    serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid.
 
-    Source: ACQB, assumption 4 and section 6.1, which does not say how often contexts are drawn again.
+    Source: ACQB, assumption 4 and section 6.1, which does not specify how often contexts are redrawn.
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.
-      instances: how many parameters are drawn for `RandomQueues`.
-      contexts: how many are drawn for each of them.
+      instances: number of draws of the parameters of `RandomQueues`.
+      contexts: number of contexts for each of them.
 
     Returns:
-      "accepted": share of the contexts that are kept, mean over the instances. "least": of the worst instance. "valid": share
-      of runs over the queue's horizon in which every arrival finds a context.
+      "accepted": share of the accepted contexts, mean over the instances. "least": share of the worst instance. "valid": share of runs over the
+      queue's horizon in which every arrival finds a context.
     """
     if isinstance(queues, RandomQueues):
         envs = [queues(draws.fold_in(draws.key(0), i)) for i in range(checks.count("instances", instances))]
@@ -183,7 +177,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
 
 def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Share of the contexts that are kept, and of the runs that are valid, with one queue's parameters."""
+    """Share of the accepted contexts, and of the valid runs, with one queue's parameters."""
     source = getattr(env, "contexts", None)
     if not isinstance(source, RandomContexts):
         raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
@@ -205,13 +199,13 @@ def recorded_queue(
     limit: int | None = None,
     mixed: bool = False,
 ) -> QueueEnv:
-    """A queue whose probability is given in advance, for replays and comparisons.
+    """A queue with given arrivals, contexts and choices, for replays and comparisons.
 
     Args:
       theta: `[N, d]`, or `[d]` for pair features.
       arrivals: `[T]` bool.
       contexts: `[T, d]`, for pair features `[T, N, d]`.
-      uniforms: `[T]` on [0, 1), drive the choices.
+      uniforms: `[T]` on [0, 1), decide the choices.
       num_offered: `K`.
       limit: see `backlog_for`.
       mixed: assortments may be smaller than `K`.
@@ -225,13 +219,13 @@ def recorded_queue(
             f"contexts must have shape {'[T, N, d]' if pair else '[T, d]'} with d = {values.shape[-1]}, got {table.shape}"
         )
     horizon, number = table.shape[0], table.shape[1] if pair else values.shape[0]
-    luck = checks.probability("uniforms", uniforms, (horizon,))
+    uniform_numbers = checks.probability("uniforms", uniforms, (horizon,))
     env = QueueEnv(
         contexts=RecordedContexts(
             theta=values,
             arrivals=checks.booleans("arrivals", arrivals, (horizon,)),
             contexts=np.ascontiguousarray(np.moveaxis(table, 0, -1)),
-            uniforms=luck,
+            uniforms=uniform_numbers,
         ),
         backlog=backlog_for(horizon, limit),
         num_models=number,
@@ -263,9 +257,9 @@ def pool_queue(
       arrival_rate: lambda.
       num_offered: `K`.
       horizon: `T`.
-      names: of the models.
-      recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
-      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of probability `arrival_rate`.
+      names: names of the models.
+      recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, instead of random ones; `T` is the horizon then.
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
     """
     table, accept = checks.numbers("features", features), checks.numbers("probability", probability)
     if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
@@ -292,13 +286,13 @@ def pool_queue(
     else:
         if not isinstance(recorded, Sequence) or len(recorded) != 3:
             raise ValueError(f"recorded must be three arrays: arrivals, prompts and uniforms, got {checks.show(recorded)}")
-        came, drawn, luck = (
+        came, drawn, uniform_numbers = (
             checks.numbers(name, x) for name, x in zip(("arrivals", "prompts", "uniforms"), recorded, strict=True)
         )
-        contexts = RecordedPrompts(**shared, arrivals=came, prompts=drawn, uniforms=luck)
+        contexts = RecordedPrompts(**shared, arrivals=came, prompts=drawn, uniforms=uniform_numbers)
         contexts.check()
         contexts = contexts.replace(arrivals=came > 0, prompts=drawn.astype(np.int32))
-        horizon = len(luck)
+        horizon = len(uniform_numbers)
     env = QueueEnv(
         contexts=contexts,
         backlog=backlog_for(horizon, horizon),
@@ -328,11 +322,11 @@ def table_queue(
     Source: ACQB, section 6.2 and appendix B.4.
 
     Args:
-      table: with features.
+      table: scores, costs and features.
       arrival_rate: lambda.
       num_offered: `K`.
       horizon: `T`.
-      cost_weight: rho, of costs divided by the largest.
+      cost_weight: rho, weight of the costs divided by the largest.
       low: probability of the worst model of a query.
       high: probability of the best one.
       arrivals: see `pool_queue`.
@@ -361,9 +355,8 @@ def standin_queue(
     """A queue of generated queries that stand in for public data.
 
     Args:
-      models: see `jaxroute.data.standin`.
-      preset, scores, queries, dim, seed: see there.
-      settings: of `table_queue`.
+      models, preset, scores, queries, dim, seed: see `jaxroute.data.standin`.
+      settings: arguments of `table_queue`.
     """
     pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)
     return table_queue(pool, **settings)

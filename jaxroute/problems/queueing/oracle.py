@@ -1,4 +1,4 @@
-"""Policies that know the choice model: the optimal one, and a switch from a learner to it."""
+"""Policies that know the choice model: the optimal policy, and a switch from a learner to it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 @struct.dataclass
 class OracleState:
-    """Nothing is learned.
+    """State of a policy that learns nothing.
 
     Attributes:
       spec: sizes (static).
@@ -41,8 +41,8 @@ class Optimal:
     Source: ACQB, section 2 and appendix B.3.
 
     Attributes:
-      theta: true parameters `[N, d]`, with pair features `[1, d]`; None with a pool.
-      log_odds: `[N, P]` true utilities of a pool's prompts, None without.
+      theta: `[N, d]` true parameters, with pair features `[1, d]`; None with a pool.
+      log_odds: `[N, P]` true utilities of a pool's prompts, None without a pool.
       fifo: the query that has waited longest is served, with its best assortment (static).
     """
 
@@ -52,12 +52,7 @@ class Optimal:
 
     @classmethod
     def of(cls, env: QueueEnv, fifo: bool = False) -> "Optimal":
-        """The optimal policy of an environment.
-
-        Args:
-          env: the queue.
-          fifo: see the class.
-        """
+        """The optimal policy of a queue."""
         if not isinstance(env, QueueEnv):
             raise ValueError(
                 f"env must be a QueueEnv, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
@@ -85,24 +80,19 @@ class Optimal:
 
     def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del key, t
-        place, utility = self._in_a_pool(state, obs) if self.theta is None else self._in_a_queue(state, obs)
-        offered = best_models(utility, state.spec.num_offered)
+        size = state.spec.num_offered
+        if self.theta is None:
+            table = jnp.asarray(self.log_odds, obs.features.dtype)
+            place, _ = best_prompt(log_weight_of_best(list(table), size), obs)
+            place = obs.oldest if self.fifo else place
+            utility = numerics.take(table, numerics.take(obs.prompt, place))
+        else:
+            sample = jnp.asarray(self.theta, obs.features.dtype)[:, None]  # The truth as the only sample.
+            place, _ = QueueQueries().best(sample, lambda utilities: log_weight_of_best(utilities, size), obs)
+            place = obs.oldest if self.fifo else place
+            utility = QueueQueries().utilities(sample, obs, place)
+        offered = best_models(utility, size)
         return Action(query=place.astype(jnp.int32), offered=offered, explored=jnp.zeros((), bool)), {}
-
-    def _in_a_queue(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
-        """The place of the query, and the utilities `[N]` of its models: the truth in the place of samples."""
-        sample, size = jnp.asarray(self.theta, obs.features.dtype)[:, None], state.spec.num_offered
-        place, _ = QueueQueries().best(sample, lambda utilities: log_weight_of_best(utilities, size), obs)
-        place = obs.oldest if self.fifo else place
-        return place, QueueQueries().utilities(sample, obs, place)
-
-    def _in_a_pool(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
-        """The place of the query, and the utilities `[N]` of its prompt's models."""
-        table = jnp.asarray(self.log_odds, obs.features.dtype)
-        weight = log_weight_of_best(list(table), state.spec.num_offered)
-        place, _ = best_prompt(weight, obs)
-        place = obs.oldest if self.fifo else place
-        return place, numerics.take(table, numerics.take(obs.prompt, place))
 
     def update(
         self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
@@ -113,17 +103,17 @@ class Optimal:
 
 @struct.dataclass
 class PolicySwitch:
-    """Follows one policy before round `at` (from 0) and another from there on; the first then learns nothing more.
+    """One policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
 
-    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of
-    `at` all of them in one compiled call.
+    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at` gives all of
+    them in one compiled call.
 
     Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
       first: policy before round `at`.
-      second: policy from there on.
-      at: `[]` rounds.
+      second: policy from round `at` on.
+      at: `[]`, round of the switch.
     """
 
     first: Any
@@ -169,7 +159,7 @@ class PolicySwitch:
         t: jax.Array,
     ) -> tuple[Any, Any]:
         before = t < self.at
-        # An empty queue teaches nothing: so does what the other policy serves.
+        # The first policy learns nothing from an empty queue, hence nothing from the queries that the second one serves.
         seen = obs.replace(queue_length=jnp.where(before, obs.queue_length, 0))
         first = self.first.update(key, state[0], seen, action, feedback, t)
         return first, self.second.update(key, state[1], obs, action, feedback, t)

@@ -1,4 +1,4 @@
-"""What the theory of ACQB says, as numbers on the host: samples, radii, and the bounds of theorems 5 and 6."""
+"""Quantities of the theory of ACQB, computed on the host: samples, radii, and the bounds of theorems 5 and 6."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:
-    """Thompson samples `M` per round, for which some sample is optimistic with constant probability.
+    """Number `M` of Thompson samples per round with which some sample is optimistic with constant probability.
 
     Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
     """
@@ -16,13 +16,9 @@ def num_samples(num_offered: int) -> int:
 
 
 def explore_probability(t: float, c1: float) -> float:
-    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the probability that the arrival of a round is explored.
+    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the probability that the arrival of round `t`, from 0, is explored.
 
     Source: ACQB, section 3.
-
-    Args:
-      t: the round, from 0.
-      c1: constant of exploration.
     """
     checks.non_negative("t", t, ())
     checks.non_negative("c1", c1, ())
@@ -33,11 +29,6 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
     """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`.
 
     Source: ACQB, appendix G.1.
-
-    Args:
-      horizon: rounds.
-      arrival_rate: lambda.
-      c1: constant of exploration.
     """
     checks.count("horizon", horizon)
     checks.probability("arrival_rate", arrival_rate, ())
@@ -46,12 +37,12 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 
 @dataclass(frozen=True)
 class Theory:
-    """The bounds of ACQB for the model with a shared parameter.
+    """Bounds of ACQB for the model with a shared parameter.
 
     Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Differs from the paper: some displays print `eps - 2 eta` without the square that eq. (7) has; the square is used. The
-    warm-up `M(u)` falls in `u` only beyond its pole at `eps = 2 eta(u)`, so that `tau` is looked for beyond it.
+    Differs from the paper: some displays print `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u` only
+    beyond its pole at `eps = 2 eta(u)`, so that `tau` is searched beyond it.
 
     Attributes:
       dim: `d`.
@@ -94,7 +85,7 @@ class Theory:
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
     def sample_radius(self, count: float, t: float) -> float:
-        """`beta_l`: how far samples stray after `count` rounds, at time `t`. Source: appendix D.3."""
+        """`beta_l`: largest deviation of samples after `count` rounds, at time `t`. Source: appendix D.3."""
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
         narrow = math.sqrt(2.0 * math.log(2.0 * number)) + math.sqrt(
@@ -107,7 +98,7 @@ class Theory:
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """`M(t)` with the exploration probability of round `u`: explorations that make all gaps small. Source: eq. (7)."""
+        """`M(t)` with the exploration probability of round `u`: number of explorations that make all gaps small. Source: eq. (7)."""
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
@@ -115,7 +106,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """`tau(t)`: rounds after which the queue drifts down. Source: condition 20; found by bisection in `log u`."""
+        """`tau(t)`: number of rounds after which the queue has a negative drift. Source: condition 20; computed by bisection in `log u`."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -147,28 +138,25 @@ class Theory:
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
-        """`nu(l)`, a bound of the mean of the inverse of the design matrix' least eigenvalue. Source: lemma 11."""
+        """`nu(l)`, a bound of the mean inverse of the design matrix' least eigenvalue. Source: lemma 11."""
         before = max(count - 1.0, 0.0)
         explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
         tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which probability. Source: lemma 25."""
+        """Lower bound of the design matrix' least eigenvalue after `count` rounds, and its probability. Source: lemma 25."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
         probability = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1.
-
-        Source: lemma 34.
-        """
+        """Largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1. Source: lemma 34."""
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 
     def routing_regret(self, t: float) -> float:
-        """The explicit bound of theorem 6."""
+        """Explicit bound of theorem 6."""
         checks.positive("t", t, ())
         before, total = t - 1.0, self.elliptic_bound(t)
         beta, alpha = self.sample_radius(before, t), self.radius(before)
@@ -186,7 +174,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """`P_i`: bound of the probability that a difference made in round `i` is still there at `t`. Source: lemma 19."""
+        """`P_i`: bound of the probability that a difference made in round `i` persists at `t`. Source: lemma 19."""
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
             return 1.0
@@ -194,7 +182,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """`(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: behind theorem 5. Source: appendix D.7."""
+        """`(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: the bound behind theorem 5. Source: appendix D.7."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

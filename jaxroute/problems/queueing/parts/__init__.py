@@ -1,5 +1,5 @@
-"""What the policies and the environment of the queueing problem are put together from, one file a subject.
+"""Components of the policies and of the environment of the queueing problem.
 
-`backlog`: where waiting queries are kept. `scheduling`: which of them is served. `memory`: what a learner remembers.
-`assortments`: numbers and masks of the models that are shown. `triggers`: when a new query is explored.
+`backlog`: the buffer of the waiting queries. `scheduling`: the choice among them. `memory`: the data of a learner. `choice`: the parts of `ACQB` by
+sizes. `assortments`: numbers and masks of models. `triggers`: when an arrival is explored. `waiting`: statistics of waiting times.
 """

@@ -1,4 +1,4 @@
-"""Numbers and masks of the models that are shown, and the order in which assortments are explored."""
+"""Numbers and masks of the models shown, and the order in which assortments are explored."""
 
 import jax
 import jax.numpy as jnp
@@ -7,34 +7,19 @@ from jaxroute.core import numerics
 
 
 def shown_items(offered: jax.Array, size: int) -> jax.Array:
-    """Numbers `[K]` of the models in a mask, rising; -1 beyond the last.
-
-    Args:
-      offered: `[N]` bool.
-      size: `K`.
-    """
+    """Numbers `[K]` of the models in a mask `[N]`, rising; -1 beyond the last. `size` is `K`."""
     place = numerics.prefix_sums(offered.astype(jnp.int32))
     models = jnp.arange(offered.shape[0], dtype=jnp.int32)
     return jnp.stack([jnp.sum(jnp.where(offered & (place == k + 1), models + 1, 0)) - 1 for k in range(size)])
 
 
 def mask_of(items: jax.Array, number: int) -> jax.Array:
-    """Mask `[N]` of the models with these numbers.
-
-    Args:
-      items: `[K]`.
-      number: `N`.
-    """
+    """Mask `[N]` of the models with the numbers `items` `[K]`. `number` is `N`."""
     return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 
 def accepted_place(items: jax.Array, chosen: jax.Array) -> jax.Array:
-    """Place `[]` of the accepted model among those shown; `K` if there is none.
-
-    Args:
-      items: `[K]`, numbers of the models shown.
-      chosen: `[N]` bool, the accepted one.
-    """
+    """Place `[]` of the accepted model, of a mask `chosen` `[N]`, among those shown, `items` `[K]`; `K` if there is none."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])
@@ -42,13 +27,9 @@ def accepted_place(items: jax.Array, chosen: jax.Array) -> jax.Array:
 
 
 def next_combination(items: jax.Array, number: int) -> jax.Array:
-    """The next of all combinations of `K` of `number` models in lexicographic order, after the last one the first; `[K]`.
+    """The combination of `K` of `number` models after `items` `[K]`, rising, in lexicographic order; after the last one the first.
 
     The counter `c` of ACQB, Algorithm 1, line 4, without a table of the combinations.
-
-    Args:
-      items: `[K]`, rising.
-      number: `N`.
     """
     size = items.shape[0]
     places = jnp.arange(size, dtype=jnp.int32)

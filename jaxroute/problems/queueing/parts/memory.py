@@ -1,11 +1,12 @@
-"""What a learner remembers, and which parameters it has: a kind for each way to describe queries and to count them.
+"""Memories of a learner: its parameters, and the observations that it stores, one class per description of queries.
 
-`SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one for each. All have the
-methods of `Memory`. Each is made from the sizes of an environment, and is not part of the state: the data are.
+`SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one parameter per model. A memory is made from the
+sizes of an environment; its data are part of the policy's state, the memory itself is not.
 """
 
+import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +19,15 @@ from jaxroute.problems.queueing.types import QueueSpec
 
 @struct.dataclass
 class RoundData:
-    """What a round taught.
+    """Data of one round for the estimator.
 
     Attributes:
-      x: `[K, d]`, features phi(x_t) for each model that was shown.
+      x: `[K, d]`, features phi(x_t) for each model shown.
       items: `[K]` int32, the models, rising; -1 for none.
       accepted: `[]`, place of the accepted one, `K` for none.
-      parameters: `[K]` int32, whose parameter each row of `x` is about; -1 for none.
+      parameters: `[K]` int32, number of the parameter of each row of `x`; -1 for none.
       refit: `[A]` int32, parameters that are estimated again; -1 for none.
-      new: what the observation adds to the derivatives of the likelihood.
+      new: terms of the observation in the derivatives of the likelihood.
     """
 
     x: jax.Array
@@ -37,23 +38,31 @@ class RoundData:
     new: mnl.NewestObservation
 
 
-class Memory(Protocol):
-    """A way to remember.
+@dataclass(frozen=True)
+class Memory(abc.ABC):
+    """Parameters and data of a learner, by default one parameter per model and a row of data per round.
 
     Attributes:
-      has_hessian: whether the derivatives have second ones, which `Newton` needs.
+      spec: sizes.
+      dim: `d`.
+      joint: the parameters of all models are estimated again in every round, not only those of the models shown.
+      has_hessian: the derivatives include second ones, which `Newton` needs.
     """
 
-    has_hessian: ClassVar[bool]
+    spec: QueueSpec
+    dim: int
+    joint: bool = False
+
+    has_hessian: ClassVar[bool] = True
 
     @property
     def num_parameters(self) -> int:
-        """Parameters, each `[d]`."""
-        ...
+        """Number of parameters, each `[d]`."""
+        return self.spec.num_models
 
+    @abc.abstractmethod
     def init(self) -> Any:
-        """No data."""
-        ...
+        """Empty data."""
 
     def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
         """Rounds from which each parameter was learned, as the confidence radius counts them.
@@ -62,56 +71,43 @@ class Memory(Protocol):
           pulls: `[N]` int32, rounds served with each model.
           t: `[]`, rounds so far.
         """
-        ...
+        del t
+        return pulls
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
-        """What the round taught.
+    def round_data(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
+        """Data of a round.
 
         Args:
           theta: the last estimate.
-          x: `[d]`, with pair features `[N, d]`, features of the query that was served.
-          items: `[K]` int32, models that were shown, -1 for none.
+          x: `[d]`, with pair features `[N, d]`, features of the served query.
+          items: `[K]` int32, models shown, -1 for none.
           accepted: `[]`, place of the accepted one.
         """
-        ...
+        refit = jnp.arange(self.spec.num_models, dtype=jnp.int32) if self.joint else items
+        logits = jnp.stack([numerics.combine(theta[j], x[:, None])[0] for j in range(theta.shape[0])])
+        new = mnl.new_row(logits, x, items, accepted, refit)
+        rows = jnp.broadcast_to(x, (items.shape[0], *x.shape))
+        return RoundData(x=rows, items=items, accepted=accepted, parameters=items, refit=refit, new=new)
 
-    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array) -> Any:
-        """The data with a round.
-
-        Args:
-          data: from `init` or the last `write`.
-          t: `[]`, the round.
-          prompt: `[]`, that was served, None without a pool.
-          lesson: of the round.
-          valid: `[]` bool; if False nobody was served.
-        """
-        ...
+    @abc.abstractmethod
+    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array) -> Any:
+        """The data with those of round `t` `[]`; `prompt` `[]` is None without a pool, `valid` `[]` False if no query was served."""
 
     def derivatives(self, data: Any, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
-        """Of the negative log-likelihood of the data.
+        """Derivatives of the negative log-likelihood of the data after round `t` in the parameters `refit` `[A]`.
 
-        Args:
-          data: after the round.
-          refit: `[A]`, in which parameters.
-          features: of all places, or prompts, see `Queries.features`.
-          t: `[]`, the round.
+        `features` are those of all places, or prompts, see `Queries.features`.
         """
-        ...
+        del features
+
+        def sums(theta: jax.Array, *, hessian: bool = True) -> mnl.Sums:
+            return data.sums(theta, refit, t + 1, hessian=hessian)
+
+        return sums
 
 
-@dataclass(frozen=True)
-class SharedRows:
-    """One parameter for all models and features of pairs, from a row per round: Algorithm 1.
-
-    Attributes:
-      spec: sizes.
-      dim: `d`.
-    """
-
-    spec: QueueSpec
-    dim: int
-
-    has_hessian: ClassVar[bool] = True
+class SharedRows(Memory):
+    """One parameter for all models and features of pairs, from a row per round: Algorithm 1."""
 
     @property
     def num_parameters(self) -> int:
@@ -124,10 +120,10 @@ class SharedRows:
         del pulls
         return t[None]
 
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
+    def round_data(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
         present = items >= 0
-        of_models = [numerics.one_hot(items[k], self.spec.num_models) for k in range(self.spec.num_offered)]
-        shown = jnp.stack([numerics.pick(mask, x.T) for mask in of_models])
+        masks = [numerics.one_hot(items[k], self.spec.num_models) for k in range(self.spec.num_offered)]
+        shown = jnp.stack([numerics.pick(mask, x.T) for mask in masks])
         return RoundData(
             x=shown,
             items=items,
@@ -138,119 +134,41 @@ class SharedRows:
         )
 
     def write(
-        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array
+        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array
     ) -> mnl.PairRows:
         del prompt
-        return data.write(t, lesson.x, lesson.items >= 0, lesson.accepted, valid)
-
-    def derivatives(self, data: mnl.PairRows, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
-        del features
-        return _of_rows(data, refit, t)
+        return data.write(t, new.x, new.items >= 0, new.accepted, valid)
 
 
-@dataclass(frozen=True)
-class ModelRows:
-    """One parameter per model, from a row per round: Algorithm 2.
-
-    Attributes:
-      spec: sizes.
-      dim: `d`.
-      joint: the parameters of all models are estimated again in every round, not only those of the models shown.
-    """
-
-    spec: QueueSpec
-    dim: int
-    joint: bool
-
-    has_hessian: ClassVar[bool] = True
-
-    @property
-    def num_parameters(self) -> int:
-        return self.spec.num_models
+class ModelRows(Memory):
+    """One parameter per model, from a row per round: Algorithm 2."""
 
     def init(self) -> mnl.Rows:
         return mnl.Rows.empty(self.spec.rounds, self.spec.num_models, self.spec.num_offered, self.dim)
 
-    def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
-        del t
-        return pulls
-
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
-        everyone = jnp.arange(self.spec.num_models, dtype=jnp.int32)
-        return _lesson_per_model(theta, x, items, accepted, everyone if self.joint else items)
-
-    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array) -> mnl.Rows:
+    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array) -> mnl.Rows:
         del prompt
-        return data.write(t, lesson.x[0], lesson.items, lesson.accepted, valid)
-
-    def derivatives(self, data: mnl.Rows, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
-        del features
-        return _of_rows(data, refit, t)
+        return data.write(t, new.x[0], new.items, new.accepted, valid)
 
 
-@dataclass(frozen=True)
-class PromptCounts:
-    """One parameter per model, from counts of the prompts of a pool, for one or two answers: Algorithm 2.
-
-    Attributes:
-      spec: sizes.
-    """
-
-    spec: QueueSpec
+class PromptCounts(Memory):
+    """One parameter per model, from counts of the prompts of a pool, for one or two answers: Algorithm 2."""
 
     has_hessian: ClassVar[bool] = False
-
-    @property
-    def num_parameters(self) -> int:
-        return self.spec.num_models
 
     def init(self) -> mnl.Counts | mnl.PairCounts:
         kind = mnl.Counts if self.spec.num_offered == 1 else mnl.PairCounts
         return kind.empty(self.spec.num_models, self.spec.prompts, self.spec.rounds)
 
-    def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
-        del t
-        return pulls
-
-    def lesson(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
-        return _lesson_per_model(theta, x, items, accepted, items)
-
     def write(
-        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, lesson: RoundData, valid: jax.Array
+        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array
     ) -> mnl.Counts | mnl.PairCounts:
         del t
         assert prompt is not None
-        return data.add(prompt, lesson.items, lesson.accepted, valid)
+        return data.add(prompt, new.items, new.accepted, valid)
 
     def derivatives(
         self, data: mnl.Counts | mnl.PairCounts, refit: jax.Array, features: jax.Array, t: jax.Array
     ) -> mnl.Derivatives:
         del t
         return data.sums(features, refit)
-
-
-def memory_for(spec: QueueSpec, dim: int, joint: bool) -> SharedRows | ModelRows | PromptCounts:
-    """The kind for an environment.
-
-    Args:
-      spec: of the environment.
-      dim: of the features that the policy sees.
-      joint: see `ModelRows`.
-    """
-    if spec.prompts and spec.num_offered <= 2:
-        return PromptCounts(spec)
-    return SharedRows(spec, dim) if spec.pair_features else ModelRows(spec, dim, joint)
-
-
-def _lesson_per_model(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, refit: jax.Array) -> RoundData:
-    logits = jnp.stack([numerics.combine(theta[j], x[:, None])[0] for j in range(theta.shape[0])])
-    new = mnl.new_row(logits, x, items, accepted, refit)
-    of_each = jnp.broadcast_to(x, (items.shape[0], *x.shape))
-    return RoundData(x=of_each, items=items, accepted=accepted, parameters=items, refit=refit, new=new)
-
-
-def _of_rows(data: mnl.Rows | mnl.PairRows, refit: jax.Array, t: jax.Array) -> mnl.Derivatives:
-    def sums(theta: jax.Array, *, hessian: bool = True) -> mnl.Sums:
-        return data.sums(theta, refit, t + 1, hessian=hessian)
-
-    return sums

@@ -1,4 +1,4 @@
-"""When a policy explores a query that has just come."""
+"""Rules by which a policy explores an arrival."""
 
 import math
 from typing import Protocol
@@ -13,23 +13,18 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`."""
+    """A rule of exploration; any object with these methods can be given as `ACQB(trigger=...)`."""
 
     def check(self) -> None: ...
 
     def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
-        """Whether a query that has just come is explored.
-
-        Args:
-          t: `[]` int32, the round, from 0.
-          coin: `[]` uniform on [0, 1).
-        """
+        """Whether an arrival is explored in round `t` `[]` int32, from 0; `coin` `[]` is uniform on [0, 1)."""
         ...
 
 
 @struct.dataclass
 class DecayingExploration:
-    """Explores a query that has just come with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
+    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
 
     Source: ACQB, section 3; Algorithm 1, line 12.
 
@@ -48,10 +43,10 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Coins given in advance, for replays: round `t` explores a query that has just come if `coins[t]`.
+    """Given coins, for replays: an arrival is explored in round `t` if `coins[t]`.
 
     Attributes:
-      coins: `[T]` bool; later rounds have none.
+      coins: `[T]` bool; later rounds are not explored.
     """
 
     coins: Leaf
@@ -70,10 +65,10 @@ class RecordedCoins:
 class PhaseThenCoin:
     """Explores every arrival of the first `phase` rounds, and later ones with probability `coin`.
 
-    Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB compares itself with it (appendix B.3).
+    Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB uses it for comparison (appendix B.3).
 
     Attributes:
-      phase: `[]` rounds.
+      phase: `[]` number of rounds.
       coin: `[]` probability.
     """
 
@@ -86,13 +81,13 @@ class PhaseThenCoin:
 
     @classmethod
     def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
-        """A tenth of the horizon, then a coin of `1 / sqrt(horizon)`."""
+        """A phase of a tenth of the horizon, then a probability of `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """As long as ACQB with this `c1` explores always, then the same coin: what the paper does on real data."""
+        """A phase as long as ACQB with this `c1` always explores, then the same probability: the paper's choice for real data."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

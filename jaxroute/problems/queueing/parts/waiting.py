@@ -1,4 +1,4 @@
-"""How long queries waited: a histogram that runs keep, and percentiles from it."""
+"""Waiting times: a histogram that runs store, and percentiles from it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ import xarray as xr
 
 from jaxroute.core import checks
 
-# The least waiting time of each class, rounds: every number up to 64, then eight classes per octave, up to 2^24 rounds.
+# The least waiting time of each class, in rounds: every number up to 64, then eight classes per octave, up to 2^24 rounds.
 WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145) / 8.0))]).astype(np.int32)
 
 
 def class_of(waited: jax.Array) -> jax.Array:
-    """Mask `[W]` of the class of a waiting time."""
+    """Mask `[W]` of the class of a waiting time `[]`."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])
 
@@ -23,32 +23,33 @@ def class_of(waited: jax.Array) -> jax.Array:
 def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.0, 99.0)) -> xr.DataArray:
     """Percentiles of the waiting time of the queries that left, of each run and record time.
 
-    Below 64 rounds they are exact; above, a percentile is the longest time of its class, at most 9 % more than the true one. Queries that
-    still wait are not in it: `oldest_wait` tells of those.
+    Below 64 rounds they are exact; above, a percentile is the longest time of its class, at most 9 % more than the true one. Queries that still wait
+    are not included; the metric `oldest_wait` covers them.
 
     Args:
-      data: of `simulate(..., record=["waiting_times", ...])`.
-      percents: above 0 and at most 100.
+      data: result of `simulate(..., record=["waiting_times", ...])`.
+      percents: numbers above 0 and at most 100.
 
     Returns:
-      Rounds, with a dimension `percent` in place of `wait`; NaN where nobody has left.
+      Rounds, with a dimension `percent` instead of `wait`; NaN where no query has left.
     """
     if "waiting_times" not in data:
         raise ValueError('data must have the metric "waiting_times": give simulate record=["waiting_times"]')
-    wanted = checks.numbers("percents", percents)
-    if wanted.ndim != 1 or not ((wanted > 0) & (wanted <= 100)).all():
+    percentages = checks.numbers("percents", percents)
+    if percentages.ndim != 1 or not ((percentages > 0) & (percentages <= 100)).all():
         raise ValueError(f"percents must be numbers above 0 and up to 100, got {checks.show(percents)}")
-    counts = data["waiting_times"]
     longest = np.append(WAITS[1:] - 1, WAITS[-1]).astype(np.float64)
 
     def percentiles(histogram: Any) -> Any:
         below = np.cumsum(histogram, axis=-1)
         total = below[..., -1:]
-        reached = below[..., None, :] >= wanted[:, None] / 100.0 * total[..., None] - 1e-6 * np.maximum(
-            total[..., None], 1.0
-        )
+        least = percentages[:, None] / 100.0 * total[..., None] - 1e-6 * np.maximum(total[..., None], 1.0)
+        reached = below[..., None, :] >= least
         return np.where(total > 0, longest[np.argmax(reached, axis=-1)], np.nan)
 
-    found = xr.apply_ufunc(percentiles, counts, input_core_dims=[["wait"]], output_core_dims=[["percent"]])
-    found = found.assign_coords(percent=wanted)
-    return found.rename("waiting time").assign_attrs(long_name="waiting time", units="rounds")
+    times = xr.apply_ufunc(percentiles, data["waiting_times"], input_core_dims=[["wait"]], output_core_dims=[["percent"]])
+    return (
+        times.assign_coords(percent=percentages)
+        .rename("waiting time")
+        .assign_attrs(long_name="waiting time", units="rounds")
+    )

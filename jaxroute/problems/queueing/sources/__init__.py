@@ -1,5 +1,5 @@
-"""Where queries and users' answers come from.
+"""Sources of queries and of users' answers.
 
-`contexts`: arrivals, contexts and luck of each round, at random, recorded, or from a pool of prompts. `choice`: which answer
-a user accepts. `utility`: from recorded scores and costs to the probability that an answer is accepted.
+`arrivals`: processes of arrivals. `contexts`: arrivals, contexts and random numbers of each round, at random, recorded, or from a pool of prompts.
+`choice`: the answer that a user accepts. `utility`: from recorded scores and costs to the probability that an answer is accepted.
 """

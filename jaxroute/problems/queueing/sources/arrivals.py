@@ -1,9 +1,9 @@
-"""When queries come, where that is not a coin of the same probability in every round: rates that change, bursts, several servers.
+"""Processes of arrivals other than coins of one probability: rates that change, bursts, several servers.
 
-Given as `arrivals` of a queue. The context of a query that comes is drawn by the queue's source as ever; `arrival_rate` then only says
-which contexts are kept (assumption 4 of ACQB), and should be the mean rate.
+They are given as `arrivals` of a queue. The queue's source draws the context of each arrival as usual; `arrival_rate` then only decides which
+contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
 
-Not in ACQB, whose arrivals are coins of one probability.
+ACQB does not contain them: its arrivals are coins of one probability.
 """
 
 from typing import Any, Protocol
@@ -24,17 +24,17 @@ class Arrivals(Protocol):
     def check(self) -> None: ...
 
     def init(self, key: jax.Array) -> Any:
-        """Its state before the first round."""
+        """State before the first round."""
         ...
 
     def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, Any]:
-        """Whether a query comes in round `t`, `[]` bool, and the state after it."""
+        """Whether a query arrives in round `t`, `[]` bool, and the state after it."""
         ...
 
 
 @struct.dataclass
 class Rates:
-    """A rate per round: a day's course, a launch, a drift.
+    """A rate per round: a daily cycle, a launch, a drift.
 
     Attributes:
       rates: `[T]`, probability that round `t` brings a query; later rounds have the last one.
@@ -51,9 +51,8 @@ class Rates:
 
     def draw(self, key: jax.Array, state: None, t: jax.Array) -> tuple[jax.Array, None]:
         rates = jnp.asarray(self.rates, jnp.float32)
-        return draws.bernoulli(
-            key, lax.dynamic_index_in_dim(rates, t, keepdims=False)
-        ), state  # The index is cut to the last.
+        rate = lax.dynamic_index_in_dim(rates, t, keepdims=False)  # The index is clipped to the last.
+        return draws.bernoulli(key, rate), state
 
 
 @struct.dataclass
@@ -64,7 +63,7 @@ class Bursts:
 
     Attributes:
       rates: `[S]`, probability of a query in a round of each phase.
-      moves: `[S, S]`, probability that phase `i` is followed by `j`; rows add up to one. A run starts in a phase drawn from the stationary distribution.
+      moves: `[S, S]`, probability that phase `j` follows phase `i`; rows sum to one. A run starts in a phase drawn from the stationary distribution.
     """
 
     rates: Leaf
@@ -72,13 +71,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Queries with probability `rate` in busy spells and none in quiet ones.
-
-        Args:
-          rate: in busy spells.
-          mean_on: mean length of a busy spell, rounds, at least 1.
-          mean_off: mean length of a quiet spell.
-        """
+        """Queries with probability `rate` in busy periods and none in quiet ones, whose mean lengths are `mean_on` and `mean_off` rounds, at least 1."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
             if not float(checks.positive(name, length, ())) >= 1.0:
                 raise ValueError(f"{name} must be at least 1 round, got {length:g}")
@@ -88,7 +81,7 @@ class Bursts:
 
     @property
     def mean_rate(self) -> float:
-        """Queries per round in the long run."""
+        """Long-run number of queries per round."""
         return float(np.asarray(self.rates, np.float64) @ np.asarray(_stationary(jnp.asarray(self.moves)), np.float64))
 
     def check(self) -> None:
@@ -97,7 +90,7 @@ class Bursts:
             raise ValueError(f"rates must have shape [S], got {rates.shape}")
         moves = checks.probability("moves", self.moves, (rates.size, rates.size))
         if np.abs(moves.sum(axis=1) - 1.0).max() > 1e-5:
-            raise ValueError(f"moves must have rows that add up to 1, got sums {checks.show(moves.sum(axis=1))}")
+            raise ValueError(f"moves must have rows that sum to 1, got sums {checks.show(moves.sum(axis=1))}")
 
     def init(self, key: jax.Array) -> jax.Array:
         distribution = _stationary(jnp.asarray(self.moves, jnp.float32))
@@ -114,15 +107,15 @@ class Bursts:
 
 @struct.dataclass
 class Slots:
-    """Several servers: a time slot has a round for each, and a query may come in the first round of a slot only.
+    """Several servers: a time slot has a round for each, and a query may arrive only in the first round of a slot.
 
-    In a slot that many queries are served, or one of them again if its user was not content. The operator serves one after the other and
-    knows how each ended before the next: a little more than if all were served at the same time. A slot brings one query at most, so a round
-    has no more than 1 / servers of them. Metrics count rounds; divide them by the servers for slots.
+    In a slot several queries are served, or one of them again if its user was not satisfied. The operator serves one after the other and knows the
+    result of each before the next, which is slightly more than with simultaneous service. A slot brings at most one query, so that the rate per round
+    is at most 1 / servers. Metrics count rounds; division by `servers` gives slots.
 
     Attributes:
       rate: `[]`, probability that a slot brings a query.
-      servers: rounds in a slot (static).
+      servers: number of rounds in a slot (static).
     """
 
     rate: Leaf
@@ -140,9 +133,9 @@ class Slots:
 
 
 def _stationary(moves: jax.Array) -> jax.Array:
-    """The stationary distribution `[S]` of a chain `[S, S]`, from its first state where there are several, and the mean over time of a periodic one."""
+    """The stationary distribution `[S]` of a chain `[S, S]`: from its first state if there are several, the mean over time of a periodic chain."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
-    for _ in range(24):  # 16 million rounds: longer than any spell that a run could tell from an endless one.
+    for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)
         lazy = lazy / jnp.sum(lazy, axis=1, keepdims=True)
     return lazy[0]

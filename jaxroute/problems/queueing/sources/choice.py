@@ -14,7 +14,7 @@ def utilities_of(theta: Leaf, features: jax.Array, pair_features: bool) -> jax.A
     Args:
       theta: `[N, d]`, with pair features `[d]`.
       features: `[d, ...]`, with pair features `[N, d, ...]`.
-      pair_features: whether features describe pairs of query and model.
+      pair_features: features describe pairs of query and model.
     """
     parameters = jnp.asarray(theta)
     if pair_features:
@@ -28,19 +28,14 @@ def departure_rate(log_weight: jax.Array) -> jax.Array:
 
 
 def best_rate(utility: jax.Array, size: int) -> jax.Array:
-    """Largest departure rate `[...]` of `size` models.
-
-    Args:
-      utility: `[N, ...]`.
-      size: `K`.
-    """
+    """Largest departure rate `[...]` of `size` models, of utilities `[N, ...]`."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
 def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
-    """By how much a departure rate is below the best one.
+    """Difference between the best departure rate and another one.
 
-    Both are sums of the same terms in different orders: what is within their rounding (a millionth in single precision) counts as none, so that
+    Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
     the optimal policy has no regret at all.
     """
     gap = best - rate
@@ -48,10 +43,10 @@ def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
 
 
 def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
-    """Which offered model the user accepts, and how likely it was that one is accepted.
+    """The offered model that the user accepts, and the departure rate.
 
-    The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of
-    two assortments the one with the larger departure rate loses the query whenever the other one does.
+    The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two assortments the
+    one with the larger departure rate loses the query whenever the other one does.
 
     Source: ACQB, appendix D.1.
 

@@ -1,7 +1,7 @@
-"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with given probabilities.
+"""Sources of queries: random instances, recorded arrivals, or a pool of prompts with given probabilities.
 
-What the environment stores of a query is a `Query`. A source with parameters draws features; a source with a pool of prompts
-keeps the features itself, and a query has the number of its prompt. Both have the methods of `Source`.
+The environment stores a `Query`. A source with parameters draws its features; a source with a pool of prompts stores the features itself, and a
+query has the number of its prompt. All have the methods of `Source`.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -17,12 +17,12 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.sources.choice import best_rate, utilities_of
 from jaxroute.problems.queueing.types import QueueSpec
 
-# Candidates for a context that are looked at together, until one is good.
+# Number of candidates for a context that are tried at once, until one is good.
 _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """The first good one of the candidates seen so far, or the last of them: features, departure rate, how many came before it, how many were seen."""
+    """State of the search among candidates: the first good one so far, or the last one, its rate, the number of those before it, and of all seen."""
 
     features: jax.Array
     rate: jax.Array
@@ -32,12 +32,12 @@ class _Search(NamedTuple):
 
 @struct.dataclass
 class Query:
-    """What is stored of a query.
+    """Stored data of a query.
 
     Attributes:
       best_rate: `[]`, departure rate of its best assortment.
-      features: `[d]`, with pair features `[N, d]`; None with a pool, and in the optimal policy's queue, which needs the rate alone.
-      prompt: `[]` int32, its number in a pool, None without, and in the optimal policy's queue.
+      features: `[d]`, with pair features `[N, d]`; None with a pool, and in the optimal policy's queue, which needs only the rate.
+      prompt: `[]` int32, its number in a pool; None without a pool, and in the optimal policy's queue.
     """
 
     best_rate: jax.Array
@@ -45,13 +45,13 @@ class Query:
     prompt: Any = None
 
     def for_optimum(self) -> "Query":
-        """What the optimal policy's queue stores."""
+        """The data that the optimal policy's queue stores."""
         return self.replace(features=None, prompt=None)
 
 
 @struct.dataclass
 class ServedQuery:
-    """What decides how a query that is served ends.
+    """Data that decide the outcome of a served query.
 
     Attributes:
       features: `[d]`, with pair features `[N, d]`.
@@ -66,14 +66,14 @@ class ServedQuery:
 
 @struct.dataclass
 class Round:
-    """What probability decides in a round.
+    """Random draws of a round.
 
     Attributes:
       arrived: `[]` bool.
-      row: the query that came (or would have come).
-      infeasible: `[]` bool, no context was found that can be served well enough.
-      uniform: `[]`, drives the user's choice.
-      rejected: `[]` int32, contexts that were looked at before and not kept, for which no assortment is good enough.
+      row: the query that arrived (or would have arrived).
+      infeasible: `[]` bool, no context was found that some assortment serves well enough.
+      uniform: `[]`, decides the user's choice.
+      rejected: `[]` int32, contexts rejected before, for which no assortment is good enough.
     """
 
     arrived: jax.Array
@@ -84,7 +84,7 @@ class Round:
 
 
 class Source(Protocol):
-    """Where queries come from."""
+    """A source of queries."""
 
     @property
     def pool_size(self) -> int:
@@ -94,16 +94,15 @@ class Source(Protocol):
     def check(self) -> None: ...
 
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
-        """What probability decides in round `t`."""
+        """Random draws of round `t`."""
         ...
 
     def features_of(self, rows: Query) -> jax.Array:
-        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, of which `rows` is what is stored there; of a pool
-        `[d, P]`, those of its prompts."""
+        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
         ...
 
     def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
-        """Of one row."""
+        """The data that decide the outcome of one query."""
         ...
 
 
@@ -139,16 +138,16 @@ class RandomContexts(_LinearUtility):
 
     Source: ACQB, section 6.1 and assumption 4.
 
-    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in
-    a round without one it is the last candidate, and `infeasible` is counted, which makes the run invalid: parameters that
-    serve hardly any context well are left out. `describe_contexts` tells the share of contexts that fulfil the condition.
+    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If none does in a round with an arrival, the
+    context is the last candidate and `infeasible` is counted, which makes the run invalid: parameters that serve hardly any context well are excluded.
+    `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
       theta: `[N, d]`, with pair features `[d]`.
       arrival_rate: `[]` probability that a round brings a query.
       slack: `[]`.
       scale: `[]`.
-      candidates: per round (static).
+      candidates: number of contexts tried per round (static).
     """
 
     arrival_rate: Leaf
@@ -176,7 +175,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: jax.Array, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """The first good one of some candidates, or the last of them, with its departure rate and its number among all."""
+            """Features and rate of the first good one of `number` candidates from `first` on, or of the last, and its number among all."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
@@ -187,17 +186,17 @@ class RandomContexts(_LinearUtility):
             rejected = jnp.minimum(first + place, self.candidates)
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), rejected
 
-        def some_at_a_time() -> tuple[jax.Array, jax.Array, jax.Array]:
-            def goes_on(found: _Search) -> jax.Array:
-                return (found.rejected == found.seen) & (found.seen < self.candidates)
+        def in_blocks() -> tuple[jax.Array, jax.Array, jax.Array]:
+            def unfinished(state: _Search) -> jax.Array:
+                return (state.rejected == state.seen) & (state.seen < self.candidates)
 
-            def more(found: _Search) -> _Search:
-                return _Search(*search(found.seen, _CANDIDATES), found.seen + _CANDIDATES)
+            def more(state: _Search) -> _Search:
+                return _Search(*search(state.seen, _CANDIDATES), state.seen + _CANDIDATES)
 
-            none = _Search(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
-            return lax.while_loop(goes_on, more, none)[:3]
+            start = _Search(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
+            return lax.while_loop(unfinished, more, start)[:3]
 
-        x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), some_at_a_time)
+        x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), in_blocks)
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),
@@ -209,7 +208,7 @@ class RandomContexts(_LinearUtility):
 
 @struct.dataclass
 class RecordedContexts(_LinearUtility):
-    """Arrivals, contexts and choice uniforms given in advance: round `t` reads column `t`.
+    """Given arrivals, contexts and choice uniforms: round `t` reads column `t`.
 
     Attributes:
       theta: `[N, d]`, with pair features `[d]`.
@@ -252,7 +251,7 @@ class PoolContexts:
     Source: ACQB, section 6.2 and appendix B.4.
 
     Attributes:
-      features: `[P, d]`, so that those of a prompt are next to each other: a round reads few prompts.
+      features: `[P, d]`, with the features of a prompt side by side, since a round reads few prompts.
       log_odds: `[N, P]`, `log(u / (1 - u))` of the probability `u` that a model's answer alone is accepted.
       best_rate: `[P]`.
       arrival_rate: `[]`.
@@ -300,11 +299,9 @@ class PoolContexts:
 
 @struct.dataclass
 class RecordedPrompts(PoolContexts):
-    """A pool whose arrivals, prompts and choice uniforms are given in advance; `arrival_rate` is not used.
+    """A pool with given arrivals, prompts and choice uniforms; `arrival_rate` is not used.
 
     Attributes:
-      features, log_odds, best_rate: see `PoolContexts`.
-      arrival_rate: not used.
       arrivals: `[T]` bool.
       prompts: `[T]` int32.
       uniforms: `[T]` on [0, 1).
@@ -321,7 +318,7 @@ class RecordedPrompts(PoolContexts):
             raise ValueError(f"uniforms must have shape [T], got {rounds}")
         checks.booleans("arrivals", self.arrivals, rounds)
         prompts = checks.non_negative("prompts", self.prompts, rounds)
-        size = np.shape(self.best_rate)[-1]
+        size = self.pool_size
         if (prompts != np.floor(prompts)).any() or (prompts >= size).any():
             wrong = prompts[np.argmax(prompts % 1 + prompts // size)]
             raise ValueError(f"prompts must be whole numbers below {size}, got {checks.show(wrong)}")

@@ -1,4 +1,4 @@
-"""From scores and costs of recorded prompts to the probability that a user is satisfied and leaves; on the host, in float64."""
+"""From scores and costs of recorded prompts to the probability that a user is satisfied and leaves; in float64 on the host."""
 
 import itertools
 import math
@@ -9,20 +9,17 @@ from numpy.typing import ArrayLike
 
 from jaxroute.core import checks
 
-# Raw utilities of a prompt that differ by no more are the same number, rounded differently.
+# Raw utilities of a prompt whose difference is at most this are equal up to rounding.
 _EQUAL = 1e-12
-# Up to so many assortments are enumerated.
+# Largest number of assortments that are enumerated, and sample size beyond it.
 _MOST_SUBSETS = 10_000
 _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Costs in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
+    """Costs `[P, N]` in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
 
-    Source: ACQB (Bae et al.), section 6.2, asks for normalised costs in [0, 1] without saying how; this is our choice.
-
-    Args:
-      costs: `[P, N]`, at least 0, in any unit.
+    Source: ACQB (Bae et al.), section 6.2, requires normalised costs in [0, 1] without a method; this one is ours.
     """
     given = checks.non_negative("costs", costs)
     largest = given.max(initial=0.0)
@@ -32,20 +29,18 @@ def divide_costs(costs: ArrayLike) -> np.ndarray:
 def departure_probability(
     scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The probability that each model's answer satisfies the user of each prompt.
+    """Probability that each model's answer satisfies the user of each prompt.
 
-    The utility `raw_j = score_j - cost_weight cost_j` is stretched to [0, 1] over the models of each prompt, then to [low,
-    high]:
+    The utility `raw_j = score_j - cost_weight cost_j` is scaled to [0, 1] over the models of each prompt, then to [low, high]:
 
         u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
 
-    So every prompt has a model of probability `high` and one of probability `low`; scores and costs only say which, and what lies
-    between.
+    Every prompt thus has a model of probability `high` and one of probability `low`; scores and costs decide which, and the values between.
 
     Source: ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
 
-    Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets
-    `high` for every model, and is reported.
+    Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for every model, and is
+    reported.
 
     Args:
       scores: `[P, N]` in [0, 1].
@@ -55,8 +50,7 @@ def departure_probability(
       high: largest probability, above `low` and below 1.
 
     Returns:
-      `[P, N]` float64 probabilities, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them
-      out.
+      `[P, N]` float64 probabilities, and `[P]` bool, the prompts on which all models are equally good.
     """
     performance = checks.probability("scores", scores)
     if performance.ndim != 2 or 0 in performance.shape:
@@ -79,10 +73,10 @@ def departure_probability(
 
 
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
-    """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure probabilities per round.
+    """Mean departure probabilities per round of simple routers on a pool of prompts, to judge a load before a run.
 
-    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random"
-    overflows the random router, one above "best_fixed" every router that does not look at the prompts.
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the random router,
+    one above "best_fixed" every router that ignores the prompts.
 
     Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
@@ -91,10 +85,9 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
       size: `K`, models per assortment.
 
     Returns:
-      "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together;
-      "best_fixed_models": its models. "oracle": the best assortment of each prompt. "exact": False if there are more than
-      10,000 assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built
-      greedily, model by model, so that a better one may exist.
+      "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together; "best_fixed_models": its models.
+      "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000 of
+      them, from a fixed seed, and the fixed one is built greedily, model by model, so that a better one may exist.
     """
     given = checks.probability("probability", probability)
     if given.ndim != 2 or 0 in given.shape:
@@ -117,8 +110,7 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
     if exact:
         subsets = np.array(list(itertools.combinations(range(num_models), size)))
         rates = in_parts(subsets)
-        random, best = rates.mean(), subsets[rates.argmax()]
-        best_rate = rates.max()
+        random, best, best_rate = rates.mean(), subsets[rates.argmax()], rates.max()
     else:
         rng = np.random.default_rng(0)
         random = in_parts(np.argsort(rng.random((_SAMPLED_SUBSETS, num_models)), axis=1)[:, :size]).mean()

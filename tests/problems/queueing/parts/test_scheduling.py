@@ -3,25 +3,27 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from jaxroute.problems.queueing.parts.backlog import Places
 from jaxroute.problems.queueing.parts.scheduling import best_place, place_of_rank
+from jaxroute.problems.queueing.types import QueueView
 
 
-def test_places_of_long_tables():
-    """The best place and the place of a rank do not depend on how long a table is."""
+@pytest.mark.parametrize("size", [128, 200, 1000])
+def test_places_in_long_tables(size):
+    """Neither depends on the length of the table: the best score of the earliest arrival, and the place of a rank in order of arrival."""
     rng = np.random.default_rng(0)
-    for size in (128, 200, 1000):
 
-        @jax.jit
-        def find(score, waits, rank, size=size):
-            who = Places(waits, None, jnp.int32(size), jnp.sum(waits), jnp.bool_(False), jnp.int32(0))
-            return *best_place(lambda v: v, score, who), place_of_rank(who, rank, jnp.int32(size))
+    @jax.jit
+    def search(score, arrival, length, rank):
+        queue = QueueView(jnp.arange(size) < length, arrival, length, length, jnp.bool_(False), jnp.int32(0))
+        return *best_place(lambda v: v, score, queue), place_of_rank(queue, rank, jnp.int32(size))
 
-        for _ in range(20):
-            score, waits = rng.integers(0, 50, size).astype(np.float32), rng.random(size) < 0.6
-            waiting = np.flatnonzero(waits)
-            rank = rng.integers(len(waiting))
-            place, best, ranked = find(score, waits, rank)
-            assert (place, best) == (waiting[score[waiting].argmax()], score[waiting].max())
-            assert ranked == waiting[rank]
+    for _ in range(20):
+        score, arrival = rng.integers(0, 50, size).astype(np.float32), rng.permutation(size).astype(np.int32)
+        length = int(rng.integers(size // 2, size))
+        rank = rng.integers(length)
+        order = np.argsort(arrival[:length])
+        place, best, ranked = search(score, arrival, jnp.int32(length), rank)
+        assert (place, best) == (order[score[order].argmax()], score[:length].max())
+        assert ranked == order[rank]

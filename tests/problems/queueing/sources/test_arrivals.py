@@ -93,7 +93,7 @@ WRONG = {
     "a table of rates": (lambda: qu.Rates([[0.5]]), r"rates must have shape \[T\]"),
     "rows that do not add up": (
         lambda: qu.Bursts([0.1, 0.2], [[0.5, 0.4], [0.5, 0.5]]),
-        "moves must have rows that add up to 1",
+        "moves must have rows that sum to 1",
     ),
     "moves of other phases": (lambda: qu.Bursts([0.1, 0.2, 0.3], np.eye(2)), r"moves must have shape \(3, 3\)"),
     "no servers": (lambda: qu.Slots(0.5, servers=0), "servers must be"),

@@ -1,0 +1,86 @@
+"""The parts of `ACQB` in an environment, chosen by its sizes."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from jaxroute.core.types import CostHint
+from jaxroute.estimators import mnl
+from jaxroute.estimators.factors import ByFactors
+from jaxroute.estimators.gaussian import WRITTEN_OUT, ByCholesky, ByRoot, Sampler
+from jaxroute.problems.queueing.parts.memory import Memory, ModelRows, PromptCounts, SharedRows
+from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries
+from jaxroute.problems.queueing.theory import num_samples
+from jaxroute.problems.queueing.types import QueueSpec
+
+if TYPE_CHECKING:
+    from jaxroute.problems.queueing.acqb import ACQB
+
+# From this dimension on quasi-Newton steps and updates of a square root took less time than Newton steps and Cholesky factors.
+LARGE_DIM = 9
+# Up to this number of answers, counts per prompt of a pool hold all data of a run, in less memory than a row per round.
+FEW_ANSWERS = 2
+
+
+class Parts(NamedTuple):
+    """Components of `ACQB` in an environment.
+
+    Attributes:
+      solver: updates the estimate, eqs. (1) and (4).
+      sampler: draws parameters.
+      num_samples: `M`.
+      memory: the parameters, and the stored observations.
+      queries: features of the queries, and the best of them.
+    """
+
+    solver: mnl.Solver
+    sampler: Sampler
+    num_samples: int
+    memory: Memory
+    queries: Queries
+
+
+def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
+    """The parts of a policy in an environment: its own, and by the sizes where it specifies none."""
+    dim = feature_dim(policy, spec)
+    if spec.prompts and spec.num_offered <= FEW_ANSWERS:
+        memory: Memory = PromptCounts(spec, dim)
+    else:
+        memory = SharedRows(spec, dim) if spec.pair_features else ModelRows(spec, dim, policy.joint)
+    return Parts(
+        solver=policy.solver or _solver(policy, spec, memory),
+        sampler=policy.sampler or _sampler(spec, memory),
+        num_samples=policy.num_samples or num_samples(spec.num_offered),
+        memory=memory,
+        queries=PromptQueries(policy.features) if spec.prompts else QueueQueries(),
+    )
+
+
+def feature_dim(policy: "ACQB", spec: QueueSpec) -> int:
+    """Dimension `d` of the features that the policy uses."""
+    return spec.dim if policy.features is None else np.shape(policy.features)[0]
+
+
+def _solver(policy: "ACQB", spec: QueueSpec, memory: Memory) -> mnl.Solver:
+    if memory.dim >= LARGE_DIM or not memory.has_hessian:
+        return mnl.BFGS()
+    return mnl.Tracked() if spec.num_offered == 1 and not policy.joint else mnl.Newton()
+
+
+def _sampler(spec: QueueSpec, memory: Memory) -> Sampler:
+    """`ByFactors` where the factors of all rounds have fewer numbers than the square roots of large matrices."""
+    if memory.dim < LARGE_DIM:
+        return ByCholesky()
+    few = spec.rounds * spec.num_offered < memory.num_parameters * memory.dim
+    return ByFactors() if few and _matrix_size(memory) >= WRITTEN_OUT else ByRoot()
+
+
+def _matrix_size(memory: Memory) -> int:
+    """Number of second derivatives of all parameters."""
+    return memory.num_parameters * memory.dim**2
+
+
+def cost_hint_of(memory: Memory) -> CostHint:
+    """Sizes that decide the back end; counts of prompts need products with few prompts only."""
+    size = 4 * _matrix_size(memory)
+    return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)
