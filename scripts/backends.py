@@ -4,8 +4,8 @@
     XLA_FLAGS=--xla_cpu_max_isa=AVX2 python scripts/backends.py --ways scan gcc-8 clang-8 --out scripts/bench_results/backends/256-bits.json
     XLA_FLAGS=--xla_cpu_max_isa=SSE4_2 python scripts/backends.py --ways scan gcc-4 clang-4 --out scripts/bench_results/backends/128-bits.json
 
-Of each way (as in `equality.py`): processor seconds that the first call takes more than later ones, most of them of compilers, and decisions per
-processor second of these, the best of several in turns. The table has the speed as a multiple of the scan's.
+For each way (as in `equality.py`): CPU seconds of the first call minus those of later ones, mostly for compilation, and decisions per CPU
+second of later calls, the best of several in turns. The table has the speed as a multiple of the scan's.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from jaxroute.engine import programs
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "backends" / "512-bits.json"
 RUNS, REPEATS = 1024, 5
-# Rounds of a call, so that it takes some tenths of a second at least.
+# Rounds of a call, which then takes at least some tenths of a second.
 ROUNDS = {
     "stochastic": 6000,
     "contextual": 2000,
@@ -43,13 +43,13 @@ ROUNDS = {
 
 
 def used() -> float:
-    """Processor seconds of this process and of the compilers that it has started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    """CPU seconds of this process and of its compilers."""
+    both = (resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repeats: int) -> dict[str, Any]:
-    """`first_call_s` (more than later ones) and `per_s`, decisions per processor second, of each way that has a kernel for the policy."""
+    """`first_call_s`, without the time of a later call, and `per_s`, decisions per CPU second, of each way that has a kernel for the policy."""
     caches, executions, first, best = {}, {}, {}, {}
 
     def call(way: str) -> tuple[float, Any]:

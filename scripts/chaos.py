@@ -1,11 +1,11 @@
-"""Damages stores, disturbs calls and kills processes, at random, and counts what must not happen.
+"""Damages stores, disturbs calls and kills processes at random, and counts failures.
 
     python scripts/chaos.py --faults 2000 --kills 200 --seed 0
 
-Faults are damage to a finished store, in a folder or in memory, and events before one of the changes that a call makes to the disk. Kills end
-processes, alone or beside others. Afterwards `load` gives the right numbers or reports what is missing, and the same call ends with the bits
-of an undisturbed one. Exit status 1 if a number is wrong and no warning says so (silent), a sound store is refused, or a message does not say
-what is wrong and what to do (riddle). Power cuts are in `power.py`.
+Faults are damage to a finished store, in a folder or in memory, and events before one of the disk changes of a call. Kills end processes,
+alone or beside others. Afterwards `load` must return the right numbers or report the missing ones, and the same call must end with the bits
+of an undisturbed one. Exit status 1 if a number is wrong without a warning (silent), a sound store is refused, or a message does not explain
+the problem and the remedy (riddle). Power cuts are in `power.py`.
 """
 
 import argparse
@@ -41,8 +41,8 @@ from jaxroute.problems import stochastic
 from jaxroute.store import moments, packs, places
 
 Files = dict[str, bytes | None]  # Content by path below a folder; None for a folder.
-Bad = tuple[str, str]  # Kind and description of a thing that must not happen.
-Found = tuple[str, list[Bad]]  # Outcome for a store, and what must not happen.
+Bad = tuple[str, str]  # Kind and description of a failure.
+Found = tuple[str, list[Bad]]  # Outcome for a store, and failures.
 Random, Data, Context, Out = np.random.Generator, xr.Dataset, contextlib.AbstractContextManager[Any], str | Path
 SEEDS, BLOCK = {"runs": 40, "moments": 3 * 256 + 24}, {"runs": 16, "moments": 256}
 SIZES = (1, 2000, 1 << 26)  # Bytes of a pack: one cell, some, or all.
@@ -53,7 +53,7 @@ PROCESSES.set_forkserver_preload(["jaxroute.engine.simulate", "jaxroute.problems
 
 
 class Table:
-    """Numbers of faults by kind, and descriptions of what must not happen."""
+    """Numbers of faults by kind, and descriptions of failures."""
 
     def __init__(self) -> None:
         self.counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -68,7 +68,7 @@ class Table:
         self.wrong += [f"{kind}: {what}: {one}: {text}" for one, text in bad]
 
     def print(self, title: str) -> bool:
-        """Prints all that was counted; returns whether something happened that must not."""
+        """Prints the counts; returns whether there was a failure."""
         counts = pd.DataFrame(self.counts, ("number", SILENT, REFUSED, RIDDLE, LOST)).T.sort_index().fillna(0).astype(int)
         counts.loc["all"] = counts.sum()
         outcomes = "; ".join(f"{number:,} {outcome}" for outcome, number in self.outcomes.most_common())
@@ -78,12 +78,12 @@ class Table:
 
 
 def read_files(folder: Path) -> Files:
-    """Reads all that is in a folder."""
+    """Reads all files of a folder."""
     return {str(p.relative_to(folder)): None if p.is_dir() else p.read_bytes() for p in sorted(folder.rglob("*"))}
 
 
 def write_files(folder: Path, files: Files) -> Path:
-    """Makes a folder of these files and no others."""
+    """Makes a folder with exactly these files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path, content in sorted(files.items()):
@@ -92,7 +92,7 @@ def write_files(folder: Path, files: Files) -> Path:
 
 
 def run(out: Out | None, keep: str, *, key: int = 0, seeds: int = 0, share: Any = None) -> Data:
-    """Makes the call whose store suffers: a grid of two settings, and a policy without a grid."""
+    """Makes the tested call: a grid of two settings, and a policy without a grid."""
     env, execution = stochastic.bernoulli([0.6, 0.4, 0.5]), jr.Execution(backend="scan", block=BLOCK[keep], share=share)
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
     what: dict[str, Any] = {"horizon": 20, "seeds": seeds or SEEDS[keep], "record": ["regret", "pulls"], "record_every": 10}
@@ -100,12 +100,12 @@ def run(out: Out | None, keep: str, *, key: int = 0, seeds: int = 0, share: Any 
     return jr.simulate(env, policies, out=out, keep=keep, key=key, **what, **how)
 
 
-# Contexts in which parts of the package are replaced. The scripts name what is not public here and in `watch` alone.
+# Contexts that replace parts of the package. Only these and `watch` use private names.
 
 
 @contextlib.contextmanager
 def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
-    """A context in which packs have so many bytes, and more than `tidy` small ones are joined."""
+    """Context in which packs have `size` bytes, and more than `tidy` small ones are joined."""
     store, tidied = functools.partial(packs.Store, size=size), functools.partialmethod(packs.Store.tidy, tidy)
     often = patch.object(moments, "_WRITE_S", 0.0 if size < 1 << 20 else 5.0)
     with patch.object(simulate, "Store", store), patch.object(packs.Store, "tidy", tidied), often:
@@ -113,14 +113,14 @@ def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
 
 
 def blocks_by(function: Callable[..., Any]) -> Context:
-    """A context in which `function(simulated, block, tile, seeds)` is called to simulate a block, instead of `simulated(block, tile, seeds)`."""
+    """Context in which `function(simulated, block, tile, seeds)` replaces `simulated(block, tile, seeds)`, which simulates a block."""
     simulated = programs.Block.play
     return patch.object(programs.Block, "play", lambda *args: function(simulated, *args))
 
 
 @contextlib.contextmanager
 def other_code(version: int = 1) -> Iterator[None]:
-    """A context in which the policies have other code, and give other numbers."""
+    """Context in which the policies have other code and other numbers."""
 
     def code(self: Any, policy: str, known: Any = inputs.Inputs.code) -> Any:
         found = known(self, policy)
@@ -136,7 +136,7 @@ def other_code(version: int = 1) -> Iterator[None]:
 
 @contextlib.contextmanager
 def invented(pipe: Any = None) -> Iterator[None]:
-    """A context for quick processes: they compile nothing, their numbers are made up, and claims expire soon. `pipe` gets word of each block."""
+    """Context for quick processes: nothing is compiled, numbers are made up, claims expire soon, and `pipe` receives a message for each block."""
 
     def numbers(simulated: Any, block: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
         if pipe:
@@ -165,7 +165,7 @@ def wrong(found: Data, right: Data) -> list[Bad]:
 
 
 def riddle(source: str, error: Exception, out: Out) -> list[Bad]:
-    """Looks whether a message names the store and says what to do."""
+    """Checks whether a message names the store and the remedy."""
     known = isinstance(error, (ValueError, OSError)) and str(out) in str(error)
     clear = known and re.search("same call|can be written to", str(error))
     return [] if clear else [(RIDDLE, f"{source} says {type(error).__name__}: {error}")]
@@ -266,7 +266,7 @@ def put(files: Files, out: Out, rng: Random, wrong_times: bool) -> None:
 
 
 def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
-    """Damages finished stores, each kind in turn; they also hold results that were asked for before."""
+    """Damages finished stores, each kind in turn; they also hold results of earlier calls."""
     rng, fewer, finished, other = np.random.default_rng([seed, len(keep)]), SEEDS[keep] // 2 + 1, list[Files](), Files()
     right, older, bodies = run(None, keep), [run(None, keep, seeds=fewer), run(None, keep, key=1)], dict[str, int]()
     for size in SIZES:
@@ -373,7 +373,7 @@ def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> No
     with packs_of(1), watch(scene) as changes:
         right = run(whole, keep)
     other, files, length = run(None, keep, key=3), read_files(whole / places.STORE_NAME), len(changes)
-    acts: dict[str, Callable[[], Any]] = {  # Some return what must not happen.
+    acts: dict[str, Callable[[], Any]] = {  # Some return failures.
         "Ctrl-C": lambda: os.kill(os.getpid(), signal.SIGINT),
         "a reader": lambda: read(out, right)[1],
         "a second call": lambda: wrong(run(out, keep), right),
@@ -421,7 +421,7 @@ def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> No
 
 
 def victim(out: Path, keep: str, size: int, code: Callable[[], Context], share: Any, pipe: Any) -> None:
-    """Makes the call in a process; sends word of each block that begins, and at the end a digest of the result."""
+    """Makes the call in a process; sends a message when a block begins, and finally a digest of the result."""
     faulthandler.dump_traceback_later(60, exit=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # As the command does.
     with contextlib.suppress(KeyboardInterrupt), invented(pipe), packs_of(size, 3), code():
@@ -469,7 +469,7 @@ def kill(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
 
 
 def main() -> int:
-    """Prints tables of faults, and what must not happen."""
+    """Prints tables of faults and failures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=2000, help="number, a half of damage, a half of events (default 2000)")
     parser.add_argument("--kills", type=int, default=200, help="number of processes (default 200)")

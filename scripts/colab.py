@@ -1,11 +1,11 @@
-"""Plays a notebook's first cell as Colab would: an environment of its own with a jax and a CUDA plugin that were there before.
+"""Runs a notebook's first cell as Colab would: in a new environment with a jax and a CUDA plugin.
 
     python scripts/colab.py                 # an older jax with its plugin, a recent jax, a recent jax with the plugin of an older one
     python scripts/colab.py --case older
 
-Each case makes a virtual environment, puts a jax there with the plugin's two packages (not NVIDIA's libraries: there is no GPU here), a module
-`google.colab`, and runs the first cell of the quickstart and a simulation after it in a kernel of that environment. The wheel is built from this tree and is the address in
-the cell. It prints versions before and after, what the cell said, and whether what has to hold does; the exit status is 1 if not.
+Each case makes a virtual environment with a jax, the plugin's two packages (without NVIDIA's libraries) and a module `google.colab`, and runs
+the first cell of the quickstart and a simulation in a kernel of that environment. The wheel of this tree is the address in the cell. Prints
+versions before and after, the output of the cell, and the checks; the exit status is 1 if one fails.
 """
 
 import argparse
@@ -29,9 +29,12 @@ OLDER, RECENT = "0.7.2", "0.9.2"
 
 
 class Case(NamedTuple):
-    """What is there before: `pins` for pip, then `plugin`, a version of the CUDA plugin without its libraries.
+    """Packages that are installed before the first cell.
 
-    keeps: whether jax has to be what it was.
+    Attributes:
+      pins: arguments of pip.
+      plugin: version of the CUDA plugin, installed without its libraries.
+      keeps: whether jax must stay the same.
     """
 
     pins: tuple[str, ...]
@@ -52,14 +55,14 @@ for name in ("google", "google.colab", "google.colab.output"):
 sys.modules["google.colab"].output = sys.modules["google.colab.output"]  # jax looks for it."""
 AFTER = """\
 import warnings
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     import numpy as np
     import jaxroute as jr
     from jaxroute.problems import stochastic
     result = jr.simulate(stochastic.bernoulli([0.3, 0.7]), {"UCB1": stochastic.UCB1()}, horizon=50, seeds=4, progress=False)
 import json
-print(json.dumps({"file": jr.__file__, "told": [str(one.message) for one in told], "valid": bool(result["valid"].all()), "jax": sys.modules["jax"].__file__}))"""
+print(json.dumps({"file": jr.__file__, "warned": [str(one.message) for one in warned], "valid": bool(result["valid"].all()), "jax": sys.modules["jax"].__file__}))"""
 
 
 def wheel(into: Path) -> Path:
@@ -68,8 +71,8 @@ def wheel(into: Path) -> Path:
     return next(into.glob("jaxroute-*.whl"))
 
 
-def play(name: str, folder: Path, address: str) -> bool:
-    """Plays one case in `folder` and says what happened; whether all that has to hold does."""
+def run_case(name: str, folder: Path, address: str) -> bool:
+    """Runs one case in `folder` and prints the result; returns whether all checks pass."""
     case, start = CASES[name], time.perf_counter()
     python = folder / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
@@ -86,22 +89,23 @@ def play(name: str, folder: Path, address: str) -> bool:
     first = next(one for one in nbformat.read(FOLDER / "quickstart.ipynb", as_version=4).cells if one.cell_type == "code")
     if first.source != first_cell() or address not in cell:
         raise ValueError("the quickstart must have the first cell that scripts/notebooks.py writes, with an empty address")
-    said, after_cell = _run(python, folder, [BEFORE, cell, AFTER])
+    output, after_cell = _run(python, folder, [BEFORE, cell, AFTER])
     after, seen = _versions(python), json.loads(after_cell)
     for package in NAMES:
         was, now = before.get(package, "-"), after.get(package, "-")
         print(f"   {package:<18} {was:<9} {'kept' if was == now else '-> ' + now}")
-    print("   " + said.strip().replace("\n", "\n   "))
+    print("   " + output.strip().replace("\n", "\n   "))
     checks = {
-        "jax is what it was": after["jax"] == before["jax"] and after["jaxlib"] == before["jaxlib"],
+        "jax is the same": after["jax"] == before["jax"] and after["jaxlib"] == before["jaxlib"],
         "jax is new enough": tuple(map(int, after["jax"].split("."))) >= (0, 9),
         "the plugin is of jaxlib's version": {after["jax-cuda12-plugin"], after["jax-cuda12-pjrt"]} == {after["jaxlib"]},
-        "jax does not complain about its plugin": not any("plugin" in text for text in seen["told"]),
-        "jaxroute is the installed one, and plays": all(str(folder) in seen[k] for k in ("file", "jax")) and seen["valid"],
-        "the cell says how to get a GPU": "Runtime > Change runtime type" in said,
+        "jax does not complain about its plugin": not any("plugin" in text for text in seen["warned"]),
+        "jaxroute is the installed one, and simulates": all(str(folder) in seen[k] for k in ("file", "jax"))
+        and seen["valid"],
+        "the cell explains how to get a GPU": "Runtime > Change runtime type" in output,
     }
     if not case.keeps:
-        del checks["jax is what it was"]
+        del checks["jax is the same"]
     for words, holds in checks.items():
         print(f"   {'ok' if holds else 'FAILED':<7} {words}")
     print(f"   first cell and a first simulation: {time.perf_counter() - start:.0f} s", flush=True)
@@ -116,7 +120,7 @@ def _versions(python: Path) -> dict[str, str]:
 
 
 def _run(python: Path, folder: Path, cells: Sequence[str]) -> tuple[str, str]:
-    """Runs cells in a kernel of that interpreter; what the last two of them printed."""
+    """Runs cells in a kernel of an interpreter; returns the output of the last two."""
     import nbclient
 
     kernels = folder / "kernels" / "colab"
@@ -149,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in [options.case] if options.case else CASES:
         folder = Path(tempfile.mkdtemp())
         try:
-            passed = play(name, folder, str(wheel(folder))) and passed
+            passed = run_case(name, folder, str(wheel(folder))) and passed
         finally:
             shutil.rmtree(folder)
     return 0 if passed else 1

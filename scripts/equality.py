@@ -3,10 +3,10 @@
     python scripts/equality.py                     # a table here, JSON in scripts/bench_results/equality.json
     python scripts/equality.py --only staged --policies StageRoute --runs 256 --rounds 100 --ways scan gcc-16 clang-4
 
-All simulate the same runs, and everything that environment and policy declare is recorded. A column says in how many runs something differs from the
-scan. `gcc-16` is a kernel for vectors of 16 runs (AVX-512) compiled by GCC, 8 are AVX2, 4 are SSE without FMA; `one` is the text of one run, as a
-GPU has it, compiled by the C compiler; `quick` is the scan compiled with few optimisations. The digests of the scan's numbers in the JSON are those of
-other machines:
+All simulate the same runs and record all metrics of environment and policy. A column has the number of runs that differ from the scan.
+`gcc-16` is a kernel for vectors of 16 runs (AVX-512) compiled by GCC, 8 are AVX2, 4 are SSE without FMA; `one` is the kernel of a single run,
+as on a GPU, compiled by the C compiler; `quick` is the scan compiled with few optimisations. The JSON has digests of the scan's numbers, to
+compare machines:
 
     python scripts/equality.py --compare x86_64.json aarch64.json
 """
@@ -53,7 +53,7 @@ def everything(env: Any, policy: Any) -> list[str]:
 
 @contextlib.contextmanager
 def prepared(way: str) -> Generator[jr.Execution, None, None]:
-    """A context in which kernels are those of a way, and the execution that asks for it."""
+    """Context in which kernels are compiled in a way, with the execution that uses it."""
     name, _, lanes = way.partition("-")
     before = host.X86_FLAGS, programs.WIDE, os.environ.get("CXX")
     host.compiler.cache_clear()
@@ -74,7 +74,7 @@ def prepared(way: str) -> Generator[jr.Execution, None, None]:
 
 
 def runs_that_differ(ours: Any, theirs: Any) -> int:
-    """The number of runs in which a recorded number differs."""
+    """Number of runs in which a recorded number differs."""
 
     def parts(a: Any, b: Any) -> np.ndarray:
         axis = a.dims.index("seed")
@@ -87,7 +87,7 @@ def runs_that_differ(ours: Any, theirs: Any) -> int:
 
 
 def digest_of(result: Any) -> str:
-    """A digest of all numbers of the runs, in which every NaN is the same."""
+    """Digest of all numbers of the runs, with equal NaNs."""
     found = hashlib.sha256()
     for name in sorted(name for name in result.data_vars if "seed" in result[name].dims):
         values = result[name].values
@@ -96,7 +96,7 @@ def digest_of(result: Any) -> str:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> dict[str, Any]:
-    """Number of runs that differ from the scan, for each way, or the reason why there is no such kernel."""
+    """Number of runs that differ from the scan for each way, or the reason why there is no such kernel."""
     options = {
         "horizon": rounds,
         "record_every": max(1, rounds // RECORDS),
@@ -119,7 +119,7 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> di
 
 
 def compare(files: list[Path]) -> int:
-    """Prints in how many policies the scans of two reports differ, and which; returns their number."""
+    """Prints the policies whose scans differ between two reports; returns their number."""
     one, other = ({(r["problem"], r["policy"]): r for r in json.loads(file.read_text())["rows"]} for file in files)
     both = [
         key

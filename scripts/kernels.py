@@ -212,7 +212,7 @@ def _trips(line: str) -> int | None:
 
 
 def target() -> NamedSharding:
-    """Where the modules are compiled for: everything on one described device.
+    """Sharding of everything on one described device, for which modules are compiled.
 
     Raises:
       SystemExit: jax's packages for CUDA are not installed, or do not take the description.

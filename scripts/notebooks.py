@@ -1,10 +1,10 @@
-"""Keeps the notebooks: one first cell in all of them, and outputs of one undisturbed run.
+"""Maintains the notebooks: the same first cell in all, and outputs of one run.
 
     python scripts/notebooks.py                      # writes the first cell into every notebook
-    python scripts/notebooks.py --execute queueing   # runs notebooks as they stand and stores what they print and draw
+    python scripts/notebooks.py --execute queueing   # runs notebooks and stores their outputs
 
-The first cell comes from here, and the address in it from `Wheel` or `Repository` under `[project.urls]` in `pyproject.toml`: where one of them
-is filled in, a notebook that is opened on Colab installs jaxroute by itself.
+The address in the first cell is `Wheel` or `Repository` under `[project.urls]` in `pyproject.toml`: if one is present, a notebook on Colab
+installs jaxroute by itself.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def names() -> list[str]:
 
 
 def write(name: str) -> bool:
-    """Puts the first cell into a notebook; whether it had another one."""
+    """Writes the first cell into a notebook; returns whether it has changed."""
     notebook = _read(name)
     cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
     if cell.source == first_cell():
@@ -74,7 +74,7 @@ def write(name: str) -> bool:
 
 
 def execute(name: str) -> list[tuple[int, float]]:
-    """Runs a notebook on a CPU, in its folder, and stores it with its outputs; the cells that took ten seconds or more, and how long."""
+    """Runs a notebook on a CPU in its folder and stores it with its outputs; returns the cells that took ten seconds or more, with seconds."""
     import nbclient
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -103,8 +103,7 @@ def execute(name: str) -> list[tuple[int, float]]:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Makes outputs small, and the same on a busy machine: pictures of as many colours as there is room for, what is printed in one piece,
-    and no word of XLA that it compiles slowly."""
+    """Makes outputs small and reproducible: few colours in pictures, joined streams, and no warning of XLA about slow compilation."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in cells:
         kept: list[nbformat.NotebookNode] = []
@@ -128,8 +127,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def in_few(picture: Image.Image, colours: int) -> bytes:
-    """A picture as PNG in few colours: greys, which letters are drawn in, become five steps and those of whole areas, so that bands
-    around curves keep their colours."""
+    """A picture as PNG in few colours; greys, as in letters, become five steps and those of whole areas, so that bands keep their colours."""
     pixels = np.asarray(picture.convert("RGB"))
     grey = np.ptp(pixels, axis=-1) < 4
     found, count = np.unique(pixels[grey, 0], return_counts=True)

@@ -1,9 +1,9 @@
-"""Ends calls between every two changes to the disk, as `kill -9` and as a power cut do, and looks what is left of the store.
+"""Ends calls between every two disk changes, like `kill -9` and like a power cut, and checks the store.
 
     python scripts/power.py --points 0 --seed 0
 
-Each change of a call to the disk is a moment at which the call could have ended: the files of that moment are put into a new folder, `load`
-reads it, and the same call of `simulate` continues. What is left, by kind of end:
+Each disk change of a call is a moment at which the call could have ended: the files of that moment are put into a new folder, `load` reads
+it, and the same call of `simulate` continues. Remaining files by kind of end:
 
     killed: everything up to that moment. in the middle: and half of the bytes of the write that comes next.
     flushed: only what was flushed (fsync). names: all names, but no bytes in files that were not flushed. zeros: or zeros.
@@ -42,7 +42,7 @@ Names = dict[str, File | None]  # Files by path; None for one that is gone.
 
 
 class Disk:
-    """Files in memory, and what of them a power cut may leave: POSIX promises what was flushed, and no more."""
+    """Files in memory, and their remains after a power cut: POSIX guarantees only flushed content."""
 
     def __init__(self, files: Files):
         self.names: Names = {path: File(content, content) for path, content in files.items()}
@@ -95,7 +95,7 @@ class Disk:
 
 
 def cells_of(folder: Path) -> set[bytes]:
-    """Returns the addresses of all cells in a store that are what was written."""
+    """Returns the addresses of all undamaged cells in a store."""
     with contextlib.closing(packs.Store(places.place_of(folder))) as store:
         return set(store.get(list(store.where)))
 
@@ -144,7 +144,7 @@ def power(keep: str, folder: Path, table: Table, *, points: int, seed: int) -> d
 
 
 def main() -> int:
-    """Prints a table of ends, and what must not happen."""
+    """Prints a table of ends and failures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=0, help="moments of each call, besides its end (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of what is random (default 0)")

@@ -1,4 +1,4 @@
-"""Resources of a GPU that the kernel of every default policy needs: compiled ahead of time by NVRTC, no device needed.
+"""Measures the GPU resources of the kernel of every default policy, compiled ahead of time by NVRTC; needs no GPU.
 
     python scripts/resources.py                        # for an H100: a table here, JSON in scripts/bench_results/resources.json
     python scripts/resources.py --only stochastic --policies UCB1 --keep folder
@@ -149,7 +149,7 @@ def bounded(text: str, bounds: str) -> str:
 
 
 def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "usual") -> dict[str, Any]:
-    """A row of the table; `reason` if it does not compile."""
+    """A row of the table; with `reason` if the kernel does not compile."""
     options, bounds = VARIANTS[variant]
     start = time.process_time()
     try:

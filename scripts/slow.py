@@ -1,11 +1,11 @@
-"""The slow tests, in parts. They are meant to take at most forty minutes each on two cores; split one that takes longer.
+"""Runs the slow tests in parts, which should take at most forty minutes each on two cores; split one that takes longer.
 
     python scripts/slow.py --list
     python scripts/slow.py --part 3
     python scripts/slow.py            # all parts, one after the other
     python scripts/slow.py --part 3 -- -x --durations=10
 
-A part is a list of files or folders of tests; a new one belongs to the part `rest` until somebody moves it.
+A part is a list of files or folders of tests; new files belong to the part `rest`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ PARTS = {
 
 
 def leftovers() -> list[str]:
-    """Files of tests that belong to no part."""
+    """Test files that belong to no part."""
     listed = [ROOT / place for places in PARTS.values() for place in places]
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(f.relative_to(ROOT)) for f in files if not any(f == p or p in f.parents for p in listed)]

@@ -1,4 +1,4 @@
-"""Starts and kills processes that join one simulation, at random, and compares what they leave with the result of one process.
+"""Starts and kills processes that share one simulation, at random, and compares their result with that of one process.
 
     python scripts/workers.py --cells 1000               # on a folder, for two minutes
     python scripts/workers.py --cells 1000 --s3          # on a local server that speaks S3 (moto)
@@ -83,7 +83,7 @@ def bucket() -> Iterator[str]:
 
 
 def main() -> int:
-    """Starts and kills workers; prints what they left."""
+    """Starts and kills workers; prints the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=1000, help="number (default 1000)")
     parser.add_argument("--rounds", type=int, default=20_000, help="of each run (default 20,000)")

@@ -326,7 +326,7 @@ COMMANDS = {
     "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
     "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
     "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),
-    "a misspelt leaf": (["run", "stochastic/regret", "--set", "UCB1.with=2"], "leaf of UCB1 must be one of 'width', got 'with'; did you mean 'width'?"),
+    "a misspelt leaf": (["run", "stochastic/regret", "--set", "UCB1.with=2"], "hyperparameter of UCB1 must be one of 'width', got 'with'; did you mean 'width'?"),
     "a leaf as a list": (["run", "stochastic/regret", "--set", "UCB1.width=[1, 2]"], "UCB1.width must have shape (), got (2,)"),
     "a goal for nothing": (["run", "stochastic/regret", "--until-stderr", "regrets=1"], "until_stderr must be one of 'regret'"),
     "a goal that is no number": (["run", "stochastic/regret", "--until-stderr", "regret=small"], "--until-stderr must have the form METRIC=ERROR, got 'regret=small'"),

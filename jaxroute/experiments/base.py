@@ -1,4 +1,4 @@
-"""Experiments as data: which environments, policies, seeds and horizons make a figure or table, and what the paper claims of it."""
+"""Experiments as data: environments, policies, seeds and horizons of a figure or table, and the claims of the paper about it."""
 
 import dataclasses
 import functools
@@ -32,10 +32,13 @@ Results = Mapping[str, xr.Dataset]
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that a paper says about an experiment.
+    """A statement of a paper about an experiment.
 
-    id: short name. text: the claim in words. source: where the paper says it.
-    measure: function of the results by case, returns what was measured (a short text) and the statements of which the claim is made.
+    Attributes:
+      id: short name.
+      text: the claim in words.
+      source: place in the paper.
+      measure: function of the results by case that returns the measured values as a short text, and the statements of the claim.
     """
 
     id: str
@@ -48,14 +51,19 @@ class Claim:
 class Case:
     """One simulation of an experiment.
 
-    name: of the case, part of its folder if the experiment has several; without numbers that another horizon would change.
-    environment: an environment or sampler, or a function that makes one: from `settings` (and `horizon`, if it takes that), or of no arguments.
-    policies: policies by name, as for `simulate`, or a function `environment -> policies`; one with an argument `settings` also gets
-    those of the environment.
-    horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
-    record_every, record, probes: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
-    one_pass: counted rounds from the environment, as the rows of a user's table, in place of `horizon` unless another one is asked for.
-    rows: number of rows of the table that the environment plays (default: as `one_pass`).
+    Attributes:
+      environment: environment or sampler, or a function that makes one from `settings` (and `horizon`, if it has that argument).
+      policies: policies by name, as for `simulate`, or a function `environment -> policies`; if it has an argument `settings`, it also
+        gets those of the environment.
+      horizon: number of counted rounds.
+      name: name of the case and of its folder, if the experiment has several; without numbers that another horizon would change.
+      settings: arguments of `environment`.
+      coordinates: values that distinguish the case, for tables.
+      record_every, record, probes: as for `simulate`.
+      seeds: largest number of seeds of this case.
+      one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless
+        the user specifies another one.
+      rows: function of the environment that returns the number of rows of its table (default: `one_pass`).
     """
 
     environment: Any
@@ -75,8 +83,8 @@ class Case:
         """The environment for a horizon, with changed settings."""
         made = self.environment
         if inspect.isfunction(made) and not inspect.signature(made).parameters:
-            made = made()  # Not before it is played: benchmarks are solved for some.
-        no_table = "this experiment takes no --data: it plays no table"
+            made = made()  # Not earlier: some solve an optimisation problem.
+        no_table = "this experiment takes no --data: it uses no table"
         if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
             fixed = "cannot be set: the environment of this experiment is fixed"
             for name in changes:
@@ -96,14 +104,14 @@ class Case:
             return made(**settings)
         except TypeError as error:
             known = ", ".join(name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD)
-            raise ValueError(f"environment: {error} (its own are {known})") from None
+            raise ValueError(f"environment: {error} (its settings are {known})") from None
 
     def with_horizon(self, horizon: int) -> "Case":
         """The case with another horizon, also in its coordinates."""
         where = {k: horizon if k == "horizon" else v for k, v in self.coordinates.items()}
         return dataclasses.replace(self, horizon=horizon, coordinates=where)
 
-    def players(self, env: Any, changes: Mapping[str, Any]) -> Any:
+    def policies_for(self, env: Any, changes: Mapping[str, Any]) -> Any:
         """The policies for an environment that was built with changed settings."""
         policies: Any = self.policies
         if not callable(policies):
@@ -120,14 +128,20 @@ def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table: its simulations, its pictures and the claims about it.
+    """A figure or table: its simulations, figures and claims.
 
-    name: `problem/figure`. title: one line. cases: the simulations. seeds: default number of seeds.
-    claims: what the paper says. figures: functions of the results by name, each returns a matplotlib figure.
-    smoke_seeds, smoke_horizon: sizes that take seconds.
-    source: where in the paper. notes: what a reader should know, for example where a claim cannot be reproduced.
-    stand_in: what stands for the paper's data, or for a table that the user did not give, for example "a generated stand-in for
-    RouterBench"; empty for none.
+    Attributes:
+      name: `problem/figure`.
+      title: one line.
+      cases: the simulations.
+      seeds: default number of seeds.
+      claims: statements of the paper.
+      figures: functions of the results by name that return a matplotlib figure.
+      smoke_seeds, smoke_horizon: sizes that take seconds.
+      source: place in the paper.
+      notes: remarks for the reader, for example why a claim cannot be reproduced.
+      stand_in: replacement of the paper's data, or of a table that the user did not give, such as "a generated stand-in for
+        RouterBench"; empty for none.
     """
 
     name: str
@@ -155,24 +169,24 @@ class Experiment:
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """In what a run differs from what the claims are about, in words; empty if it does not."""
-        found = [f"{horizon:,} rounds in place of {self.horizon:,}"] if horizon != self.horizon else []
-        found += [f"{who}.{leaf} = {value}" for who, values in changes.items() for leaf, value in values.items()]
+        """Differences of a run from the setting of the claims, in words; empty if there are none."""
+        found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
+        found += [f"{name}.{key} = {value}" for name, values in changes.items() for key, value in values.items()]
         return ", ".join(found)
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether generated queries are played in place of a user's: a table's experiment that was given no table."""
+        """Whether the experiment takes a table and generated queries replace it."""
         takes_table = any("data" in case.settings for case in self.cases)
         return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """The table that a run plays: the name of its file, or the stand-in; empty for none."""
+        """The table of a run: name of its file, or the stand-in; empty for none."""
         data = changes.get("environment", {}).get("data")
         return self.stand_in if data in (None, "standin") else Path(str(data)).name
 
 
 def on_table(text: str, table: str) -> str:
-    """A title or a claim with the table that it is about."""
+    """A title or claim with the name of its table."""
     return f"{text}, on {table}" if table else text
 
 
@@ -194,30 +208,30 @@ def run(
     execution: Execution | None = None,
     callback: Callback | None = None,
 ) -> dict[str, Any]:
-    """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
+    """Runs an experiment and writes its stores, figures and `summary.json` to a folder; a killed run is resumed.
 
     Args:
-      experiment: what to run.
-      out: the folder, on disk, for figures and summary.
+      experiment: the experiment.
+      out: folder on disk for figures and summary.
       store: folder or URL of the stored results (default: `out`).
-      seeds: number, or a range of them (default: the experiment's).
-      horizon: likewise; it is that of the longest case, the others keep their ratio.
-      changes: new values by policy name and leaf, or `"environment"` and setting.
+      seeds: number or range of seeds (default: the experiment's).
+      horizon: horizon of the longest case; that of the others keeps its ratio (default: the experiment's).
+      changes: new values by policy name and hyperparameter, or `"environment"` and setting.
       key: root of all randomness.
-      figures: draw them.
+      figures: whether to draw them.
       keep_states, accept_changed_code, execution: as for `simulate`.
-      callback: likewise, for every case; if it ends one, the experiment ends there, without summary and figures.
-      keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
+      callback: likewise, for every case; if it ends one, the experiment ends without summary and figures.
+      keep, until_stderr: likewise. With "moments", claims and figures that need single runs are left out and reported.
 
     Returns:
-      The summary; of an experiment that its callback has ended, or of which other processes have not played their share yet, an empty one, or
-      `{"missing": text}`. Its seconds are those of all calls that played into the store, and under "last_call" those of this one.
+      The summary, with the seconds of all calls for the store and, under "last_call", of this one. If the callback has ended the experiment,
+      an empty one; if other processes have not simulated their share yet, `{"missing": text}`.
     """
     out = _on_disk(out)
     if not isinstance(seeds, range):
         seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
-    asked = changes or {}
-    changes = {who: dict(values) for who, values in asked.items()}
+    given = changes or {}
+    changes = {name: dict(values) for name, values in given.items()}
     cases = experiment.scaled(horizon)
     env_changes = changes.pop("environment", {})
     built = []
@@ -225,14 +239,14 @@ def run(
         env = case.build(case.horizon, env_changes)
         if case.one_pass and horizon is None:
             case = case.with_horizon(case.one_pass(env))
-        built.append((case, env, _changed(case.players(env, env_changes), changes)))
+        built.append((case, env, _changed(case.policies_for(env, env_changes), changes)))
     cases = tuple(case for case, _, _ in built)
     data, missing = {}, ""
     longest = max(c.horizon for c in cases)
     for case, env, policies in built:
-        table, rows = experiment.table(asked), case.rows or case.one_pass
+        table, rows = experiment.table(given), case.rows or case.one_pass
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PartWarning)  # What is missing is returned.
+            warnings.simplefilter("ignore", PartWarning)  # Missing blocks are returned.
             data[case.name] = simulate(
                 env,
                 policies,
@@ -254,7 +268,7 @@ def run(
                     "experiment": experiment.name,
                     "case_coordinates": dict(case.coordinates),
                     "table": f"{table}, {rows(env):,} rows" if table and rows else table,
-                    "departures": experiment.departures(longest, asked),
+                    "departures": experiment.departures(longest, given),
                 },
             )
         if "stopped" in data[case.name].attrs:
@@ -269,7 +283,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
     """Writes the summary of stored results and draws their figures; arguments as for `run`. Returns the summary.
 
     Raises:
-      ValueError: a result is not there, or not complete.
+      ValueError: a result is missing or not complete.
     """
     out = _on_disk(out)
     cases = experiment.cases
@@ -297,26 +311,26 @@ def _written(experiment: Experiment, data: Results, out: Path, store: Any, figur
 
 
 def _seeds_of(case: Case, seeds: int | range) -> int | range:
-    """The seeds of a case, which may have few."""
+    """The seeds of a case, at most its own number."""
     if case.seeds is None:
         return seeds
     if isinstance(seeds, int):
         return min(seeds, case.seeds)
     if not (own := range(seeds.start, min(seeds.stop, case.seeds))):
         raise ValueError(
-            f"seeds must begin below {case.seeds}, all that the case {case.name!r} has, got {seeds.start}:{seeds.stop}"
+            f"seeds must begin below {case.seeds}, the number of seeds of the case {case.name!r}, got {seeds.start}:{seeds.stop}"
         )
     return own
 
 
 def _on_disk(out: str | os.PathLike) -> Path:
     if is_url(out):
-        raise ValueError(f"out must be a folder on disk, where figures and summary.json go, got {out!r}; store may be a URL")
+        raise ValueError(f"out must be a folder on disk, for figures and summary.json, got {out!r}; store may be a URL")
     return Path(out)
 
 
 def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
-    """Draws every figure of an experiment into a folder, as far as the results can be drawn; returns the files."""
+    """Draws every figure of an experiment that the results allow into a folder; returns the files."""
     if not experiment.figures:
         return []
     from jaxroute import plot
@@ -324,8 +338,8 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
     files = []
     for name, make in experiment.figures.items():
         try:
-            figure, reason = _from_what_is_kept(functools.partial(picture, make), data)
-        except ValueError as error:  # Nothing is positive where an axis is logarithmic, for example.
+            figure, reason = _if_stored(functools.partial(picture, make), data)
+        except ValueError as error:  # For example, no positive value on a logarithmic axis.
             figure, reason = None, str(error)
         if reason:
             warnings.warn(f"the figure {name!r} is left out: {reason}", stacklevel=2)
@@ -336,7 +350,7 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
 
 
 def picture(make: Callable[[Results], Any], data: Results) -> Any:
-    """The figure that a function makes of results, headed by the table that they are about if there is one."""
+    """The figure of some results, headed by the name of their table if there is one."""
     made = make(data)
     figure, table = getattr(made, "figure", made), next(iter(data.values())).attrs.get("table")
     if table:
@@ -345,10 +359,10 @@ def picture(make: Callable[[Results], Any], data: Results) -> Any:
     return figure
 
 
-def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
-    """What a function makes of results; and why it does not, if it reads single runs and only their statistics were kept.
+def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
+    """The result of a function of the results, or the reason why there is none: it needs single runs and only statistics are stored.
 
-    Statistics have other names than the runs' curves, so that nothing takes one for the other.
+    Statistics have other names than the curves of runs, so that a missing curve is a `KeyError`.
     """
     if all(metrics.has_runs(one) for one in data.values()):
         return make(data), ""
@@ -357,21 +371,21 @@ def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[A
     except metrics.NeedsRunsError as error:
         return None, str(error)
     except KeyError:
-        return None, "single runs are needed, and only their statistics were kept; run with keep='runs'"
+        return None, "single runs are needed, but only their statistics are stored; run with keep='runs'"
 
 
 def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
-    """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims.
+    """Summary of a run as plain JSON: totals at the horizon, means per round, and the claims.
 
-    The verdict on a claim is one of `Verdict`, or "not judged" where the run differs from what it is about, and where it needs single runs
-    of which only statistics were kept.
+    The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's setting, or if the claim needs single
+    runs and only statistics are stored.
 
     Args:
-      experiment: what was run.
+      experiment: the experiment.
       data: results by case.
-      seeds: that were asked for.
+      seeds: specified number of seeds.
       horizon: counted rounds of the longest case.
-      departures: in what the run differs from the experiment, from `Experiment.departures`.
+      departures: differences from the experiment, from `Experiment.departures`.
     """
     attributes = [decoded(d.attrs) for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
@@ -408,7 +422,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     if departures:
         return {"measured": f"not judged: {departures}", "verdict": "not judged"}
     named = {name: one.assign_coords(case=name) for name, one in data.items()}
-    found, reason = _from_what_is_kept(claim.measure, named)
+    found, reason = _if_stored(claim.measure, named)
     if reason:
         return {"measured": f"not evaluated: {reason}", "verdict": "not judged"}
     judged = judge(found[1])
@@ -419,7 +433,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
 
 
 def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
-    """The end of a claim that holds: which of the policies that it names keep neither budget nor target, in the cases and settings that it read."""
+    """Suffix of a claim that holds: the policies named in it that violate a budget or target, in the cases and settings that it reads."""
     found = []
     for case, one in data.items():
         for line in metrics.violations(one):
@@ -431,7 +445,7 @@ def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _policies(data: Results) -> dict[str, Any]:
-    """Metrics by policy; where the experiment has several cases or settings a list, with an entry for each that names its case."""
+    """Metrics by policy; for several cases or settings a list with an entry for each."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
@@ -453,17 +467,17 @@ def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str 
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Policies with new values of their leaves."""
-    for who in changes:
-        checks.one_of("--set", who, [*policies, "environment"])
+    """Policies with new values of their hyperparameters."""
+    for name in changes:
+        checks.one_of("--set", name, [*policies, "environment"])
     changed = dict(policies)
-    for who, values in changes.items():
-        policy = policies[who]
+    for name, values in changes.items():
+        policy = policies[name]
         if isinstance(policy, Grid) or not dataclasses.is_dataclass(policy):
-            raise ValueError(f"--set cannot change {who}: it is a grid, or is made from the environment")
-        swept = [f.name for f in dataclasses.fields(policy) if f.metadata.get("pytree_node", True)]
-        for leaf, value in values.items():
-            checks.one_of(f"leaf of {who}", leaf, swept)
-            checks.numbers(f"{who}.{leaf}", value, ())
-        changed[who] = policy.replace(**values)
+            raise ValueError(f"--set cannot change {name}: it is a grid, or is made from the environment")
+        allowed = [f.name for f in dataclasses.fields(policy) if f.metadata.get("pytree_node", True)]
+        for key, value in values.items():
+            checks.one_of(f"hyperparameter of {name}", key, allowed)
+            checks.numbers(f"{name}.{key}", value, ())
+        changed[name] = policy.replace(**values)
     return changed

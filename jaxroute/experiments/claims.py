@@ -1,4 +1,4 @@
-"""Parts of claims: functions of the results that give a text and the statements on which the verdict depends."""
+"""Parts of claims: functions of the results that return a text and the statements that decide the verdict."""
 
 import functools
 import itertools
@@ -14,13 +14,13 @@ from jaxroute.experiments.measure import along, end, power, show, show_slope
 from jaxroute.experiments.quantities import Quantity
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
-# What was measured, in words, and what is stated of it: a claim holds if all of it is true.
+# Measured values in words, and statements about them: a claim holds if all are true.
 Finding = tuple[str, Stated]
 Measure = Callable[[Results], Finding]
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Finding]]], Measure]:
-    """Makes one finding of those that a function yields: their texts in one line, and that all of them are true, at least one.
+    """Joins the findings that a function yields: their texts in one line, and the statement that all are true, at least one.
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Finding]:
@@ -29,8 +29,8 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
                 yield f"{name}: {show(value)}", value.below(10.0)
 
     Args:
-      before: begins the text.
-      between: separates the texts of the findings.
+      before: beginning of the text.
+      between: separator of the findings' texts.
     """
 
     def of(findings: Callable[[Results], Iterator[Finding]]) -> Measure:
@@ -46,7 +46,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """States that the mean over seeds follows a power law along an axis, with a power between two numbers (and that it is one of these)."""
+    """States that the mean over seeds follows a power law along an axis, with a power between two numbers, optionally a given one."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
         return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
@@ -56,13 +56,13 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Measure:
-    """States that a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
+    """States that a policy's metric is a power law of the cases' horizons, with a power between two numbers.
 
     Args:
-      metric: what grows (or falls).
-      policy: whose metric.
-      low, high: the band of powers.
-      cases: coordinates of the cases that count.
+      metric: its name.
+      policy: its name.
+      low, high: bounds of the power.
+      cases: coordinates of the cases to use (default: all).
       where: setting.
     """
 
@@ -74,10 +74,15 @@ def grows_as(
 
 
 class Number(NamedTuple):
-    """What somebody else measured.
+    """Mean from a publication.
 
-    policy: name. horizon: of the run. value: mean. runs: behind it, which are taken to have the deviation of those that are compared.
-    where: setting, as pairs of axis and value. metric, case: names.
+    Attributes:
+      policy: its name.
+      horizon: number of rounds.
+      value: the mean.
+      runs: number of runs, whose standard deviation is taken to be that of the compared runs.
+      where: setting as pairs of axis and value.
+      metric, case: their names.
     """
 
     policy: str
@@ -89,13 +94,13 @@ class Number(NamedTuple):
     case: str = "result"
 
     def measured(self, deviation: float) -> Measured:
-        """The number with its error, for a deviation of the runs."""
+        """The mean with its standard error, for a standard deviation of the runs."""
         error = deviation / math.sqrt(self.runs)
         return Measured(self.value, error, dof=self.runs - 1, number=math.inf, floor=error)
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """States that means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
+    """States that means are within a share of the given ones, at the horizon of these."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -134,23 +139,23 @@ def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[Mea
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that in each chain every quantity is below the next."""
+    """States that every quantity of a chain is below the next."""
     return _compared(chains, Measured.below)
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that in each chain no quantity is above the next; margins are numbers, or factors of a quantity."""
+    """States that no quantity of a chain is above the next; margins are numbers, or factors of a quantity."""
     return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """States that the two of each pair differ by a share of the second, or by a margin from a number, at most (equivalence)."""
+    """States that the quantities of each pair differ by at most a share of the second, or by a margin from a number (equivalence)."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 def bounded(*rows: tuple[Quantity, Quantity, Quantity]) -> Measure:
-    """States that in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
+    """States that the first quantity of each row is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
 
     def measure(results: Results) -> Finding:
         texts, stated = [], []

@@ -1,4 +1,4 @@
-"""What experiments measure of their results: values at the horizon with standard errors, slopes, and how these are shown."""
+"""Measurements of results: values at the horizon with standard errors, slopes, and their texts."""
 
 import functools
 import math
@@ -15,19 +15,19 @@ from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured
 
 Name = TypeVar("Name")
-# Points of a curve to which a slope is fitted.
+# Number of points of a curve to which a slope is fitted.
 _SLOPE_POINTS = 13
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
-    """The metric of a policy's valid runs at a recorded time (default: the horizon), for one setting: `[seed]`."""
+    """Metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon), for one setting."""
     runs = _curves_of(data, metric, policy, **where)
     runs = runs.isel(time=-1) if time is None else runs.sel(time=time)
     return runs.dropna("seed")
 
 
 def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """The metric `[seed, time]` of a policy for one setting; axes that it does not depend on need no value."""
+    """Metric `[seed, time]` of a policy for one setting; axes on which it does not depend need no value."""
     if metrics.has_runs(data):
         data = data[[metric, "valid"]]
     curves = metrics.pick(data.sel(policy=policy, **where), metric)
@@ -36,7 +36,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> Measured:
-    """Mean and standard error of a policy at the horizon (or at another recorded time), for one setting."""
+    """Mean of a policy at a recorded time (default: the horizon), with its standard error, for one setting."""
     if not metrics.has_runs(data):
         one = data.sel(policy=policy, **where)
         one = one.isel(time=-1) if time is None else one.sel(time=time)
@@ -48,11 +48,11 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Mean over seeds with its standard error; a run that is NaN does not count.
+    """Mean over seeds with its standard error, without runs that are NaN.
 
     Args:
       runs: `[seed]`.
-      unit: name of what is independent if these are no seeds, as trainings: more seeds do not reduce its error.
+      unit: name of the independent units if these are not seeds, such as trainings; more seeds do not reduce their error.
     """
     found = _series(runs)
     if not unit:
@@ -67,12 +67,12 @@ def _series(runs: xr.DataArray) -> pd.Series:
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
-    """Coordinates with one value: the place where something was read."""
+    """Coordinates with a single value, which say where a number was read."""
     return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
 
 
 def share_of(flags: xr.DataArray) -> Measured:
-    """The share of runs in which something is true, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
+    """Share of runs with a true flag, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
     from scipy import stats
 
     found = _series(flags)
@@ -82,10 +82,10 @@ def share_of(flags: xr.DataArray) -> Measured:
 
 
 def quantile_of(runs: xr.DataArray, level: float) -> Measured:
-    """A quantile of the runs, whose interval ends at order statistics with binomial ranks.
+    """Quantile of the runs, with an interval between order statistics of binomial ranks.
 
-    It is infinite where a rank leaves the sample, as for the 99 % quantile of fewer than some 500 runs. The error is half of the 68 %
-    interval.
+    The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than about 500 runs. The error is half of the
+    68 % interval.
     """
     from scipy import stats
 
@@ -117,7 +117,7 @@ def ends_along(
 
 
 def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: int = -1) -> Measured:
-    """Mean of a policy's metric minus that of another, seed by seed, at the horizon (or another place among the times)."""
+    """Mean of a policy's metric minus another policy's, paired by seed, at the time of an index (default: the horizon)."""
     if metrics.has_runs(data):
         time = data["time"].values[place]
         return end(data, metric, policy, time).minus(end(data, metric, minus, time))
@@ -126,9 +126,9 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Log-log slope of a policy's mean curve from a round on, with its standard error; NaN where the mean is not positive.
+    """Log-log slope of a policy's mean curve after a round, with its standard error; NaN if the mean is not positive.
 
-    It is fitted at recorded times that are spaced evenly in the logarithm, or at every one.
+    The slope is fitted at recorded times that are spaced evenly in the logarithm, or at every one.
     """
     times = data["time"].values
     if every_time:
@@ -139,7 +139,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """The mean per request in the second half of each run, `[seed]`; of a run that was read only once, of the whole."""
+    """Mean per request `[seed]` in the second half of each run, or in the whole run if it has one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -147,7 +147,7 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Log-log slope of the mean over seeds along an axis, with its standard error; NaN where a mean is not positive."""
+    """Log-log slope of the mean over seeds along an axis, with its standard error; NaN if a mean is not positive."""
     fit, places = power_law(runs, axis), (_place(runs),)
     if fit is None:
         return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
@@ -156,9 +156,9 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
-    """The power law of the mean over seeds along an axis.
+    """Power law of the mean over seeds along an axis.
 
-    None where it has none: with fewer than two points or seeds, or where a mean (or a mean without one seed) is not positive.
+    None if there are fewer than two points or seeds, or if a mean (or a mean without one seed) is not positive.
     """
     values = runs.dropna("seed").transpose(axis, "seed").values
     if values.shape[0] < 2 or values.shape[1] < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
@@ -167,9 +167,9 @@ def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
-    """The product of means over the same seeds, or that over another mean, with the error of the delta method.
+    """Product of means over the same seeds, optionally divided by another mean, with the error of the delta method.
 
-    A quotient is better compared as products, since these have no zero to divide by.
+    Compare quotients as products, which never divide by zero.
     """
     means = [factor.mean for factor in factors]
     value, scale = math.prod(means), 1.0
@@ -184,38 +184,38 @@ def product(*factors: Measured, over: Measured | None = None) -> Measured:
 
 
 def average(values: Iterable[Measured]) -> Measured:
-    """The mean of numbers, run by run."""
+    """Mean of several numbers, paired by run."""
     values = list(values)
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
 
 
 def lowest(values: Mapping[Name, Measured]) -> Name:
-    """The name of the smallest number."""
+    """Name of the smallest number."""
     return min(values, key=lambda name: values[name].mean)
 
 
 def highest(values: Mapping[Name, Measured]) -> Name:
-    """The name of the largest number."""
+    """Name of the largest number."""
     return max(values, key=lambda name: values[name].mean)
 
 
 def show(value: Measured) -> str:
-    """A mean with its standard error, rounded to it."""
+    """A mean and its standard error, rounded to the error."""
     return metrics.rounded(*value)
 
 
 def show_slope(slope: Measured) -> str:
-    """A slope with its standard error, or why there is none."""
-    return "none, for a mean is not positive" if math.isnan(slope.mean) else show(slope)
+    """A slope with its standard error, or the reason why there is none."""
+    return "none, since a mean is not positive" if math.isnan(slope.mean) else show(slope)
 
 
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
-    """Numbers by name in one line; `label` is the format of a name, for example "b = {:g}:"."""
+    """Numbers by name in one line; `label` is the format of a name, such as "b = {:g}:"."""
     return between.join(f"{label.format(name)} {show(value)}" for name, value in values.items())
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """The metric at the horizon of the cases with the given coordinates, along one of their coordinates."""
+    """Metric at the horizon along a coordinate of the cases, for those with the given coordinates."""
     chosen = {
         decoded(d.attrs)["case_coordinates"][axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
         for d in with_coordinates(results, **fixed).values()
@@ -224,7 +224,7 @@ def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArra
 
 
 def with_coordinates(results: Results, **fixed: Any) -> Results:
-    """The cases with the given coordinates."""
+    """Cases with the given coordinates."""
     return {
         n: d for n, d in results.items() if all(decoded(d.attrs)["case_coordinates"].get(k) == v for k, v in fixed.items())
     }

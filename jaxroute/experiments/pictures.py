@@ -1,4 +1,4 @@
-"""Figures of experiments as tables of panels: which metrics, of which cases, drawn by which function of `plot`."""
+"""Figures of experiments as tables of panels: metrics by cases or settings, drawn by functions of `plot`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,15 @@ Picture = Callable[[Results], Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """One kind of panel: what is drawn of a result. Made by `panel`.
+    """One kind of panel, made by `panel`.
 
-    metric: its name.
-    draw: a function of `plot` that takes a result, a metric, axes and a title.
-    title: above the panel; empty for none.
-    case: the only case that it shows; None for that of its row or column.
-    change: made of the result before it is drawn, for example a selection or another metric.
-    options: further arguments of `draw`; one that is a function is called with the (changed) result.
+    Attributes:
+      metric: its name.
+      draw: function of `plot` with a result, a metric, axes and a title as arguments.
+      title: title above the panel; empty for none.
+      case: the only case in the panel; None for that of its row or column.
+      change: function that is applied to the result before drawing, such as a selection.
+      options: further arguments of `draw`; a function is called with the (changed) result.
     """
 
     metric: str
@@ -33,7 +34,7 @@ class Panel:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def fill(self, ax: Any, data: xr.Dataset, about: str) -> None:
-        """Draws it; `about` says which case or setting it is of."""
+        """Draws the panel; `about` names its case or setting."""
         data = self.change(data) if self.change else data
         made = {name: value(data) if callable(value) else value for name, value in self.options.items()}
         title = ": ".join(part for part in (about, self.title) if part)
@@ -49,7 +50,7 @@ def panel(
     change: Callable[[xr.Dataset], xr.Dataset] | None = None,
     **options: Any,
 ) -> Panel:
-    """A `Panel`, with arguments of the function that draws as keywords: `panel("regret", log=True, policies=["ACQB"])`."""
+    """A `Panel`, with arguments of the drawing function as keywords: `panel("regret", log=True, policies=["ACQB"])`."""
     return Panel(metric, draw, title, case, change, options)
 
 
@@ -61,16 +62,16 @@ def panels_of(
     cases: Sequence[str] | None = None,
     **options: Any,
 ) -> Picture:
-    """A figure as a table: one side lists metrics, the other is "case" or the name of a setting.
+    """Figure as a table: one side lists metrics, the other is "case" or the name of a setting.
 
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")
 
     Args:
-      rows, columns: one of them metrics (or panels, made by `panel`), the other "case" for a place per case of the results, or the name
-        of a setting axis for a place per value of it (of the first case).
-      titles: of the cases, by name or made from the result (default: their coordinates, or names); of a setting always its value.
-      cases: names of those to draw (default: all).
-      options: arguments of `panel` for the metrics that are given by name.
+      rows, columns: metrics (or panels made by `panel`) on one side; on the other "case" for one place per case, or the name of a setting
+        axis of the first case for one place per value.
+      titles: titles of the cases by name, or a function of the result (default: their coordinates, or names).
+      cases: names of the cases to draw (default: all).
+      options: arguments of `panel` for metrics given by name.
     """
     by_column = isinstance(columns, str)
     places, kinds = (columns, rows) if isinstance(columns, str) else (rows, columns)
@@ -94,7 +95,7 @@ def panels_of(
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """What the rows or the columns of a table of panels are about, each with its title."""
+    """Titles and results of the rows or columns of a table of panels."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:
@@ -105,7 +106,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def title_of(name: str, data: xr.Dataset, titles: Any = None, alone: bool = False) -> str:
-    """The title of a case: as given by name or made from its result, or its coordinates, or its name; none if it stands alone."""
+    """Title of a case: the given one, else its coordinates or its name; none for a single case."""
     if callable(titles):
         return str(titles(data))
     if titles and name in titles:
@@ -117,12 +118,12 @@ def title_of(name: str, data: xr.Dataset, titles: Any = None, alone: bool = Fals
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """A figure of single panels, each of its own case (default: the first of the results).
+    """Figure of single panels, each with its case (default: the first).
 
     Args:
-      panels: made by `panel`, or metrics.
-      columns: panels in a row.
-      options: arguments of `panel` for those that are given by name.
+      panels: panels made by `panel`, or metrics.
+      columns: number of panels in a row.
+      options: arguments of `panel` for metrics.
     """
     made = [one if isinstance(one, Panel) else panel(one, **options) for one in panels]
 

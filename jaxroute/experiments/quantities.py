@@ -1,4 +1,4 @@
-"""Quantities that claims compare: something that is measured of results, with a name and a standard error."""
+"""Quantities that claims compare: named functions of the results with standard errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,9 +24,12 @@ from jaxroute.experiments.measure import (
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that is measured of results, with its standard error. A number times it is another one.
+    """A named function of the results with a standard error; a number times a quantity is a quantity.
 
-    name: in words. of: function of the results. show: of what it gives.
+    Attributes:
+      name: name in words.
+      of: function of the results.
+      show: function that makes a text of the measured number.
     """
 
     name: str
@@ -43,24 +46,24 @@ def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
 
 
 def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """The mean at the horizon, or at another recorded round."""
+    """Mean at a recorded round (default: the horizon)."""
     about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
 
 def known(name: str, value: Callable[[int], Any], case: str = "result") -> Quantity:
-    """A number without an error, as a bound, from the horizon of a case."""
+    """A known number, such as a bound, as a function of the horizon of a case."""
     return Quantity(name, lambda results: Measured(float(value(int(results[case]["time"][-1])))))
 
 
 def uniform(means: Any, case: str = "result") -> Quantity:
-    """The regret of uniform choice among models with fixed mean rewards."""
+    """Regret of uniform choice among models with fixed mean rewards."""
     gap = float(np.max(means) - np.mean(means))
     return known("uniform choice", lambda rounds: rounds * gap, case)
 
 
 def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
-    """The mean per request in the second half of a run."""
+    """Mean per request in the second half of a run."""
     name = _name(policy, case, f"{metric}, second half", where)
     return Quantity(name, lambda results: mean_of(late_runs(results[case], metric, policy, **where)))
 
@@ -75,7 +78,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Power of a size with which the regret at the horizon grows, over cases with such coordinates."""
+    """Power of a coordinate with which the regret at the horizon grows, over the cases with the given coordinates."""
 
     def of(results: Results) -> Measured:
         return measure.power(measure.along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
@@ -90,7 +93,7 @@ def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Q
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Mean of a policy minus another, seed by seed."""
+    """Mean of a policy minus another, paired by seed."""
 
     def of(results: Results) -> Measured:
         data = results[case].sel(**where)

@@ -1,4 +1,4 @@
-"""A search in the leaves of a policy of an experiment, or in settings of its environment: `jaxroute tune`."""
+"""Search over hyperparameters of a policy of an experiment, or settings of its environment: `jaxroute tune`."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from jaxroute.tune.space import Space
 _FORM = (
     "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
 )
-# Of a search whose rounds nobody said.
+# Default number of runs of a search.
 _RUNS = 1000
 _SCALES: Mapping[str, Callable[..., Any]] = {
     "linear": tune.Linear,
@@ -30,7 +30,7 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
     """`["StageRoute.gamma=log:0.01:1"]` as `{"StageRoute.gamma": Log(0.01, 1.0)}`.
 
     Raises:
-      ValueError: a text has another form, or a leaf is given twice.
+      ValueError: a text has another form, or a hyperparameter is given twice.
     """
     found: dict[str, Any] = {}
     for text in texts:
@@ -91,43 +91,41 @@ def search(
     figures: bool = True,
     **options: Any,
 ) -> tune.Found:
-    """Searches leaves of one policy of an experiment, beginning with those that it has; writes history, picture and summary.
+    """Searches hyperparameters of one policy of an experiment, starting from its own; writes history, picture and summary.
 
     Args:
-      experiment: whose environment and policy are played.
+      experiment: experiment with the environment and the policy.
       leaves: scale by `"POLICY.LEAF"`, or `"environment.SETTING"`.
       metric: as for `tune.search`.
       rounds: likewise (default: 1,000 runs).
-      horizon: in place of the case's own.
+      horizon: number of rounds (default: the case's).
       case: name of the case (default: the first).
-      policy: its name, where all leaves are the environment's.
-      out: the folder, from which a killed search goes on.
-      figures: draw the picture.
-      options: more of `tune.search`.
+      policy: its name, if all leaves are the environment's.
+      out: folder, from which a killed search resumes.
+      figures: whether to draw the picture.
+      options: further arguments of `tune.search`.
 
     Raises:
-      ValueError: a name is unknown, leaves of several policies are asked for, or the policy has none that can be swept.
+      ValueError: a name is unknown, the leaves belong to several policies, or the policy has none that can change.
     """
     one = _case(experiment, case)
     if horizon is not None:
         one = one.with_horizon(checks.count("horizon", horizon))
     env = one.build(one.horizon, {})
     if isinstance(env, Grid):
-        raise ValueError("the environment of this experiment is a grid, in which nothing is searched; choose another --case")
-    players = one.players(env, {})
-    who, own = _whose(leaves, players, policy)
-    player = players[who]
-    mine = {name.removeprefix(f"{who}."): scale for name, scale in leaves.items() if name not in own}
-    settings = {name.removeprefix("environment."): leaves[name] for name in own}
-    if mine and (isinstance(player, Grid) or not is_policy(player)):
-        raise ValueError(f"--leaf cannot change {who}: it is a grid, or is made from the environment")
-    start = _start(mine, player)
+        raise ValueError("the environment of this case is a grid, which cannot be searched; choose another --case")
+    policies = one.policies_for(env, {})
+    name, own = _target(leaves, policies, policy)
+    chosen = policies[name]
+    mine = {leaf.removeprefix(f"{name}."): scale for leaf, scale in leaves.items() if leaf not in own}
+    settings = {leaf.removeprefix("environment."): leaves[leaf] for leaf in own}
+    if mine and (isinstance(chosen, Grid) or not is_policy(chosen)):
+        raise ValueError(f"--leaf cannot change {name}: it is a grid, or is made from the environment")
+    start = None if settings else _start(mine, chosen)
     made = _environments(one, list(settings)) if settings else env
-    if settings:
-        start = None
     found = tune.search(
         made,
-        player,
+        chosen,
         {**mine, **settings},
         metric=metric,
         horizon=one.horizon,
@@ -137,9 +135,9 @@ def search(
         **options,
     )
     if out is not None:
-        (out / "summary.json").write_text(json.dumps(summary(experiment, one, who, found), indent=2) + "\n")
+        (out / "summary.json").write_text(json.dumps(summary(experiment, one, name, found), indent=2) + "\n")
         if figures:
-            plot.save(tune.picture(found.history, title=f"{experiment.name}: {who}"), out / "search.png")
+            plot.save(tune.picture(found.history, title=f"{experiment.name}: {name}"), out / "search.png")
     return found
 
 
@@ -150,30 +148,26 @@ def _case(experiment: Experiment, name: str | None) -> Case:
     return next(one for one in experiment.cases if one.name == name)
 
 
-def _whose(leaves: Mapping[str, Any], players: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """The policy that is searched, and which leaves are the environment's."""
+def _target(leaves: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
+    """Name of the searched policy, and the leaves that are settings of the environment."""
     own = [name for name in leaves if name.startswith("environment.")]
-    names = sorted(players, key=len, reverse=True)  # A name may begin with another.
-    whose = {}
-    for name in leaves:
-        if name not in own:
-            whose[name] = next((one for one in names if name.startswith(f"{one}.")), None) or checks.one_of(
-                "--leaf", name.partition(".")[0], [*players, "environment"]
-            )
-    found = list(dict.fromkeys(whose.values()))
-    if policy is not None:
-        found = list(dict.fromkeys([*found, checks.one_of("--policy", policy, players)]))
+    names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
+    found = []
+    for name in (name for name in leaves if name not in own):
+        known = next((one for one in names if name.startswith(f"{one}.")), None)
+        found.append(known or checks.one_of("--leaf", name.partition(".")[0], [*policies, "environment"]))
+    found = list(dict.fromkeys([*found, *([] if policy is None else [checks.one_of("--policy", policy, policies)])]))
     if len(found) > 1:
-        raise ValueError(f"--leaf must name leaves of one policy, got those of {' and '.join(found)}")
+        raise ValueError(f"--leaf must name leaves of one policy, got leaves of {' and '.join(found)}")
     if not found:
         raise ValueError(
-            f"--policy must say who plays, where all leaves are the environment's: one of {', '.join(map(repr, players))}"
+            f"--policy must name the policy if all leaves are the environment's: one of {', '.join(map(repr, policies))}"
         )
     return found[0], own
 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
-    """A function of some settings of the environment."""
+    """Function of some settings that makes the environment."""
     for name in names:
         if not callable(case.environment):
             raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
@@ -181,14 +175,14 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
     def make(**settings: Any) -> Any:
         return case.build(case.horizon, settings)
 
-    # What it takes is the environment's, and not the policy's leaves.
+    # Its parameters are settings, not hyperparameters of the policy.
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     setattr(make, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return make
 
 
 def _start(leaves: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
-    """The leaves that a policy has, as far as they lie in the space; None if one does not."""
+    """Values of a policy's hyperparameters; None if one is outside the space."""
     found = {}
     for name in leaves:
         value: Any = policy
@@ -203,7 +197,7 @@ def _start(leaves: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
 
 
 def summary(experiment: Experiment, case: Case, policy: str, found: tune.Found) -> dict[str, Any]:
-    """What a search found, as plain JSON."""
+    """Result of a search as plain JSON."""
 
     def judged(one: tune.Judged) -> dict[str, Any]:
         return {
@@ -233,7 +227,7 @@ def _plain(value: Any) -> Any:
 
 
 def report(found: tune.Found) -> str:
-    """What the terminal shows: what was found, what it is worth, and how that compares with the start."""
+    """Text for the terminal: the best values, their score, and its comparison with the start."""
     label = found.history["score"].attrs["long_name"]
     seeds = int(found.history["seeds"].values[-1])
     lines = ["Found"]
@@ -241,7 +235,7 @@ def report(found: tune.Found) -> str:
         f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}"
         for name, value in found.values.items()
     ]
-    lines += ["", f"On {seeds} seeds that the search has not seen"]
+    lines += ["", f"On {seeds} seeds that the search did not use"]
     rows = [("best", found.best), *([("start", found.start)] if found.start else [])]
     for name, one in rows:
         more = [
@@ -249,14 +243,16 @@ def report(found: tune.Found) -> str:
             for other, value in one.metrics.items()
             if other != label and other in _bounded(one)
         ]
-        said = [f"{bound}: {verdict}" for bound, verdict in one.bounds.items()]
-        lines.append(f"  {name:<5} {label} {metrics.rounded(*one.score)}" + "".join(f"; {text}" for text in [*more, *said]))
+        verdicts = [f"{bound}: {verdict}" for bound, verdict in one.bounds.items()]
+        lines.append(
+            f"  {name:<5} {label} {metrics.rounded(*one.score)}" + "".join(f"; {text}" for text in [*more, *verdicts])
+        )
     if found.gain is not None:
-        lines.append(f"  the best is better than the start by {metrics.rounded(*found.gain)}, seed by seed")
+        lines.append(f"  the best is better than the start by {metrics.rounded(*found.gain)}, paired by seed")
     if not found.kept:
-        lines.append("  no candidate keeps the bounds with the margin: the one that lacks least was chosen")
-    played = ", ".join(f"{rounds:,} of the {phase}" for phase, rounds in found.rounds.items())
-    lines += ["", f"{sum(found.rounds.values()):,} rounds: {played}"]
+        lines.append("  no candidate satisfies the bounds with the margin: the one with the least violation was chosen")
+    phases = ", ".join(f"{rounds:,} of the {phase}" for phase, rounds in found.rounds.items())
+    lines += ["", f"{sum(found.rounds.values()):,} rounds: {phases}"]
     return "\n".join(lines)
 
 

@@ -1,13 +1,13 @@
-"""Verdicts on claims: numbers with confidence intervals, statements about them, and what statements make of a claim.
+"""Verdicts on claims: numbers with confidence intervals, and statements about them.
 
-A claim is made of statements: a number is below, above or between boundaries. It *holds* where confidence intervals are on its side of the
-boundaries, is *refuted* where they are on the other side, and is *not decided* else. The probability that a claim is decided wrongly is at most
-1 - `CONFIDENCE`, as far as the intervals cover, also where the truth lies on a boundary. Means have Student's, widened to Hall's for the skewness
-of the runs: exponential numbers leave them in 3 % of the cases with 3 runs, 1.9 % with 8, .7 % with 64 (Student's alone: 4, 5 and 2 %).
+A claim consists of statements: a number is below, above or between boundaries. It *holds* if the confidence intervals are on its side of
+the boundaries, is *refuted* if they are on the other side, and is *not decided* otherwise. The probability of a wrong verdict is at most
+1 - `CONFIDENCE` if the intervals cover, even if the truth lies on a boundary. Means have Student's interval, widened to Hall's for the
+skewness of the runs: it misses the mean of exponential numbers in 3 % of the cases with 3 runs, 1.9 % with 8 and .7 % with 64 (Student's
+alone: 4, 5 and 2 %).
 
-Several statements are one claim by `AtLeast`. That all of them hold is shown by each at the full confidence (an intersection-union test:
-the claim is false if one of them is, and this one would have to pass); that one of them is false is looked for among all, so that each
-has its share of the risk (Bonferroni).
+`AtLeast` joins several statements. To show that all hold, each is tested at the full confidence (intersection-union test: the claim is
+false if one statement is, and that one would have to pass). To refute the claim, each statement has its share of the risk (Bonferroni).
 """
 
 import enum
@@ -23,7 +23,7 @@ from scipy import special
 from jaxroute import metrics
 
 CONFIDENCE = 0.99
-# A number of seeds that is stated decides in nine of ten cases, if estimate and deviation are the true ones.
+# A reported number of seeds decides in nine of ten cases, if estimate and standard deviation are the true ones.
 _POWER = float(special.ndtri(0.9))
 _SEEDS = tuple(int(m * 10**k) for k in range(7) for m in (1, 1.5, 2, 3, 5, 7))
 
@@ -43,18 +43,18 @@ class _Mean(NamedTuple):
 
 
 class Measured(_Mean):
-    """A number with its standard error (the pair), and the rest of what its confidence interval needs.
+    """A number with its standard error (the pair), and the other inputs of its confidence interval.
 
     Attributes:
       mean: the number.
       error: standard error.
-      dof: degrees of freedom of the error; infinite where the error is known.
-      runs: one value per run with this mean, by label of the run; None where single runs are not known. Runs of the same label are paired.
-      number: runs behind it.
+      dof: degrees of freedom of the error; infinite if the error is known.
+      runs: one value per run, by label of the run; None if single runs are unknown. Runs of the same label are paired.
+      number: number of runs.
       floor: part of the error that more seeds do not reduce.
-      bounds: function `confidence -> (low, high)`, for an interval that is not Student's.
+      bounds: function `confidence -> (low, high)` for another interval than Student's.
       least: fewest runs with which the interval is finite.
-      places: coordinates where it was read.
+      places: coordinates of the values that were read.
     """
 
     dof: float
@@ -87,19 +87,19 @@ class Measured(_Mean):
 
     @property
     def certain(self) -> bool:
-        """Whether it is known without an error."""
+        """Whether the number has no error."""
         return self.error == 0.0 and self.bounds is None and self.dof == math.inf
 
     @property
     def skewness(self) -> float:
-        """Skewness of the runs; 0 where they are not known, or where it is rounding."""
+        """Skewness of the runs; 0 if they are unknown, or if it is a rounding error."""
         skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
         return skewness if abs(skewness) > 1e-6 else 0.0
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The confidence interval: infinite where the runs are too few for one, a point where they are all equal.
+        """Confidence interval: infinite if there are too few runs, a point if all are equal.
 
-        Of a mean of runs the hull of Student's and Hall's: in normal runs wider than is needed, so that 8 decide less often.
+        For a mean of runs, the hull of Student's and Hall's intervals, which is wider than necessary for normal runs.
         """
         if self.bounds is not None:
             return self.bounds(confidence)
@@ -127,10 +127,10 @@ class Measured(_Mean):
         )
 
     def minus(self, other: "Measured | float") -> "Measured":
-        """The difference to another number: run by run where they have runs in common, else as of independent ones.
+        """Difference to another number: paired by run if they share runs, else as for independent numbers.
 
-        Where one has an interval that is not Student's (skewed runs, too), distances from estimate to end are added in squares (Zou and
-        Donner, 2008): right for independent numbers, and rather too wide for those that rise and fall together.
+        If one has another interval than Student's, also for skewness, distances from the estimate to the ends are added in squares (Zou and
+        Donner, 2008): exact for independent numbers, too wide for positively correlated ones.
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
@@ -144,7 +144,7 @@ class Measured(_Mean):
             pairs = pd.concat([self.runs, other.runs], axis=1, join="inner")
             if len(pairs) > 1:
                 a, b = pairs.to_numpy(float).T
-                gaps = np.where(abs(a - b) <= 1e-12 * (abs(a) + abs(b)), 0.0, a - b)  # Equal, but for rounding.
+                gaps = np.where(abs(a - b) <= 1e-12 * (abs(a) + abs(b)), 0.0, a - b)  # Equal up to rounding.
                 return Measured.of_runs(pd.Series(gaps, pairs.index), floor=floor, places=places)
         # Cochran and Cox (1957): the mean of the two quantiles, by variance. Welch's degrees of freedom are too many for two to four runs.
         quantiles = [x.error**2 / error**2 * _quantile((1 + CONFIDENCE) / 2, x.dof) for x in (self, other) if error]
@@ -160,36 +160,36 @@ class Measured(_Mean):
         return Measured(mean, error, dof=dof, **more)
 
     def plus(self, other: "Measured") -> "Measured":
-        """The sum with another number, as `minus`."""
+        """Sum with another number, as `minus`."""
         return self.minus(other.times(-1.0))
 
     def below(self, other: "Measured | float") -> "Statement":
-        """States that it is less than another number."""
+        """States that the number is less than another."""
         return _about(self, other, high=0.0, strict=True)
 
     def above(self, other: "Measured | float") -> "Statement":
-        """States that it is more than another number."""
+        """States that the number is more than another."""
         return _about(self, other, low=0.0, strict=True)
 
     def at_most(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """States that it is not more than another number by more than a margin."""
+        """States that the number is at most another one plus a margin."""
         return _about(self, other, high=margin)
 
     def at_least(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """States that it is not less than another number by more than a margin."""
+        """States that the number is at least another one minus a margin."""
         return _about(self, other, low=-margin)
 
     def near(self, other: "Measured | float", margin: float) -> "Statement":
-        """States that it differs from another number by a margin at most (equivalence)."""
+        """States that the number differs from another by at most a margin (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """States that it lies in a band; or is a number, as far as the band shows: refuted where the interval is without that, however near."""
+        """States that the number is between two others, or equal to `about` within that precision: refuted if the interval excludes `about`."""
         return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """The statement about a difference, or about one number where the other has no error."""
+    """Statement about a difference, or about one number if the other has no error."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -210,10 +210,10 @@ class Statement:
     Attributes:
       value: the number.
       low, high: the boundaries.
-      strict: whether the boundaries are outside.
+      strict: whether the boundaries are excluded.
       gap: whether the number is the difference of two.
-      about: value that the number is stated to have, if the statement is about more than the boundaries.
-      trivial: name of a policy that satisfies it anyway, and the same statement of that.
+      about: stated value of the number, if any.
+      trivial: name of a trivial policy and the same statement about it.
     """
 
     value: Measured
@@ -225,10 +225,10 @@ class Statement:
     trivial: "tuple[str, Statement] | None" = None
 
     def __bool__(self) -> bool:
-        raise TypeError("a statement is neither true nor false until it is judged; several are one as a list, not by `and`")
+        raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
     def unless(self, who: str, statement: "Statement") -> "Statement":
-        """The statement, vacuous if the same of another policy holds, as of uniform choice."""
+        """The statement, which is vacuous if it also holds for a trivial policy such as uniform choice."""
         return replace(self, trivial=(who, statement))
 
     def holds(self, risk: float) -> bool:
@@ -251,11 +251,11 @@ class Statement:
         return [self]
 
     def distance(self) -> float:
-        """The distance from the number to the nearest boundary; negative outside."""
+        """Distance from the number to the nearest boundary; negative outside."""
         return min(self.value.mean - self.low, self.high - self.value.mean)
 
     def weight(self) -> float:
-        """The distance in half widths of the interval."""
+        """The distance in half-widths of the interval."""
         low, high = self.value.interval()
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
@@ -265,11 +265,11 @@ class Statement:
         if self.holds(risk) or self.refuted(risk):
             return value.number
         error = value.error if value.bounds is None else (high - low) / 2 / _quantile(1 - risk / 2, value.dof)
-        # The interval of a share of 0 or 1 falls with the runs and not with their root.
+        # The interval of a share of 0 or 1 shrinks with the number of runs, not with its root.
         power = 2.0 if value.mean in (low, high) else 1.0
         for seeds in (one for one in _SEEDS if one > value.number and one >= value.least):
             left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * (value.number / seeds) ** power), value.floor)
-            # Of an infinite interval all that is known are the fewest seeds for a finite one.
+            # For an infinite interval only the smallest number of seeds with a finite one is known.
             if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < abs(self.distance()) or not math.isfinite(error):
                 return seeds
         return math.inf
@@ -291,26 +291,26 @@ class Statement:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The statement that at least so many of some are true."""
+    """The statement that at least `number` of its parts are true."""
 
     number: int
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether so many hold; if it is false, one of at least `len(parts) - number + 1` false ones would have to hold."""
+        """Whether enough parts hold; if the statement is false, one of at least `len(parts) - number + 1` false parts would have to hold."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many are refuted that too few are left; if it is true, one of at least `number` true ones would have to be."""
+        """Whether too few statements are left that are not refuted."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """The statements in it."""
+        """All statements in the tree."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """The distance of the part that decides."""
+        """Distance of the part that decides."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
@@ -323,12 +323,12 @@ class AtLeast:
         return sorted(part.seeds(risk / self.number) for part in left)[without] if len(left) > without else math.inf
 
 
-# A statement, some that must all be true, or what is true or not without an error.
+# A statement, several that must all be true, or a truth value without error.
 Stated = Statement | AtLeast | bool | np.bool_ | Iterable["Stated"]
 
 
 def stated(what: Stated) -> Statement | AtLeast:
-    """One statement: that all of some are true."""
+    """The statement that all given ones are true."""
     if isinstance(what, (Statement, AtLeast)):
         return what
     if isinstance(what, (bool, np.bool_)):
@@ -337,7 +337,7 @@ def stated(what: Stated) -> Statement | AtLeast:
 
 
 def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
-    """Returns the statement that at least so many of some are true (default: all); without any, nothing is shown."""
+    """Returns the statement that at least `number` of the given ones are true (default: all)."""
     parts = tuple(stated(one) for one in what)
     if not parts:
         return Statement(Measured(math.nan))
@@ -347,8 +347,11 @@ def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
 class Judgement(NamedTuple):
     """The verdict on a claim.
 
-    verdict: it. text: the statement nearest to its boundary with its interval, and how many seeds would decide, or who else keeps a bound.
-    numbers: the same as plain JSON. places: coordinates of all that was read.
+    Attributes:
+      verdict: the verdict.
+      text: the statement nearest to its boundary with its interval, and the number of seeds that would decide, or the trivial policy.
+      numbers: the same as plain JSON.
+      places: coordinates of all values that were read.
     """
 
     verdict: Verdict
@@ -358,7 +361,7 @@ class Judgement(NamedTuple):
 
 
 def judge(what: Stated) -> Judgement:
-    """The verdict on a claim that is made of statements."""
+    """Verdict on a claim, which consists of statements."""
     tree, risk = stated(what), 1 - CONFIDENCE
     leaves = tree.leaves()
     verdict = Verdict.HOLDS if tree.holds(risk) else Verdict.REFUTED if tree.refuted(risk) else Verdict.NOT_DECIDED
@@ -383,7 +386,9 @@ def judge(what: Stated) -> Judgement:
             texts.append(f"{f'some {seeds:,}' if math.isfinite(seeds) else 'no number of'} seeds would decide")
     if verdict is Verdict.VACUOUS:
         who, other = min(bounds, key=lambda bound: bound[1].distance())
-        texts.append(f"vacuous at this size: {who} keeps it as well, {metrics.rounded(*other.value)}, to be {other.rule()}")
+        texts.append(
+            f"vacuous at this size: {who} satisfies it as well, {metrics.rounded(*other.value)}, to be {other.rule()}"
+        )
     return Judgement(verdict, "; ".join(texts), numbers, tuple(place for leaf in leaves for place in leaf.value.places))
 
 

@@ -3,9 +3,8 @@
     python scripts/site/build.py                 # build/site/html/index.html
     python scripts/site/build.py --out FOLDER --fresh
 
-Pages are notebooks/site/*.md, the notebooks with the outputs that they were saved with, CHANGELOG.md and CONTRIBUTING.md, and what is made
-from the package (API reference). A warning of Sphinx is an error, also a link to a page, heading or object that is not there. Links to
-other sites are listed in links.txt, and not fetched.
+Pages are notebooks/site/*.md, the notebooks with their stored outputs, CHANGELOG.md and CONTRIBUTING.md, and the API reference. A warning of
+Sphinx is an error, also a link to a missing page, heading or object. Links to other sites are listed in links.txt and not fetched.
 """
 
 import argparse
@@ -28,7 +27,7 @@ def _copied(source: Path, target: Path) -> None:
 
 
 def assemble(source: Path) -> None:
-    """Puts Sphinx's source folder together; what is there and belongs to nothing is removed."""
+    """Assembles Sphinx's source folder; removes old files."""
     import api
 
     before = {p for p in source.rglob("*") if p.is_file()}
@@ -66,7 +65,7 @@ def build(out: Path, fresh: bool = False) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Builds, and says where and how long it took."""
+    """Builds, and prints address and seconds."""
     parser = argparse.ArgumentParser(prog="build", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="folder (default build/site)")
     parser.add_argument("--fresh", action="store_true", help="build from nothing")

@@ -27,7 +27,7 @@ nitpicky = True
 suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "substitution"]
-# Where jaxroute is to be had, as far as pyproject.toml says it.
+# Address of jaxroute, if pyproject.toml has it.
 _HOME = (
     "The sources are at [{0}]({0}).".format(links()["Repository"])
     if "Repository" in links()
@@ -69,7 +69,7 @@ copybutton_prompt_is_regexp = True
 
 
 def _documented(target: str) -> str | None:
-    """The name under which an object is shown that a type hint names by where it is defined."""
+    """Name under which an object is shown, from the module that defines it."""
     module, _, name = target.rpartition(".")
     while module:
         try:
@@ -85,7 +85,7 @@ def _documented(target: str) -> str | None:
 
 
 def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
-    """Links of type hints: to where the type is shown; plain text for types of other packages. A link that a person wrote must exist."""
+    """Target of a link in a type hint; plain text for types of other packages. Links that an author wrote must exist."""
     if node.get("refdomain") != "py":
         return None
     shown = _documented(node["reftarget"])
@@ -97,8 +97,7 @@ def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
 
 
 def _short_hints(app: Any, domain: str, kind: str, content: Any) -> None:
-    """Type hints that tell a reader something: a leaf is a number or an array, so that "Any" says less than its description, and so does
-    what a protocol is of, or a union of more than two lines."""
+    """Removes uninformative type hints: `Any`, parameters of protocols, and unions of more than two lines."""
     for hints in app.env.current_document.autodoc_annotations.values():
         for name, hint in list(hints.items()):
             short = re.sub(r"\[(~typing\.Any(, )?)+\]", "", hint)
@@ -113,7 +112,7 @@ def _short_hints(app: Any, domain: str, kind: str, content: Any) -> None:
 def _signature(
     app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """A protocol is not called."""
+    """Removes the signature of protocols, which are not called."""
     return ("", returned) if what == "class" and getattr(thing, "_is_protocol", False) else None
 
 

@@ -1,9 +1,9 @@
-"""The house's docstrings for Sphinx: fields, formulas in backticks and `Source:` as reStructuredText has them.
+"""Conversion of the package's docstrings to reStructuredText: fields, text in backticks, and `Source:`.
 
 `name` of a documented object       a link to it
 `any other` text in backticks       code
 Attributes: of a class              its parameters, as in the call that makes it
-name: text                          the same where a dataclass lists its fields without a heading
+name: text                          the same for fields of a dataclass without a heading
 Source: ...                         in bold, like "Differs from the paper:"
 """
 
@@ -22,7 +22,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 
 
 def _fields(thing: Any) -> set[str]:
-    """Names of a class's fields: of a dataclass, a NamedTuple, or those that are annotated."""
+    """Names of a class's fields: of a dataclass, of a NamedTuple, or annotated ones."""
     if not inspect.isclass(thing):
         return set()
     named = {f.name for f in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
@@ -31,7 +31,7 @@ def _fields(thing: Any) -> set[str]:
 
 
 def _headed(lines: list[str], fields: set[str]) -> list[str]:
-    """Fields that are listed without a heading get one; a class's attributes are its parameters."""
+    """Lines with a heading for fields without one; attributes of a class become its parameters."""
     out: list[str] = []
     listing = False
     for line in lines:
@@ -50,7 +50,7 @@ def _headed(lines: list[str], fields: set[str]) -> list[str]:
 
 
 def _resolved(text: str, thing: Any) -> str | None:
-    """Full name of the documented object that a name in a docstring means; None if it means none."""
+    """Full name of the documented object with a name in a docstring; None if there is none."""
     owner = thing.fget if isinstance(thing, property) else thing
     module = sys.modules.get(thing.__name__ if inspect.ismodule(thing) else getattr(owner, "__module__", None) or "")
     first, *more = text.split(".")
@@ -96,10 +96,10 @@ def _blocks(lines: list[str]) -> list[str]:
 
 
 def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Turns a docstring, in place, into what napoleon and Sphinx read."""
+    """Converts a docstring, in place, for napoleon and Sphinx."""
     fields = _fields(thing)
     if inspect.isclass(thing) and dataclasses.is_dataclass(thing) and lines and lines[0].startswith(f"{thing.__name__}("):
-        lines[:] = []  # What dataclasses write where nobody wrote anything.
+        lines[:] = []  # Written by `dataclass` for a class without docstring.
     blocks = _blocks(_headed([*lines], fields))
     text, literal = [], False
     pieces: list[list[str]] = [[]]
@@ -122,7 +122,7 @@ def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: lis
 
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
-    """Leaves out what a NamedTuple or a dataclass says of itself."""
+    """Skips members that `NamedTuple` and `dataclass` generate."""
     if inspect.isdatadescriptor(thing) and (inspect.getdoc(thing) or "").startswith("Alias for field number"):
         return True
     return True if name in ("replace", "tree_flatten", "tree_unflatten") else None

@@ -10,15 +10,15 @@ from sphinx.util import logging
 
 _ziamath = find_spec("ziamath")
 assert _ziamath is not None and _ziamath.origin is not None, "the extra `docs` has it"
-# STIX Two Math, which ziamath brings.
+# STIX Two Math, a part of ziamath.
 FONTS = Path(_ziamath.origin).parent / "fonts"
 _log = logging.getLogger(__name__)
 
 
 def _converted(node: Any, display: str) -> str:
     made = convert(node.astext(), display=display)
-    if "\\" in made:  # What it does not know it leaves as it is.
-        _log.warning("a formula has a command that is not known: %s", node.astext(), location=node)
+    if "\\" in made:  # An unknown command stays as it is.
+        _log.warning("a formula has an unknown command: %s", node.astext(), location=node)
     return made
 
 

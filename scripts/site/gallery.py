@@ -1,13 +1,13 @@
-"""The gallery: plays the experiments, and keeps a small picture of each figure and what was measured under notebooks/site/gallery/.
+"""Runs the experiments, and stores a small picture of each figure and the measured values in notebooks/site/gallery/.
 
     python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
     python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
-    python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
-    python scripts/site/gallery.py --only staged --judge            # judged again, with the pictures that are there; run only where there are no results
-    python scripts/site/gallery.py --only staged --reword           # titles, claims, notes and commands as they are now; no results are needed
+    python scripts/site/gallery.py --only staged --redraw           # draws and judges stored results again, after a change of figures or claims
+    python scripts/site/gallery.py --only staged --judge            # judges again, with the stored pictures; simulates only without results
+    python scripts/site/gallery.py --only staged --reword           # renews titles, claims, notes and commands; needs no results
 
-Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or with fewer where those would
-take many minutes of a processor, or with more where that decides a claim (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
+Each runs by the command in the gallery, `jaxroute run`, at its own horizon and with its own seeds, or with fewer if those would take many
+CPU minutes, or with more if that decides a claim (`SEEDS`). Results stay in results/gallery/ and are only extended by another run.
 """
 
 import argparse
@@ -29,12 +29,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "notebooks" / "site" / "gallery"
 RESULTS = ROOT / "results" / "gallery"
-LARGEST = 40_000  # Bytes of a picture,
-A_PANEL = 7_500  # of a panel of those with more than five,
-MOST = 110_000  # at the most,
-TOTAL = 3_600_000  # and of all.
+LARGEST = 40_000  # Bytes of a picture with up to five panels.
+A_PANEL = 7_500  # Bytes per panel of a larger one.
+MOST = 110_000  # Bytes of any picture.
+TOTAL = 3_600_000  # Bytes of all pictures.
 
-# Seeds of the experiments that take long with their own number of them, or decide less.
+# Seeds of experiments whose own number takes long or decides less.
 SEEDS = {
     "stochastic/best-arm": 8192,
     "staged/figure-6": 64,
@@ -59,11 +59,11 @@ SEEDS = {
     "cascade/distributions": 512,
     "cascade/replay": 512,
 }
-# What is not played, and why.
-NOT_PLAYED = {
-    "staged/table": "it plays a table of your own, `--data FILE`",
-    "combinatorial/table": "it plays a table of your own, `--data FILE`",
-    "service/table": "it plays a table of your own, `--data FILE`",
+# Experiments without a run, and the reason.
+NOT_RUN = {
+    "staged/table": "it needs your own table, `--data FILE`",
+    "combinatorial/table": "it needs your own table, `--data FILE`",
+    "service/table": "it needs your own table, `--data FILE`",
 }
 
 
@@ -81,7 +81,7 @@ def experiments() -> dict[str, Any]:
 
 
 def named(only: list[str], names: list[str]) -> list[str]:
-    """The experiments that are meant: by their names, or all of a problem; without any all."""
+    """Selected experiments, by their names or by problem; all without a selection."""
     for one in only:
         if one not in names and not any(name.startswith(f"{one}/") for name in names):
             raise ValueError(f"--only must name an experiment or a problem of `jaxroute list`, got {one!r}")
@@ -89,12 +89,12 @@ def named(only: list[str], names: list[str]) -> list[str]:
 
 
 def stem(name: str) -> str:
-    """What the files of an experiment in the gallery begin with."""
+    """Beginning of the names of an experiment's files in the gallery."""
     return name.replace("/", "-")
 
 
 def entries() -> Iterator[dict[str, Any]]:
-    """What the gallery knows of each experiment in it, in the order of `jaxroute list`."""
+    """Entries of the gallery, in the order of `jaxroute list`."""
     for name in experiments():
         file = GALLERY / f"{stem(name)}.json"
         if file.is_file():
@@ -102,19 +102,19 @@ def entries() -> Iterator[dict[str, Any]]:
 
 
 def command(experiment: Any, seeds: int) -> list[str]:
-    """The arguments of `jaxroute` that play an experiment."""
+    """Arguments of `jaxroute` that run an experiment."""
     from studies import argument, studies
 
     name = argument(experiment.name) if experiment.name in studies() else experiment.name
     return ["run", name, *(["--seeds", str(seeds)] if seeds != experiment.seeds else [])]
 
 
-def play(experiment: Any, seeds: int, out: Path) -> float:
-    """Plays an experiment by its command; returns the seconds of a processor that took, in all calls together."""
+def simulate(experiment: Any, seeds: int, out: Path) -> float:
+    """Runs an experiment by its command; returns the CPU seconds of all calls."""
     from jaxroute import cli
 
     before = resource.getrusage(resource.RUSAGE_SELF)
-    with open(out.parent / f"{out.name}.txt", "w", encoding="utf-8") as told, contextlib.redirect_stdout(told):
+    with open(out.parent / f"{out.name}.txt", "w", encoding="utf-8") as output, contextlib.redirect_stdout(output):
         status = cli.main([*command(experiment, seeds), "--no-figures", "--out", str(out)])
     after = resource.getrusage(resource.RUSAGE_SELF)
     if status:
@@ -127,19 +127,19 @@ def play(experiment: Any, seeds: int, out: Path) -> float:
 
 
 def results_of(experiment: Any, out: Path) -> dict[str, Any]:
-    """The results of a finished run, by case."""
+    """Results of a finished run by case."""
     from jaxroute.store import results
 
     one = len(experiment.cases) == 1
     return {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
 
 
-# Colours of a picture by dots an inch, from the best to the least that can be read.
+# Numbers of colours by dots per inch, from the best to the worst readable.
 _QUALITIES = {160: (256, 128, 64, 48), 130: (128, 64, 48, 32), 110: (64, 48, 32), 90: (64, 48, 32, 24)}
 
 
 def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
-    """Pixels `[H, W, 3]` in their most frequent colours; greys, of which the edges of letters have many, count less."""
+    """Pixels `[H, W, 3]` in their most frequent colours; greys, which are frequent at edges of letters, count less."""
     codes = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     found, place, count = np.unique(codes, return_inverse=True, return_counts=True)
     every = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=-1).astype(np.int32)
@@ -150,21 +150,20 @@ def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
 
 
 def largest(panels: int) -> int:
-    """Bytes that the picture of a figure may take."""
+    """Largest number of bytes of a figure's picture."""
     return min(max(LARGEST, A_PANEL * panels), MOST)
 
 
 def left(experiment: Any) -> int:
-    """Bytes that the pictures of an experiment may take together, beside those of the others."""
+    """Largest number of bytes of an experiment's pictures, beside those of the others."""
     own = f"{stem(experiment.name)}.", f"{stem(experiment.name)}--"
     return TOTAL - sum(path.stat().st_size for path in GALLERY.glob("*.webp") if not path.name.startswith(own))
 
 
 def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
-    """Writes a figure as WebP, as sharp and in as many colours as fits into `most` bytes; returns width and height in pixels.
+    """Writes a figure as lossless WebP, as sharp and in as many colours as fit into `most` bytes; returns width and height in pixels.
 
-    Nothing else is lost: of lines and letters that takes half the bytes of a good JPEG. Fewer dots are drawn anew, for resampled
-    letters take more bytes.
+    This takes half the bytes of a good JPEG. For fewer dots the figure is drawn again, since resampled letters take more bytes.
     """
     from PIL import Image
 
@@ -177,23 +176,23 @@ def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
             few.save(target, lossless=True, quality=100, method=6)
             if target.stat().st_size <= most:
                 return few.size
-    raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
+    raise RuntimeError(f"{target.name} takes more than {most} bytes at the worst readable quality")
 
 
 def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Draws the figures of a finished run into the gallery; returns what is known of each."""
+    """Draws the figures of a finished run into the gallery; returns their entries."""
     import matplotlib
 
     matplotlib.use("Agg")
     from jaxroute.experiments.base import picture
 
-    pictures, room = [], left(experiment)
+    pictures, free = [], left(experiment)
     for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
         figure = picture(make, data)
         panels = sum(ax.get_visible() for ax in figure.axes)
-        width, height = draw(figure, GALLERY / file, min(largest(panels), room // (len(experiment.figures) - number)))
-        room -= (GALLERY / file).stat().st_size
+        width, height = draw(figure, GALLERY / file, min(largest(panels), free // (len(experiment.figures) - number)))
+        free -= (GALLERY / file).stat().st_size
         dots = round(width / figure.get_figwidth())
         matplotlib.pyplot.close(figure)
         pictures.append({"name": name, "file": file, "width": width, "height": height, "dots": dots, "panels": panels})
@@ -201,21 +200,21 @@ def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -> dict[str, Any]:
-    """Writes what is known of a finished run into the gallery, with its figures.
+    """Writes the entry of a finished run, with its figures.
 
     Args:
-      experiment: that was played.
+      experiment: the experiment.
       out: folder of the run.
-      spent: seconds of a processor that it took; None for those that the gallery has.
-      judge: the pictures stay as they are.
+      spent: CPU seconds; None for those of the present entry.
+      judge: whether the pictures stay.
     """
     import jaxroute
     from jaxroute.experiments.base import summarise
 
     GALLERY.mkdir(parents=True, exist_ok=True)
-    played = json.loads((out / "summary.json").read_text())
+    finished = json.loads((out / "summary.json").read_text())
     data = results_of(experiment, out)
-    summary = summarise(experiment, data, played["seeds"], played["horizon"])
+    summary = summarise(experiment, data, finished["seeds"], finished["horizon"])
     target = GALLERY / f"{stem(experiment.name)}.json"
     before = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
     pictures = before["pictures"] if judge else pictures_of(experiment, data)
@@ -233,8 +232,8 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
         "pictures": pictures,
         "device": summary["device"],
         "version": jaxroute.__version__,
-        "compile_s": round(played["compile_s"], 1),
-        "run_s": round(played["run_s"], 1),
+        "compile_s": round(finished["compile_s"], 1),
+        "run_s": round(finished["run_s"], 1),
         "cpu_s": round(spent, 1),
     }
     target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -265,13 +264,13 @@ def reword(name: str) -> None:
 
 
 def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None:
-    """Plays an experiment, or draws what was played, and keeps it.
+    """Runs an experiment, or draws stored results, and writes its entry.
 
     Args:
-      name: of the experiment.
-      seeds: in place of those of the experiment, or of `SEEDS`.
-      redraw: play nothing.
-      judge: draw nothing, and play only what has no results.
+      name: name of the experiment.
+      seeds: number of seeds (default: from `SEEDS`, or the experiment's).
+      redraw: whether to run nothing.
+      judge: whether to draw nothing, and run only without results.
     """
     experiment, out, start = experiments()[name], RESULTS / stem(name), time.perf_counter()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -282,23 +281,21 @@ def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None
         return
     there = judge and seeds is None and (out / "summary.json").is_file()
     seeds = seeds or SEEDS.get(name, experiment.seeds)
-    entry = keep(experiment, out, None if there else play(experiment, seeds, out), judge)
+    entry = keep(experiment, out, None if there else simulate(experiment, seeds, out), judge)
     sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
     print(
-        f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
+        f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} CPU s; {sizes}",
         flush=True,
     )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; each experiment in a process of its own, one after the other."""
+    """Runs the command; each experiment in a separate process, one after the other."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="experiments, or problems (default: all)")
-    parser.add_argument(
-        "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays what is there again"
-    )
-    parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
-    parser.add_argument("--judge", action="store_true", help="judge the claims again, with the pictures that are there")
+    parser.add_argument("--seeds", type=int, help="number of seeds; also runs experiments of the gallery again")
+    parser.add_argument("--redraw", action="store_true", help="draw and judge stored results again, run nothing")
+    parser.add_argument("--judge", action="store_true", help="judge the claims again, with the stored pictures")
     parser.add_argument("--reword", action="store_true", help="renew the texts alone, without results")
     options = parser.parse_args(arguments)
     try:
@@ -307,8 +304,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     failed = []
     for name in names:
-        if name in NOT_PLAYED and name not in options.only:
-            print(f"{name} is left out: {NOT_PLAYED[name]}", flush=True)
+        if name in NOT_RUN and name not in options.only:
+            print(f"{name} is left out: {NOT_RUN[name]}", flush=True)
             continue
         if options.reword:
             reword(name)

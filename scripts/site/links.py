@@ -1,18 +1,15 @@
-"""Where the project lives, from the one place that says it: `[project.urls]` of pyproject.toml.
-
-Nothing is invented: a link that is not filled in there is not shown, neither on the site nor in the notebooks.
-"""
+"""Addresses of the project, from `[project.urls]` of pyproject.toml; missing ones are shown neither on the site nor in the notebooks."""
 
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What may be filled in. pip can install what `Repository` says, as git+URL; `Wheel` is a file that pip can install.
+# Allowed keys. pip can install `Repository` as git+URL; `Wheel` is a file that pip can install.
 KEYS = ("Repository", "Documentation", "Issues", "Changelog", "Wheel")
 
 
 def links(pyproject: Path = ROOT / "pyproject.toml") -> dict[str, str]:
-    """The links that are filled in, by their keys.
+    """The links by key.
 
     Raises:
       ValueError: a key that is not one of `KEYS`, or a URL that is not one.

@@ -1,14 +1,14 @@
-"""Directives for the pages of problems and the gallery: what scripts/site/gallery.py has kept, and what docstrings say.
+"""Directives for the pages of problems and the gallery: entries of scripts/site/gallery.py, and docstrings.
 
 ```{gallery} staged                 experiments with picture, command and verdicts: all of a problem
 ```
 ```{gallery} staged/figure-2        or by their names
 ```
-```{gallery-verdicts} staged        a table: of each experiment of a problem how many claims hold
+```{gallery-verdicts} staged        a table of the experiments of a problem with the numbers of claims that hold
 ```
-```{policies} stochastic            a table: of each policy the first sentence, and the source
+```{policies} stochastic            a table of the policies with first sentence and source
 ```
-```{environments} stochastic        likewise of each environment
+```{environments} stochastic        likewise of the environments
 ```
 """
 
@@ -46,7 +46,7 @@ def verdicts(entry: dict[str, Any]) -> str:
 
 
 def caption(entry: dict[str, Any]) -> str:
-    """How an experiment was played, and how many of its claims hold."""
+    """Size and time of a run, and the numbers of claims that hold."""
     size = f"{number_of(entry['seeds'], 'seed')} of {number_of(entry['horizon'], 'round')}"
     if entry["seeds"] < entry["own_seeds"]:
         size += f" (the experiment's own number is {entry['own_seeds']:,})"
@@ -56,7 +56,7 @@ def caption(entry: dict[str, Any]) -> str:
 
 
 def inline(text: str) -> list[nodes.Node]:
-    """Text of a docstring or an experiment; what stands between backticks is code, and so are options, whose dashes would be joined."""
+    """Text of a docstring or an experiment; text in backticks and options are code."""
     parts = re.split(r"`+([^`]+)`+|((?<!\w)--[a-z][\w-]*)", " ".join(text.split()))
     kinds = (nodes.Text, lambda code: nodes.literal("", code), lambda code: nodes.literal("", code))
     return [kinds[i % 3](part) for i, part in enumerate(parts) if part]
@@ -75,14 +75,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]], class
 
 
 class _OfGallery(SphinxDirective):
-    """What the gallery has of the experiments or problems that are named."""
+    """A directive with the gallery's entries of some experiments or problems."""
 
     required_arguments = 1
     optional_arguments = 50
 
     def entries(self) -> list[dict[str, Any]]:
         there = list(gallery.entries())
-        self.env.note_reread()  # What is new in the gallery is in no list of files that were read.
+        self.env.note_reread()  # Sphinx cannot know new entries.
         found = []
         for name in self.arguments:
             named = [entry for entry in there if name in (entry["experiment"], entry["experiment"].partition("/")[0])]
@@ -124,7 +124,7 @@ class Gallery(_OfGallery):
         return block
 
     def claims(self, entry: dict[str, Any]) -> list[nodes.Node]:
-        """The claims and what was measured, folded."""
+        """The claims and the measured values, folded."""
         if not entry["claims"]:
             return []
         listed = nodes.bullet_list()
@@ -136,12 +136,12 @@ class Gallery(_OfGallery):
                 f" ({number_of(int(claim.get('runs') or entry['seeds']), 'seed')}): {claim['text']} ({claim['source']}). Measured: {claim['measured']}."
             )
             listed += nodes.list_item("", line)
-        opened = nodes.raw("", "<details><summary>Claims, and what was measured</summary>", format="html")
+        opened = nodes.raw("", "<details><summary>Claims, and measured values</summary>", format="html")
         return [opened, listed, nodes.raw("", "</details>", format="html")]
 
 
 class Verdicts(_OfGallery):
-    """A table of experiments: what each asks, and how many claims hold."""
+    """A table of experiments with their titles and numbers of claims that hold."""
 
     def run(self) -> list[nodes.Node]:
         rows = []
@@ -159,15 +159,15 @@ class Verdicts(_OfGallery):
             )
             few = f" ({number_of(entry['seeds'], 'seed')})" if entry["seeds"] < entry["own_seeds"] else ""
             rows.append([[link], inline(entry["title"]), [nodes.Text(verdicts(entry) + few)]])
-        return [table(("experiment", "what is asked", "claims"), rows)]
+        return [table(("experiment", "subject", "claims"), rows)]
 
 
-class NotPlayed(SphinxDirective):
-    """The experiments that the gallery leaves out, and why."""
+class NotRun(SphinxDirective):
+    """The experiments that the gallery leaves out, with the reason."""
 
     def run(self) -> list[nodes.Node]:
         listed = nodes.bullet_list()
-        for name, reason in gallery.NOT_PLAYED.items():
+        for name, reason in gallery.NOT_RUN.items():
             listed += nodes.list_item("", nodes.paragraph("", "", *inline(f"`jaxroute run {name}`: {reason}.")))
         return [listed]
 
@@ -187,14 +187,14 @@ class _OfProblem(SphinxDirective):
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
             source = " ".join(" ".join(sources).split()).strip(" .")
             named |= bool(source)
-            # In the same cell: a column of its own is cut on a telephone.
-            said = [nodes.Text(" "), nodes.emphasis("", "", *inline(f"{source}."))] if source else []
-            rows.append([[self.link(one)], [*inline(paragraphs[0]), *said]])
+            # In the same cell: a separate column is cut off on a telephone.
+            sourced = [nodes.Text(" "), nodes.emphasis("", "", *inline(f"{source}."))] if source else []
+            rows.append([[self.link(one)], [*inline(paragraphs[0]), *sourced]])
         head = "what it does, and its source" if named else "what it does"
         return [table((self.kind, head), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:
-        """To where the reference shows it."""
+        """Link to the reference."""
         name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
         text = nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"])
         return addnodes.pending_xref(
@@ -217,7 +217,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_css_file("problem_pages.css")
     app.add_directive("gallery", Gallery)
     app.add_directive("gallery-verdicts", Verdicts)
-    app.add_directive("gallery-not-played", NotPlayed)
+    app.add_directive("gallery-not-played", NotRun)
     app.add_directive("policies", Policies)
     app.add_directive("environments", Environments)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

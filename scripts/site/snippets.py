@@ -1,15 +1,15 @@
 """The code of README and pages, as the tests run it.
 
-Python blocks of a page run in order and share their names. Commands are read by the parser of the command; those that say so are run. A
-comment before a block, which no reader sees, says what is different about it, one thing a line:
+Python blocks of a page run in order and share their names. Commands are parsed, and run if marked so. Invisible comments before a block
+specify exceptions, one per line:
 
-    <!-- snippet: slow -->                               for the slow tier, with all blocks before it
-    <!-- snippet: not run: needs a GPU -->               and why; it must still be Python, or a command that can be read
-    <!-- snippet: seeds=1024 => seeds=8 -->              what the tests put in its place; the page keeps what a user would write
-    <!-- snippet: raises -->                             the next text block is how the error begins; up to "..." if it has that
-    <!-- snippet: warns -->                              the same of a warning
-    <!-- snippet: file mine.py -->                       the block is also a file of that name, for commands that follow
-    <!-- snippet: run -->                                commands: run them, in the folder of the page's test
+    <!-- snippet: slow -->                               in the slow tier, with all blocks before it
+    <!-- snippet: not run: needs a GPU -->               with the reason; it must still be Python, or a command that can be parsed
+    <!-- snippet: seeds=1024 => seeds=8 -->              replacement in the tests; the page shows the original
+    <!-- snippet: raises -->                             the next text block is the beginning of the error, up to "..." if it has that
+    <!-- snippet: warns -->                              the same for a warning
+    <!-- snippet: file mine.py -->                       the block is also a file of that name, for later commands
+    <!-- snippet: run -->                                run the commands, in the folder of the page's test
 """
 
 import re
@@ -25,12 +25,13 @@ _OPTION = re.compile(r"^<!-- snippet: (.*) -->$")
 class Snippet:
     """A block of code.
 
-    page: where it stands.
-    line: number of its first line.
-    language: `python`, `bash`, `text` or another.
-    shown: what the reader sees.
-    options: what its comments say.
-    after: the text block that follows it, if the next block is one.
+    Attributes:
+      page: file of the page.
+      line: number of its first line.
+      language: `python`, `bash`, `text` or another.
+      shown: text on the page.
+      options: texts of its comments.
+      after: the text block that follows it, if the next block is one.
     """
 
     page: Path
@@ -42,7 +43,7 @@ class Snippet:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not run; None if it is."""
+        """Reason why the block is not run; None if it is."""
         return next((o.partition(":")[2].strip() for o in self.options if o.startswith("not run")), None)
 
     @property
@@ -59,7 +60,7 @@ class Snippet:
 
     @property
     def file(self) -> str | None:
-        """The file that the block is, if it is one."""
+        """Name of the file with the block, if it is one."""
         return next((o.removeprefix("file ") for o in self.options if o.startswith("file ")), None)
 
     @property
@@ -68,10 +69,10 @@ class Snippet:
 
     @property
     def small(self) -> str:
-        """What the tests run.
+        """Text that the tests run.
 
         Raises:
-          ValueError: what a comment replaces is not there.
+          ValueError: the block does not have the text that a comment replaces.
         """
         text = self.shown
         for old, new in (o.split(" => ") for o in self.options if " => " in o):
@@ -89,7 +90,7 @@ class Snippet:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The words of each command of a bash block; comments, variables in front and what a pipe does with the output left out."""
+        """Words of each command of a bash block, without comments, leading variables and pipes."""
         found = []
         for line in self.small.replace("\\\n", " ").splitlines():
             reader = shlex.shlex(line, posix=True, punctuation_chars=";&|")
@@ -151,5 +152,5 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def pages(root: Path) -> list[Path]:
-    """README, and the pages of the site that people write."""
+    """README, CONTRIBUTING and the written pages of the site."""
     return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "notebooks" / "site").rglob("*.md"))]

@@ -29,7 +29,7 @@ from jaxroute.problems.cascade.parts.window import Window
 
 _ONE = "one call"
 
-# Regret, next to everything else.
+# Regret beside all other policies.
 
 _RULES = (_ONE, "static index", "frugal", "random cascade", "query all", "best single")
 _LEARNERS = {
@@ -47,7 +47,7 @@ _LEARNERS = {
 }
 
 
-def _everything(env: ca.CascadeEnv) -> dict[str, Any]:
+def _all_policies(env: ca.CascadeEnv) -> dict[str, Any]:
     tuned = ca.Frugal.tuned(env)
     rules = [ca.ContextSingle.of, ca.StaticIndex.of, tuned, ca.RandomCascade(tuned.threshold)]
     rules += [ca.QueryAll(), ca.BestSingle.of]
@@ -57,19 +57,19 @@ def _everything(env: ca.CascadeEnv) -> dict[str, Any]:
 _REGRET_CLAIMS = claims(
     ("below", "COSMOS has less than half the regret of every single call and fixed threshold",
      rising(*[(mean("COSMOS"), 0.5 * mean(p)) for p in (*_RULES, "LinUCB")])),
-    ("concave", "its regret flattens: slope of the last three quarters below .5", rising((slope("COSMOS", share=0.25), 0.5))),
-    ("mixture", "greedy is a mixture: its 5 % quantile is below COSMOS' mean, its 95 % quantile ten times that, and its mean grows almost linearly (slope above .8)",
+    ("concave", "the regret of COSMOS grows slowly: slope of the last three quarters below .5", rising((slope("COSMOS", share=0.25), 0.5))),
+    ("mixture", "greedy runs are a mixture: the 5 % quantile is below COSMOS' mean, the 95 % quantile above ten times that, and the mean grows almost linearly (slope above .8)",
      rising((quantile(0.05, "greedy"), mean("COSMOS")), (10 * mean("COSMOS"), quantile(0.95, "greedy")), (0.8, slope("greedy", share=0.25)))),
-    ("free", "after ten rounds of all boxes greedy has less regret than COSMOS", rising((gap("greedy, warm 10", "COSMOS"), 0.0))),
-    ("late", "in the second half COSMOS makes as many calls as the oracle, and deploys as good scores, up to 10 %",
+    ("free", "the greedy policy after ten rounds with all boxes has less regret than COSMOS", rising((gap("greedy, warm 10", "COSMOS"), 0.0))),
+    ("late", "COSMOS makes as many calls as the oracle in the second half, with equal scores, up to 10 %",
      near(*[(late("COSMOS", metric=m), late("oracle", metric=m)) for m in ("queries", "reward")], share=0.1)),
-    ("bootstrap", "without a warm-up the bootstrap's bonus collapses: with ten rounds of all it has less than a tenth of that regret",
+    ("bootstrap", "the bootstrap's bonus collapses without a warm-up: after ten rounds with all boxes it has less than a tenth of that regret",
      rising((mean("bootstrap"), 0.1 * mean("bootstrap, no warm-up")))),
 )  # fmt: skip
 _REGRET = c.study(
     "cascade/regret",
-    "Regret of COSMOS and of everything else: three models, three index features",
-    (case_of(_everything, 2000, record=(*c.RECORD, "reward"), every=50),),
+    "Regret of COSMOS and all other policies: three models, three index features",
+    (case_of(_all_policies, 2000, record=(*c.RECORD, "reward"), every=50),),
     512,
     _REGRET_CLAIMS,
     {
@@ -79,12 +79,12 @@ _REGRET = c.study(
         ),
         "regret-runs": side_by_side(panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES])),
     },
-    notes="requests are independent and of full support: a cascade explores for free. Optimism pays in cascade/two-boxes and "
+    notes="requests are independent with full support, so that a cascade explores for free; optimism pays in cascade/two-boxes and "
     "cascade/rare-requests. The paper mentions a bootstrap after eq. (15); its details, and Thompson sampling, are ours",
     smoke_horizon=400,
 )
 
-# How regret grows with the horizon and with the sizes.
+# Growth of regret with the horizon and the sizes.
 
 _LONG = {f"T, K = {k}, m = {m}": (k, m) for k, m in ((3, 3), (5, 5), (10, 5))}
 _SIZES = {
@@ -119,26 +119,26 @@ def _size_panels(results: Results):
 _GROWTH_CLAIMS = claims(
     ("T", "COSMOS' regret grows more slowly than sqrt(T): slope of the last decade below .5",
      rising(*[(slope("COSMOS", name), 0.5) for name in _LONG]), f"{COSMOS}, proposition 4.5"),
-    *[(axis, f"it grows no faster than {axis}, as the bound: the power is at most 1",
+    *[(axis, f"the regret grows at most linearly in {axis}, like the bound (power at most 1)",
        no_more((growth("COSMOS", axis, {"size": axis}), 1.0)), f"{COSMOS}, {source}")
       for axis, source in (("m", "proposition 4.5"), ("K", "proposition 4.5"), ("d", "theorem 5.5"))],
-    ("crossing", "with five and ten models 2,000 rounds are too few to beat the best single call per request; after 100,000 COSMOS has less than half of its regret",
+    ("crossing", "with five and ten models, COSMOS has more regret than the best single call per request after 2,000 rounds, and less than half after 100,000",
      rising(*[pair for name in list(_LONG)[1:] for pair in ((mean(_ONE, name, time=2000), mean("COSMOS", name, time=2000)), (mean("COSMOS", name), 0.5 * mean(_ONE, name)))])),
 )  # fmt: skip
 _GROWTH = c.study(
     "cascade/sizes",
-    "How regret grows with the horizon T, models K, index features m and output features d",
+    "Growth of regret with horizon T, models K, index features m and output features d",
     tuple(_size_cases()),
     256,
     _GROWTH_CLAIMS,
     {"sizes": _size_panels},
-    notes="the bounds are K m sqrt(T), and (d + K (m + sqrt(m d))) sqrt(T) with an evaluator that is learned, up to logarithms; a power "
-    "above 1 at 10,000 rounds contradicts no bound, whose constants are large. The radius depends on the declared horizon: the same round "
-    "has more regret in a longer run",
+    notes="the bounds are K m sqrt(T), and (d + K (m + sqrt(m d))) sqrt(T) with a learned evaluator, up to logarithms; a power "
+    "above 1 at 10,000 rounds does not contradict a bound, whose constants are large. The radius depends on the declared horizon: a longer "
+    "run has more regret at the same round",
     smoke_horizon=10_000,
 )
 
-# How large a bonus.
+# Size of the bonus.
 
 _GRID = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3)
 
@@ -152,12 +152,12 @@ _BONUS_CLAIMS = claims(
      rising(*[(5 * mean("COSMOS", index=0.06), mean("COSMOS", index=b)) for b in (0.0, 0.3)])),
     ("cliff", "with b = .03 the 99 % quantile of the runs is more than ten times the median, with b = .1 less than three times",
      rising((10 * quantile(0.5, "COSMOS", index=0.03), quantile(0.99, "COSMOS", index=0.03)), (quantile(0.99, "COSMOS", index=0.1), 3 * quantile(0.5, "COSMOS", index=0.1)))),
-    ("default", "no bonus of the grid has less regret than our default, .1, which has at most 5 % more than each",
+    ("default", "our default b = .1 has at most 5 % more regret than any bonus of the grid",
      no_more(*[(mean("COSMOS", index=0.1), 1.05 * mean("COSMOS", index=b)) for b in _GRID if b != 0.1])),
 )  # fmt: skip
 _BONUS = c.study(
     "cascade/bonus",
-    "How large a bonus: regret by b",
+    "Size of the bonus: regret by b",
     (case_of({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),),
     512,
     _BONUS_CLAIMS,
@@ -174,16 +174,16 @@ _BONUS = c.study(
 _WARM = {f"greedy, warm {rounds}": learner(0.0, warm=rounds) for rounds in (10, 30, 100, 300)}
 _BONUSES = {"COSMOS": learner(), "COSMOS, b = .06": learner(0.06), "greedy": learner(0.0)}
 _RARE_CLAIMS = claims(
-    ("warm", "without a warm-up, or after ten rounds of all, greedy stays almost linear (slope above .8), COSMOS does not (below .5)",
+    ("warm", "greedy regret is almost linear without a warm-up or after ten rounds with all boxes (slope above .8), that of COSMOS is not (below .5)",
      rising((0.8, slope("greedy", share=0.25)), (0.8, slope("greedy, warm 10", share=0.25)), (slope("COSMOS", share=0.25), 0.5))),
-    ("pays", "COSMOS has less than half of greedy's regret after ten rounds of all",
+    ("pays", "COSMOS has less than half of the greedy regret after ten rounds with all boxes",
      rising((mean("COSMOS"), 0.5 * mean("greedy, warm 10")))),
-    ("as-good", "but greedy after 100 rounds of all has less than COSMOS, with the default b = .1 and with .06",
+    ("as-good", "the greedy policy after 100 rounds with all boxes has less regret than COSMOS with b = .1 and with .06",
      rising((gap("greedy, warm 100", "COSMOS"), 0.0), (gap("greedy, warm 100", "COSMOS, b = .06"), 0.0))),
 )  # fmt: skip
 _RARE = c.study(
     "cascade/rare-requests",
-    "Rare requests: a warm-up must meet them, a bonus need not",
+    "Rare requests: a warm-up must contain them, a bonus need not",
     (
         case_of(
             {**_BONUSES, **_WARM, "query all": ca.QueryAll()},
@@ -199,7 +199,7 @@ _RARE = c.study(
     smoke_horizon=400,
 )
 
-# Scores that are not seen: learned from rewards, or fitted before.
+# Unobserved scores: learned from rewards, or fitted in advance.
 
 _PAIRS, _SAMPLES = (300, 3000, 30_000, 300_000), 8
 _TRUE = "oracle's evaluator"
@@ -224,7 +224,7 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
 
 
 def _fitted(pairs: int) -> Quantity:
-    """Mean regret over samples and seeds; its error is that between samples."""
+    """Mean regret over samples and seeds, with the error between samples."""
 
     def of(results: Results) -> Measured:
         data = results["offline"][["regret", "valid"]].sel(policy="fitted before", pairs=pairs).isel(time=-1)
@@ -238,19 +238,19 @@ _SWEEP = grid(c.learns_scores, optimism=[0.0, 0.1, 0.3, 0.6, 1.0], plug_in=[0.0,
 _SCORES_CLAIMS = claims(
     ("slope", "COSMOS' regret grows more slowly than sqrt(T): slope of the last decade below .5",
      rising(*[(slope(p, case), 0.5) for p, case in (("COSMOS", "small"), ("COSMOS, streaming", "small"), ("COSMOS", "large"))]), f"{COSMOS}, theorem 5.5"),
-    ("tails", "greedy has more regret, and a 99 % quantile of its runs of more than three times COSMOS'",
+    ("tails", "the greedy policy has more regret than COSMOS, and more than three times its 99 % quantile",
      rising(*[pair for case in ("small", "large") for pair in ((mean("COSMOS", case), mean("greedy", case)), (3 * quantile(0.99, "COSMOS", case), quantile(0.99, "greedy", case)))])),
-    ("early", "at round 500 the two cannot be told apart: they differ by a tenth at most",
+    ("early", "greedy and COSMOS differ by at most a tenth at round 500",
      near((mean("greedy", "small", time=500), mean("COSMOS", "small", time=500)), share=0.1)),
-    ("optimism", "optimism on the scores helps by itself, it stops earlier: with c_r = .3 less regret, and fewer calls than without",
+    ("optimism", "optimism on the scores stops earlier: c_r = .3 has less regret and fewer calls than 0",
      rising(*[(mean("COSMOS", "bonuses", m, optimism=0.3, plug_in=0.03), mean("COSMOS", "bonuses", m, optimism=0.0, plug_in=0.03)) for m in ("regret", "queries")])),
-    ("offline", "an evaluator fitted to 300 pairs is worse than learning on line, one of 30,000 pairs better",
+    ("offline", "an evaluator fitted to 300 pairs is worse than online learning, one fitted to 30,000 pairs is better",
      rising((_fitted(30000), mean("COSMOS", "offline"), _fitted(300)))),
-    ("enough", "with 300,000 pairs it is as good as the true one, within 10 %", near((_fitted(300000), mean(_TRUE, "offline")), share=0.1)),
+    ("enough", "an evaluator fitted to 300,000 pairs is as good as the true one, within 10 %", near((_fitted(300000), mean(_TRUE, "offline")), share=0.1)),
 )  # fmt: skip
 _SCORES = c.study(
     "cascade/learned-scores",
-    "Scores that are not seen: an evaluator that is learned from rewards of deployed outputs, or was fitted before",
+    "Unobserved scores: an evaluator learned from rewards of deployed outputs, or fitted in advance",
     (
         case_of(_SMALL, 10_000, "small", UNSEEN, every=250),
         case_of(_both(STREAMING), 10_000, "large", {"num_models": 5, "dim": 5, "evaluator": 8}, every=1000),
@@ -283,14 +283,14 @@ _SCORES = c.study(
             ),
         )
     },
-    notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds. Pairs are a request and the "
-    "reward of a model that was picked at random; eight samples of each size",
+    notes="noise of the evaluator's estimate explores for free: differences appear after some thousand rounds. Pairs are a request and the "
+    "reward of a random model; eight samples of each size",
     smoke_horizon=2000,
 )
 
 # Other distributions, and other estimators.
 
-_LAWS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+_DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "uniform": (ca.uniform_cascade, {}),
     "tilted": (ca.uniform_cascade, {"tilt": 0.25}),
     "spike": (ca.spike_cascade, {}),
@@ -315,7 +315,7 @@ _ONLINE = {
 
 
 def _distribution_cases() -> Iterator[Case]:
-    for name, (env, settings) in _LAWS.items():
+    for name, (env, settings) in _DISTRIBUTIONS.items():
         more = {"location family": ca.DistributionLearner()} if name in ("uniform", "pass or fail") else {}
         policies, where = {"COSMOS": learner(), "greedy": learner(0.0), **more}, {"distribution": name}
         yield case_of(policies, 10_000, name, c.SEEN | settings, environment=env, coordinates=where, every=250)
@@ -324,7 +324,7 @@ def _distribution_cases() -> Iterator[Case]:
 
 
 def _off(policy: str, case: str = "estimators") -> Quantity:
-    """Mean absolute difference of a policy's regret to that with the exact estimator, seed by seed."""
+    """Mean absolute difference of a policy's regret to that with the exact estimator, paired by seed."""
 
     def of(results: Results) -> Measured:
         runs, exact = (runs_of(results[case], "regret", p) for p in (policy, "exact"))
@@ -340,28 +340,31 @@ def _off_exact(data: xr.Dataset) -> xr.Dataset:
 
 
 _OTHER_DISTRIBUTIONS_CLAIMS = claims(
-    ("distributions", "COSMOS has less than a tenth of greedy's regret whatever the distribution",
-     rising(*[(mean("COSMOS", distribution), 0.1 * mean("greedy", distribution)) for distribution in _LAWS])),
-    ("misfit", "where the index is not linear regret grows faster than with the other smooth distributions: slopes of the last decade",
-     rising(*[(slope("COSMOS", distribution), slope("COSMOS", "not linear")) for distribution in list(_LAWS)[:4]])),
-    ("family", "learning a location family has less than twice COSMOS' regret where it is right, more than five times where scores pass or fail",
+    ("distributions", "COSMOS has less than a tenth of the greedy regret for every distribution",
+     rising(*[(mean("COSMOS", distribution), 0.1 * mean("greedy", distribution)) for distribution in _DISTRIBUTIONS])),
+    ("misfit", "regret grows faster with nonlinear indices than with the other smooth distributions (slopes of the last decade)",
+     rising(*[(slope("COSMOS", distribution), slope("COSMOS", "not linear")) for distribution in list(_DISTRIBUTIONS)[:4]])),
+    ("family", "learning a location family has less than twice COSMOS' regret if the family is right, and more than five times if scores pass or fail",
      rising((mean("location family", "uniform"), 2 * mean("COSMOS", "uniform")), (5 * mean("COSMOS", "pass or fail"), mean("location family", "pass or fail")))),
-    ("order", "a longer window is closer to the exact estimator, streaming farther, constant curvature farthest",
+    ("order", "longer windows are closer to the exact estimator, streaming is farther, constant curvature farthest",
      rising(tuple(_off(name) for name in list(_FITS)[1:]))),
-    ("window", "a window of 32 is within 5 % of the exact estimator's regret",
+    ("window", "a window of 32 has the exact estimator's regret within 5 %",
      rising((_off("window 32"), 0.05 * mean("exact", "estimators")))),
-    ("frozen", "streaming loses where scores are learned: early ones stay as they were",
+    ("frozen", "streaming has more regret with learned scores, since early scores are never corrected",
      rising((0.0, gap("streaming, online evaluator", "exact", "estimators-unseen")))),
 )  # fmt: skip
 _OTHER_DISTRIBUTIONS = c.study(
     "cascade/distributions",
-    "Other distributions of scores and costs, indices that are not linear, and estimators next to the exact one",
+    "Other distributions of scores and costs, nonlinear indices, and estimators beside the exact one",
     tuple(_distribution_cases()),
     256,
     _OTHER_DISTRIBUTIONS_CLAIMS,
     {
         "distributions": side_by_side(
-            *[panel("regret", case=distribution, title=distribution, log=True, band="quantile") for distribution in _LAWS]
+            *[
+                panel("regret", case=distribution, title=distribution, log=True, band="quantile")
+                for distribution in _DISTRIBUTIONS
+            ]
         ),
         "distributions-estimators": side_by_side(
             panel("regret", plot.quantiles, case="estimators", change=_off_exact, log=True, title="scores seen"),
@@ -398,7 +401,7 @@ def _dominates(results: Results) -> Iterator[Finding]:
                 i = int(np.searchsorted([x.mean for x in cost], at.mean, side="right")) - 1
                 steep = (score[i + 1].mean - score[i].mean) / (cost[i + 1].mean - cost[i].mean)
                 part = (at.mean - cost[i].mean) / (cost[i + 1].mean - cost[i].mean)
-                # Scores less the cost at the line's slope, so that errors of both count.
+                # Scores minus the cost at the slope of the line, so that the errors of both count.
                 first, last, own = (
                     y.minus(x.times(steep)) for x, y in ((cost[i], score[i]), (cost[i + 1], score[i + 1]), (at, reached))
                 )
@@ -421,7 +424,7 @@ def _frontier(results: Results):
 
 
 _COST_CLAIMS = claims(
-    ("dominates", "oracle and COSMOS, its learning included, score higher than fixed thresholds at equal cost", _dominates),
+    ("dominates", "the oracle and COSMOS, including its learning phase, score higher than fixed thresholds at equal cost", _dominates),
     ("single", "COSMOS has more utility than the best single call per request at every cost weight",
      rising(*[(0.0, gap("COSMOS", _ONE, "weights", "utility", cost_weight=w)) for w in _WEIGHTS])),
 )  # fmt: skip

@@ -12,10 +12,10 @@ from jaxroute import grid, plot
 from jaxroute.data import C2MABV_TABLE_3
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.combinatorial.figures import (
+    BASELINES,
     LAWS,
     RATIO,
     RECORD,
-    RIVALS,
     SETTINGS,
     STAND_IN,
     TASKS,
@@ -27,10 +27,10 @@ from jaxroute.experiments.combinatorial.theory import experiment
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import SCIQ_SUCCESS
 
-_C, _THOMPSON = SETTINGS["C2MAB-V (c)"], RIVALS["Thompson"]
+_C, _THOMPSON = SETTINGS["C2MAB-V (c)"], BASELINES["Thompson"]
 _TWO = {"C2MAB-V (c)": _C, "CUCB": cb.CUCB()}
 _MEANS = SCIQ_SUCCESS.astype(np.float32)
-# Choices of C2MAB-V that its paper leaves open, and what of its rivals: settings of the cloud, policies.
+# Choices that the paper leaves open, for C2MAB-V and its baselines: settings of the cloud, policies.
 _CHOICES = {
     "order": (
         {"reward": "awc"},
@@ -66,7 +66,7 @@ _CHOICES = {
         {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())},
     ),
 }
-# What a cloud can be besides: what makes it, its settings.
+# Further kinds of clouds: constructor and settings.
 _NINE = {"success": tuple(_MEANS), "cost": tuple(C2MABV_TABLE_3.prices / C2MABV_TABLE_3.prices.max())}
 _CLOUDS = {
     "tokens": (cb.sciq_cloud, {"costs": cb.TokenCosts()}),
@@ -78,7 +78,7 @@ _CLOUDS = {
         partial(grid, cb.parametric_cloud),
         {**_NINE, "reward": "awc", "budget": 0.45, "size": 4, "correlation": [0.0, 0.4, 0.8]},
     ),
-    # At some round the cheap models become as good as the dear ones were, and the other way round.
+    # At some round cheap and expensive models exchange their success rates.
     "drift": (
         partial(
             grid, lambda switch, success, **more: cb.parametric_cloud([success, success[::-1]], switch=[0, switch], **more)
@@ -93,11 +93,11 @@ def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb
     return Case(cloud, policies, 10_000, name, settings, {"variant": name}, record=record)
 
 
-def _everyone(env: Any) -> dict[str, Any]:
-    """All policies that play the cloud as it is; always one model, two tiers and offline sets are in figures 4, 12 and 13."""
+def _all_policies(env: Any) -> dict[str, Any]:
+    """All policies for the plain cloud; a single model, two tiers and offline sets are in figures 4, 12 and 13."""
     return {
         **SETTINGS,
-        **RIVALS,
+        **BASELINES,
         "Direct": cb.Direct(),
         "ConstrainedThompson": cb.ConstrainedThompson(),
         "RandomSet": cb.RandomSet(),
@@ -107,7 +107,7 @@ def _everyone(env: Any) -> dict[str, Any]:
 
 
 def _variants_figure(results: Results):
-    """Two panels for each variant, side by side."""
+    """Figure with two panels for each variant."""
     figure, axes = plot.panels(2 * len(results), columns=4)
     for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
         for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):
@@ -119,7 +119,7 @@ EXPERIMENTS = (
     experiment(
         "policies",
         "Every policy on every task: reward, violation and their ratio",
-        [sciq(t, _everyone, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
+        [sciq(t, _all_policies, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
         208,
         at_horizon("reward", "violation", RATIO),
         "section 6",
@@ -127,7 +127,7 @@ EXPERIMENTS = (
     ),
     experiment(
         "variants",
-        "What the paper leaves open, and what else a cloud can do: groups, drift, lost feedback, models that are not always there",
+        "Choices that the paper leaves open, and further clouds: groups, drift, lost feedback, models that are not always available",
         [
             *(_variant(name, policies, settings) for name, (settings, policies) in _CHOICES.items()),
             *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),

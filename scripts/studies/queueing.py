@@ -14,7 +14,7 @@ from jaxroute.experiments.queueing.common import PAPER, RECORD
 from jaxroute.experiments.queueing.prompts import ASKED, LOADS, NOTES, OfAnyTable, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
-# How kappa, c1 and lambda_0 matter.
+# Effect of kappa, c1 and lambda_0.
 
 
 def _constants(env: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def _two_loads(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horizon: in
 
 
 def _runs(results: Results, **constants: float) -> Any:
-    """Regret of each run at arrival rate .7 and lambda_0 = 1, where not given: kappa = .3, c1 = 1."""
+    """Regret of each run at arrival rate .7, by default with lambda_0 = 1, kappa = .3 and c1 = 1."""
     where = {"arrival_rate": 0.7, "ridge": 1.0, "curvature": 0.3, "c1": 1.0, **constants}
     return runs_of(results["result"], "routing_regret", "ACQB", **where)
 
@@ -55,21 +55,21 @@ _HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1",
 EXPERIMENTS = (
     Experiment(
         "queueing/kappa-sensitivity",
-        "How kappa and c1 matter, at two arrival rates (lambda_0 = 1)",
+        "Effect of kappa and c1 at two arrival rates (lambda_0 = 1)",
         (Case(_two_loads, _constants, 1000, settings={"num_offered": 1}, record_every=250, record=RECORD),),
         128,
         (
-            Claim("theory-kappa", "a kappa that the theory asks for more than doubles the regret", "ours", _large_curvature),
-            Claim("exploring", "at this horizon forced exploration only costs", "ours", _exploring_costs),
+            Claim("theory-kappa", "a kappa that the theory requires more than doubles the regret", "ours", _large_curvature),
+            Claim("exploring", "forced exploration only increases the regret at this horizon", "ours", _exploring_costs),
         ),
         {"kappa-sensitivity": panels_of(rows=[_HEAT], columns="arrival_rate")},
-        source="ours: the paper gives none of these constants",
-        notes="all 90 settings meet the same luck, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
+        source="ours: the paper does not specify these constants",
+        notes="all 90 settings share random numbers, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
         smoke_horizon=40,
     ),
     OfAnyTable(
         "queueing/contrastive",
-        "What training ACQB-CL's head is good for: four heads of each training, at three loads",
+        "Value of training ACQB-CL's head: four heads of each training, at three loads",
         tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]),
         16,
         claims(only=("beats-cqb", "contrastive", "longer"), source=ASKED),

@@ -45,12 +45,12 @@ def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _debt_of(benchmark: str) -> float:
-    """`V price / T` in points: a queue at rest stands at V times the price of satisfaction, and what stands in it was not served."""
+    """`V price / T` in points: the stationary queue is V times the price of satisfaction, and it counts unsatisfied requests."""
     return 100.0 * _V * float(common.at_its_target(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
 
 
 def _costs_fit(results: Results) -> Finding:
-    """The paper's costs fit c = 1 and not its stated c = .1: they deviate at most half as much in the mean."""
+    """The paper's costs fit c = 1 better than its stated c = .1: the mean deviation is at most half as large."""
     paper, found, texts = MESSPLUS_TABLE_2["MESS+"], {}, []
     for policy in (*_LEARNED, *_KNOWN):
         apart = [mj(results, name, policy).times(1.0 / paper[name].cost_mj) for name in results]
@@ -64,7 +64,7 @@ def _costs_fit(results: Results) -> Finding:
 
 @all_hold("points short of alpha (V x price / T, V x price in requests): ", between=", ")
 def _debt(results: Results) -> Iterator[Finding]:
-    """Without learning and exploration no more is missing than V x price / T, up to a tenth of a point."""
+    """Without learning and exploration the shortfall is at most V x price / T, up to a tenth of a point."""
     for name in results:
         short, debt = points_short(results, name, _ALONE), _debt_of(name)
         owed = debt * MESSPLUS_BENCHMARKS[name].num_requests / 100.0
@@ -72,7 +72,7 @@ def _debt(results: Results) -> Iterator[Finding]:
 
 
 def _learning(results: Results) -> Finding:
-    """Learning adds to the shortfall, in the mean of the benchmarks."""
+    """Learning increases the shortfall, in the mean over the benchmarks."""
     parts, differences = [], {}
     for name in results:
         ways = ("MESS+", "base rates, c = 0.1")
@@ -86,7 +86,7 @@ def _learning(results: Results) -> Finding:
 
 @all_hold("MJ per pass without exploration, c = .1, c = 1: ", between=", ")
 def _exploring(results: Results) -> Iterator[Finding]:
-    """Exploration adds to the cost on every benchmark, seed by seed."""
+    """Exploration increases the cost on every benchmark, paired by seed."""
     for name in results:
         costs = [common.runs(results, name, "cost", policy) for policy in (_ALONE, *_KNOWN)]
         shown = ", ".join(show(mj(results, name, policy)) for policy in (_ALONE, *_KNOWN))
@@ -94,7 +94,7 @@ def _exploring(results: Results) -> Iterator[Finding]:
 
 
 def _parts_picture(results: Results) -> Any:
-    """Cost of a pass, in that of the paper, and points short of alpha, by benchmark."""
+    """Cost of a pass relative to the paper's, and points short of alpha, by benchmark."""
     figure, axes = plot.panels(2, size=(6.6, 3.6))
     names, paper = list(results), MESSPLUS_TABLE_2["MESS+"]
     labels, policies = [MESSPLUS_BENCHMARKS[name].title for name in names], (*_LEARNED, *_KNOWN, _ALONE)
@@ -120,10 +120,10 @@ def _parts_picture(results: Results) -> Any:
     return figure
 
 
-# Features that tell something.
+# Informative features.
 
 _SIGNALS = [0.0, 0.15, 0.37, 0.6, 1.0]
-_TELLING = 0.6  # From here on a feature's area under the curve is .80 and more.
+_INFORMATIVE = 0.6  # From here on a feature's area under the curve is at least .80.
 
 
 def _by_signal(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _by_signal(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
-    """Cost above that of the best blind mixture at the share of satisfied requests that was reached, in percent of it, by run."""
+    """Cost above that of the best blind mixture with the same share of satisfied requests, in percent, by run."""
     cost, share = (common.runs(results, name, metric, policy, **where) for metric in ("cost", "satisfaction"))
     middle, accuracy = float(share.mean()), MESSPLUS_BENCHMARKS[name].accuracy.max()
     blind = sv.best_blind(common.at_its_target(name).requests, min(middle, accuracy))
@@ -140,7 +140,7 @@ def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.D
 
 
 def _at_signals(results: Results, measure: Callable[..., xr.DataArray], policy: str, **where: Any) -> dict[float, Measured]:
-    """Mean over the benchmarks of a number of each run, by signal."""
+    """Mean of a measure over the benchmarks, by signal."""
     return {s: common.averaged({n: measure(results, n, policy, signal=s, **where) for n in results}) for s in _SIGNALS}
 
 
@@ -153,15 +153,15 @@ def _loss(results: Results, name: str, policy: str, **where: Any) -> xr.DataArra
 
 
 def _beats_the_mixture(results: Results) -> Finding:
-    """States that with telling features MESS+ costs less than the best blind mixture at its share, mean of the benchmarks."""
+    """MESS+ with informative features costs less than the best blind mixture at its share, mean over the benchmarks."""
     found = {c: _at_signals(results, _above_blind, "MESS+", c=c) for c in C}
     text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
-    stated = [v.below(0.0) for s, v in found[0.1].items() if s >= _TELLING]
+    stated = [v.below(0.0) for s, v in found[0.1].items() if s >= _INFORMATIVE]
     return f"percent above the best blind mixture at the share reached, mean of the benchmarks, by signal, {text}", stated
 
 
 def _shortfall_shrinks(results: Results) -> Finding:
-    """States that with the most telling features less is missing to alpha."""
+    """The shortfall is smaller with the most informative features."""
     short = _at_signals(results, _short, "MESS+", c=0.1)
     known = _at_signals(results, _short, "MESS+ that knows")
     text = f"points short of alpha by signal, {listed(short, '{:g}:')}; with the true probabilities {listed(known, '{:g}:')}"
@@ -169,18 +169,18 @@ def _shortfall_shrinks(results: Results) -> Finding:
 
 
 def _more_exploring_learns(results: Results) -> Finding:
-    """States that with telling features a larger c gives a lower loss (Fig. 3 plays features that tell nothing)."""
+    """A larger c gives a lower loss with informative features (those of Fig. 3 are uninformative)."""
     found = {c: _at_signals(results, _loss, "MESS+", c=c) for c in C}
     text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
-    telling = [s for s in _SIGNALS if s >= _TELLING]
-    stated = [found[b][s].below(found[a][s]) for a, b in itertools.pairwise(C) for s in telling]
+    informative = [s for s in _SIGNALS if s >= _INFORMATIVE]
+    stated = [found[b][s].below(found[a][s]) for a, b in itertools.pairwise(C) for s in informative]
     return f"mean loss of explored requests in nats, by signal, {text}", stated
 
 
 def _signal_picture(results: Results) -> Any:
-    """Means of the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
+    """Means over the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
     figure, axes = plot.panels(3)
-    who = {"MESS+": 0.1, "MESS+, c = 0.01": 0.01, "MESS+, c = 1": 1.0, "MESS+ that knows": None}
+    labels = {"MESS+": 0.1, "MESS+, c = 0.01": 0.01, "MESS+, c = 1": 1.0, "MESS+ that knows": None}
     runs = f"signal of the features\nmean ± 2 s.e. of {next(iter(results.values())).sizes['seed']:,} runs"
     for ax, measure, label in (
         (axes[0], _above_blind, "percent above the best blind mixture at the share reached"),
@@ -188,7 +188,7 @@ def _signal_picture(results: Results) -> Any:
         (axes[2], _loss, "mean loss of explored requests (nats)"),
     ):
         series = {}
-        for name, c in who.items():
+        for name, c in labels.items():
             if c is not None or measure is not _loss:
                 policy, where = ("MESS+", {"c": c}) if c else (name, {})
                 series[name] = list(_at_signals(results, measure, policy, **where).items())
@@ -224,7 +224,7 @@ def _frontier_case(signal: float) -> Case:
 
 @all_hold("J at a target of .70, clairvoyant, informed, blind; ")
 def _between_oracles(results: Results) -> Iterator[Finding]:
-    """Clairvoyant, informed, blind: oracles that know more cost no more, at every target up to 1 %."""
+    """Oracles with more knowledge (clairvoyant, informed, blind) cost no more, at every target up to 1 %."""
     for name, data in results.items():
         costs = [ends_along(data, "cost", f"Oracle{who}", "alpha") for who in ("Clairvoyant", "Informed", "Blind")]
         pairs = [(a[alpha], b[alpha]) for a, b in itertools.pairwise(costs) for alpha in a]
@@ -311,14 +311,12 @@ _FEEDBACK = side_by_side(
     *(panel(metric, plot.sweep, case="sparse-feedback") for metric in ("cost", "violation", "explored"))
 )
 _NOTES = {
-    "parts": "the features tell nothing here, so that the best of what can be learned are the base rates",
+    "parts": "the features are uninformative, so that only the base rates can be learned",
     "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "
-    "telling are those from .80 on",
-    "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the probability of feedback",
+    "those from .80 on are informative",
+    "ablations": "in Algorithm 1 a satisfying model answers an explored request; arrival is the probability of feedback",
 }
-_PARTS_TITLE = (
-    "Table 2 taken apart: the debt of V, learning, and exploration as stated (c = .1) and as its costs suggest (c = 1)"
-)
+_PARTS_TITLE = "Parts of Table 2: debt of V, learning, and exploration as stated (c = .1) and as its costs suggest (c = 1)"
 _SIGNAL_CASES = common.passes(_by_signal, signal=_SIGNALS, record=(*_SPENT, "explored", "training_loss", "training_steps"))
 _FRONTIERS = tuple(_frontier_case(signal) for signal in (0.0, 0.6))
 _ORDER = claim("order", "ours", _between_oracles)
@@ -335,7 +333,7 @@ EXPERIMENTS = (
     ),
     experiment(
         "signal",
-        "What MESS+ makes of features that tell something",
+        "MESS+ with informative features",
         _SIGNAL_CASES,
         128,
         _SIGNAL_CLAIMS,

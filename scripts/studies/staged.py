@@ -21,7 +21,7 @@ _MODES = {
     "stage": "pool at stage starts, the paper's definition",
     "continuous": "pool at every query, newcomers miss their window",
 }
-# What the paper leaves open: StageRoute and Greedy with each choice that was not taken.
+# Choices that the paper leaves open: StageRoute and Greedy with each alternative.
 _OPEN_CHOICES = {
     "StageRoute": staged.StageRoute(),
     "NoFiller": staged.StageRoute(filler=staged.NoFiller()),
@@ -43,7 +43,7 @@ _GROUPS = {
 
 
 def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
-    """Whether each of some policies has more regret than another, paired by seed."""
+    """States that each of some policies has more regret than another, paired by seed."""
 
     def measure(results: Results) -> Finding:
         data = results["result"]
@@ -90,9 +90,9 @@ _CLAIMS = {
     "interval-effect": {mode: (f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
                         for mode, words in _MODES.items()},
     "open-choices": {
-        "fillers": ("free slots left empty, filled at random or by index cost regret", _OURS, _more_regret(_UNFILLED)),
-        "start": ("a start at mean 0 is hardly optimistic and costs regret", _OURS, _more_regret(("Lemma3",))),
-        "scope": ("to forget the stages before costs regret", _OURS, _more_regret(_FORGETFUL)),
+        "fillers": ("free slots that are left empty, or filled at random or by index, increase regret", _OURS, _more_regret(_UNFILLED)),
+        "start": ("a start at mean 0 is hardly optimistic and increases regret", _OURS, _more_regret(("Lemma3",))),
+        "scope": ("forgetting earlier stages increases regret", _OURS, _more_regret(_FORGETFUL)),
         "routing": ("Greedy has more regret if it routes by ratio than by the linear program", _OURS, _more_regret(_BY_RATIO, "Greedy")),
     },
 }  # fmt: skip
@@ -100,7 +100,7 @@ _CLAIMS = {
 EXPERIMENTS = (
     experiment(
         "interval-effect",
-        "Does a longer interval between maintenance windows hurt? Two ways to keep the books",
+        "Effect of the interval between maintenance windows, with two definitions of regret",
         [
             arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous"))
             for mode in _MODES
@@ -108,14 +108,14 @@ EXPERIMENTS = (
         ],
         _CLAIMS["interval-effect"],
         _intervals,
-        "sec. 6.1; the second bookkeeping is ours",
+        "sec. 6.1; the second definition is ours",
         seeds=512,
         notes="arrivals coincide with maintenance windows and the optimum follows the windows, so with the paper's definition "
         "StageRoute's regret does not depend on the interval and Greedy's falls",
     ),
     experiment(
         "open-choices",
-        "What the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
+        "Choices that the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
         [Case(staged.arena_market, _OPEN_CHOICES, 10_000, settings=_ARENA, record_every=500)],
         _CLAIMS["open-choices"],
         _choices,

@@ -37,7 +37,7 @@ LARGE = (
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith(("cascade/", "contextual/"))),
-    *("stochastic/shelf", "stochastic/changes", "stochastic/best-arm"),
+    *("stochastic/classics", "stochastic/changes", "stochastic/best-arm"),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )
 
@@ -272,7 +272,7 @@ def test_names_and_metrics_are_those_of_the_documentation():
         "combinatorial/variants",
         "combinatorial/coverage",
         "staged/theorem-1",
-        "stochastic/shelf",
+        "stochastic/classics",
         "stochastic/changes",
         "stochastic/best-arm",
     }
@@ -328,7 +328,7 @@ def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tm
     )
     for name, changes, said in (
         ("same", {}, ("no", "refuted")),
-        ("shorter", {"horizon": 20}, ("not judged: 20 rounds in place of 50", "not judged")),
+        ("shorter", {"horizon": 20}, ("not judged: 20 rounds instead of 50", "not judged")),
         ("changed", {"changes": {"UCB1": {"width": 0.5}}}, ("not judged: UCB1.width = 0.5", "not judged")),
     ):
         summary = experiments.run(experiment, tmp_path / name, seeds=4, progress=False, **changes)

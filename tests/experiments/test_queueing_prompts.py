@@ -22,7 +22,7 @@ def test_the_papers_training_is_the_default(models, monkeypatch):
     (case,) = (c for c in EXPERIMENTS["queueing/contrastive"].cases if c.name == "K1-load0.8")
     changes = {"models": models, "dim": 16, "horizon": 100}
     env = case.build(100, {"models": models, "dim": 16})
-    policies = case.players(env, changes)
+    policies = case.policies_for(env, changes)
     prompts._projected.cache_clear()
     shared = {"width": 32, "out": 16}
     preset = CONTRASTIVE_PRESETS[models]
@@ -40,7 +40,7 @@ def test_claims_about_any_table_are_judged_of_a_users_own():
         experiment = EXPERIMENTS[f"queueing/{name}"]
         assert experiment.departures(experiment.horizon, table) == ""
         assert all(claim.source.startswith("ours") for claim in experiment.claims)  # Not the paper's, on its own data.
-        assert experiment.departures(100, table) == "100 rounds in place of 5,000"
+        assert experiment.departures(100, table) == "100 rounds instead of 5,000"
         assert experiment.departures(5000, {"environment": {"load": 0.5}}) == "environment.load = 0.5"
         assert experiment.departures(5000, {"ACQB": {"c1": 1.0}}) == "ACQB.c1 = 1.0"
     assert EXPERIMENTS["queueing/figure-3"].departures(5000, table).startswith("environment.data = FILE")

@@ -62,7 +62,7 @@ def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
     assert run(*command) == 0
     shown = capsys.readouterr().out
     assert "mine/width" in shown and "width = " in shown and "the best is better than the start by" in shown
-    assert "seeds that the search has not seen" in shown and "240,000" not in shown.split("rounds:")[1]
+    assert "seeds that the search did not use" in shown and "240,000" not in shown.split("rounds:")[1]
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["experiment"], summary["case"], summary["policy"], summary["better"]) == (
         "mine/width",
@@ -120,11 +120,11 @@ def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
         ),
         (
             ["--leaf", "UCB1.width=log:1:2", "--leaf", "Greedy.epsilon=linear:0:1"],
-            "leaves of one policy, got those of UCB1 and Greedy",
+            "leaves of one policy, got leaves of UCB1 and Greedy",
         ),
         (["--leaf", "Widths.width=log:1:2"], "--leaf cannot change Widths: it is a grid"),
         (["--leaf", "Oracle.width=log:1:2"], "--leaf cannot change Oracle: it is a grid, or is made from the environment"),
-        (["--leaf", "environment.gap=linear:0:1"], "--policy must say who plays"),
+        (["--leaf", "environment.gap=linear:0:1"], "--policy must name the policy"),
         (["--leaf", "environment.gop=linear:0:1", "--policy", "UCB1"], "must be one of 'gap', got 'gop'"),
         (
             ["--leaf", "environment.gap=linear:0:1", "--policy", "UCB1", "--case", "second"],

@@ -234,7 +234,7 @@ def dry_results(name: str, seeds: int = 8) -> dict[str, xr.Dataset]:
             env = case.build(case.horizon, changes)
             results[case.name] = simulate.simulate(
                 env,
-                case.players(env, changes),
+                case.policies_for(env, changes),
                 horizon=case.horizon,
                 seeds=seeds,
                 record_every=case.record_every,

@@ -19,7 +19,7 @@ from jaxroute.data import (
 )
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
-from jaxroute.experiments.stochastic import best_arm, shelf
+from jaxroute.experiments.stochastic import best_arm, classics
 from jaxroute.problems import queueing, service, stochastic
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
@@ -448,9 +448,9 @@ def _best_arm() -> Outcomes:
 
 
 OUTCOMES: dict[str, Outcomes] = {
-    "stochastic/shelf": {
+    "stochastic/classics": {
         "lai-robbins": (
-            (put("regret", float(np.diff(stochastic.lai_robbins(shelf.RARE, [2000, 20_000]))[0]), time=1.0),),
+            (put("regret", float(np.diff(stochastic.lai_robbins(classics.RARE, [2000, 20_000]))[0]), time=1.0),),
             EVEN,
         ),
         "moss-bound": _against(_more("regret", 1e6, "MOSS")),

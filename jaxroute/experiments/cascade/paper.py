@@ -1,4 +1,4 @@
-"""What the paper of COSMOS says, measured: its example, the square root of the horizon, and its radius, ridges and assumptions."""
+"""Statements of the paper on COSMOS: its example, the square root of the horizon, and its radius, ridges and assumptions."""
 
 import math
 from collections.abc import Sequence
@@ -32,27 +32,27 @@ _LEARNERS = {
 
 
 _TWO_BOXES_CLAIMS = claims(
-    ("oracle", "the cascade of the two earns .54 per request, within 5 %",
+    ("oracle", "the optimal cascade of the two boxes earns .54 per request, within 5 %",
      near((mean("oracle", metric="utility"), 0.54), share=0.05), f"{COSMOS}, section 2.1"),
-    ("single", "one call loses .04 per request, within 5 %", near((mean("one call"), 80.0), share=0.05), f"{COSMOS}, section 2.1"),
-    ("linear", "with b = .1 COSMOS' regret grows almost linearly (slope above .9), with b = 1 it flattens (below .5)",
+    ("single", "a single call loses .04 per request, within 5 %", near((mean("one call"), 80.0), share=0.05), f"{COSMOS}, section 2.1"),
+    ("linear", "the regret of COSMOS grows almost linearly with b = .1 (slope above .9), and slowly with b = 1 (slope below .5)",
      rising((0.9, slope("COSMOS", share=0.25, index=0.1)), (slope("COSMOS", share=0.25, index=1.0), 0.5))),
     ("bonus", "b = .1 has more than twenty times the regret of b = 1",
      rising((20 * mean("COSMOS", index=1.0), mean("COSMOS", index=0.1)))),
     ("stuck", "with b = .1 more than half of the runs lose .02 per request or more", rising((40.0, quantile(0.5, "COSMOS", index=0.1)))),
-    ("warm", "so does a warm-up: after 60 rounds of all, b = .1 has less than a tenth of its regret",
+    ("warm", "a warm-up helps: after 60 rounds with all boxes, b = .1 has less than a tenth of its regret without",
      rising((mean("COSMOS, b = .1, 60 rounds of all"), 0.1 * mean("COSMOS", index=0.1)))),
 )  # fmt: skip
 _TWO_BOXES = c.study(
     "cascade/two-boxes",
-    "The paper's two boxes: single calls lose .04 a request, and too small a bonus loses as much",
+    "The paper's two boxes: single calls lose .04 per request, and too small a bonus loses as much",
     (case_of(_LEARNERS, 2000, settings={}, environment=lambda: ca.two_boxes(), every=50),),
     512,
     _TWO_BOXES_CLAIMS,
     {"two-boxes": c.mean_and_runs(change=lambda data: data.rename(index="b"), policies=["COSMOS", "one call"])},
     source=f"{COSMOS}, section 2.1; the learners are ours",
-    notes="the second box pays once in ten calls: after a few misses a small bonus does not lift its index above .5 again. The bonus .1 "
-    "that suits the other cascades is a calibration, no constant of nature",
+    notes="the second box pays once in ten calls: after a few failures a small bonus does not raise its index above .5 again. The bonus .1 "
+    "for the other cascades is a calibration",
     smoke_horizon=200,
 )
 
@@ -91,18 +91,18 @@ def _root_panels(results: Results):
 _ROOT_CLAIMS = claims(
     ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
      near(*[(growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
-    ("greedy", "at the longest horizon greedy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
+    ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
      rising(*[(mean("greedy", "T100000", s=s), 0.1 * mean("COSMOS", "T100000", s=s)) for s in _STEPS])),
 )  # fmt: skip
 _ROOT = c.study(
     "cascade/square-root",
-    "The signature of sqrt(T): two boxes whose indices differ by s / sqrt(T)",
+    "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
     tuple(_root_case(horizon) for horizon in _HORIZONS),
     512,
     _ROOT_CLAIMS,
     {"square-root": _root_panels},
-    notes="with s = 2 the difference of the indices is large enough to be seen at short horizons, and R(T) / sqrt(T) still rises. A pair of "
-    "boxes that are both opened half of the time anyway does not show sqrt(T): exploration is free there",
+    notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
+    "half of the time anyway do not show sqrt(T): exploration is free there",
     smoke_horizon=4000,
 )
 
@@ -117,13 +117,13 @@ def _bound(horizon: int) -> float:
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Least eigenvalue of the design matrix, and the context where it is the same for the whole run."""
+    """Least eigenvalue of the design matrix, and the context if it is fixed for the run."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Runs of which the only context is 0, and those where it is 1."""
+    """Runs with the fixed context 0, and runs with 1."""
     data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}
@@ -132,7 +132,7 @@ def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
 def _never_grows(results: Results) -> Finding:
     last = {name: d["design.least"].isel(time=-1).values for name, d in _by_context(results["design-frozen"]).items()}
     if not all(values.size for values in last.values()):
-        return "runs with x = 0 and with x = 1 are needed: play more seeds", at_least(None, [])
+        return "runs with x = 0 and with x = 1 are needed: use more seeds", at_least(None, [])
     text = ", ".join(f"{v.size} runs with {name}: {v.min():.3g} to {v.max():.3g}" for name, v in last.items())
     return text, bool((last["x = 0"] == 1.0).all() and (last["x = 1"] > 1.0).all())
 
@@ -171,26 +171,26 @@ _ONLINE = {"COSMOS": c.learns_scores(fit=c.STREAMING), "greedy": c.learns_scores
 _RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
 _RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
 _THEORY_CLAIMS = claims(
-    ("same", "COSMOS with the radius of the proofs is query-all, but for the rounding of sums",
+    ("same", "COSMOS with the radius of the proofs equals query-all, up to rounding of sums",
      near(*[(gap("theory", "query all", "radius", metric), 0.0) for metric in c.RECORD], margin=0.01)),
-    ("vacuous", "its regret is below the trivial bound, and that below the bound of the theory",
+    ("vacuous", "its regret is below the trivial bound, which is below the bound of the theory",
      rising((mean("theory", "radius"), 70000.0, known("bound", _bound, "radius"))), f"{COSMOS}, proposition 4.5; eq. (58)"),
-    ("coverage", "that radius covers the true indices in every round",
+    ("coverage", "the radius of the proofs covers the true indices in every round",
      near((mean("theory", "radius", "optimistic"), 1.0)), f"{COSMOS}, proposition 4.4"),
-    ("practical", "the practical radius has less than a tenth of its regret, and covers them in fewer rounds",
+    ("practical", "the practical radius has less than a tenth of that regret, and covers the true indices in fewer rounds",
      rising((mean("COSMOS", "radius"), 0.1 * mean("theory", "radius")), (mean("COSMOS, b = .03", "radius", "optimistic"), mean("COSMOS", "radius", "optimistic"), 1.0))),
     ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
      near(*[(mean("COSMOS", "ridge", eta1=eta), mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
-    ("small-unseen", "a ridge eta_0 of .1 changes it by at most 15 %",
+    ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
      near((mean("COSMOS", "ridge-unseen", eta0=0.1), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
-    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: more regret than with 1",
+    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
      rising((mean("COSMOS", "ridge", eta1=1.0), mean("COSMOS", "ridge", eta1=10.0)))),
-    ("large-unseen", "so does a ridge eta_0 of 10", rising((mean("COSMOS", "ridge-unseen", eta0=1.0), mean("COSMOS", "ridge-unseen", eta0=10.0)))),
-    ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, is within 10 % of 1 and 1",
+    ("large-unseen", "a ridge eta_0 of 10 has more regret than 1", rising((mean("COSMOS", "ridge-unseen", eta0=1.0), mean("COSMOS", "ridge-unseen", eta0=10.0)))),
+    ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
      near((mean("rule", "ridge"), mean("COSMOS", "ridge", eta1=1.0)), (mean("rule", "ridge-unseen"), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
     ("linear", "the least eigenvalue of the design matrix grows linearly: slope within .1 of 1",
      near(*[(slope(p, "design", metric="design.least"), 1.0) for p in ("COSMOS", "greedy")], margin=0.1), f"{COSMOS}, proposition 10.10"),
-    ("frozen", "with one context for ever and x = 0 it stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2"),
+    ("frozen", "with a fixed context of 0 the least eigenvalue stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2"),
 )  # fmt: skip
 _THEORY = c.study(
     "cascade/theory",
@@ -214,7 +214,7 @@ _THEORY = c.study(
     _THEORY_CLAIMS,
     {"theory": _theory_panels},
     source=f"{COSMOS}, propositions 4.4, 4.5 and 10.10, theorem 5.5, remark 5.2",
-    notes="the bonus of the proofs falls below .1 after some 26 million calls of a model only",
+    notes="the bonus of the proofs falls below .1 only after about 26 million calls of a model",
     smoke_horizon=400,
 )
 

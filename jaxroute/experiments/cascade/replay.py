@@ -1,4 +1,4 @@
-"""COSMOS on recorded scores and costs of real queries, next to rules that were fitted to other rows, and to the best in sample."""
+"""COSMOS on recorded scores and costs of queries, beside rules fitted to other rows, and the best in sample."""
 
 import functools
 import json
@@ -26,13 +26,13 @@ from jaxroute.problems.cascade.optimum import TooManyHistoriesError
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.sources.rows import RecordedRows
 
-# What a mean call of the dearest model counts, in units of the score; and the bonuses of COSMOS, of which one is chosen.
+# Weights of a mean call of the most expensive model in units of the score, and bonuses of COSMOS, of which one is chosen.
 _WEIGHTS, _BONUSES = [0.02, 0.075, 0.2, 0.5], [0.1, 0.3, 1.0]
 _ORACLE, _INDICES, _PLAN, _LIST = "oracle", "search by true indices", "optimal plan (in sample)", "optimal list (in sample)"
-_RIVALS = ("best single", "frugal (tuned)", "learned list")
+_BASELINES = ("best single", "frugal (tuned)", "learned list")
 _FITTED, _HINDSIGHT = "linear indices (other half)", "linear indices (in sample)"
 _KINDS = ("independent", "joint")
-_LITTLE = 0.005  # Utility per request by which one may earn less and count as equal.
+_LITTLE = 0.005  # Largest difference in utility per request that counts as equal.
 _TITLES = {"independent": "independent rows", "joint": "joint rows", "queries": "each query once"}
 _STAND_IN = "a generated stand-in for RouterBench"
 _SETTINGS = ("data", "by", "groups", "models", "costs", "scores", "sizes", "confidence")
@@ -44,7 +44,7 @@ def _read(settings: str) -> tuple[RecordedRows, RecordedRows]:
 
 
 def _halves(settings: Mapping[str, Any]) -> tuple[RecordedRows, RecordedRows]:
-    """The rows to fit rules to, and those to judge."""
+    """Rows for fitting rules, and rows for judging them."""
     return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
 
@@ -60,11 +60,11 @@ def replay(
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
 ) -> Grid:
-    """A cascade of recorded queries by cost weight: of the half of the rows on which rules are judged.
+    """Cascades of recorded queries by cost weight, with the half of the rows on which rules are judged.
 
     Args:
-      weights: what a mean call of the dearest model counts in units of the score.
-      joint: all models answer the same query.
+      weights: weights of a mean call of the most expensive model in units of the score.
+      joint: whether all models answer the same query.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
     rows = _halves(locals())[1]
@@ -77,7 +77,7 @@ def replay(
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
-    """Policies that were made on the host for each cost weight, as a function of the environment."""
+    """Function that selects one of several policies by the cost weight of the environment."""
     scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
@@ -89,13 +89,13 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Cheapest first, with the threshold that is best on some rows, for each cost weight."""
+    """Policies that call the cheapest model first, with the best threshold on some rows for each cost weight."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
 
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules that are fitted see the other half of the rows; the best in sample see those that are judged."""
+    """Policies by name; rules are fitted to the other half of the rows, the best in sample to the judged rows."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -114,7 +114,7 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
             best = {_LIST: _by_weight(envs, lists(judged))}
         best[_INDICES] = ca.TrueIndexSearch.of
     made, fit = (c.learns_scores, c.WINDOW) if more else (c.learner, c.STREAMING)
-    rivals = (
+    baselines = (
         ca.BestSingle.of,
         _by_weight(envs, _tuned(train, weights, scorer(train), **more)),
         _by_weight(envs, lists(train)),
@@ -122,7 +122,7 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "COSMOS": grid(made, index=_BONUSES, fit=fit),
         "greedy, warm 30": ca.Greedy(fit=fit, exploration=WarmUp(30)),
-        **dict(zip(_RIVALS, rivals, strict=True)),
+        **dict(zip(_BASELINES, baselines, strict=True)),
         "one call": ca.ContextSingle.of,
         "query all": ca.QueryAll(),
         **best,
@@ -137,12 +137,12 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """The rule that is best in sample."""
+    """Name of the rule that is best in sample."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Mean per request in the second half of a run, of the judged seeds; COSMOS with the bonus that earns most on the other seeds."""
+    """Mean per request in the second half of a run, for the judged seeds; COSMOS with the best bonus on the other seeds."""
     runs = late_runs(data, metric, policy)
     if policy == "COSMOS":
         earned = late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed")
@@ -152,19 +152,19 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """By how much a policy earns more than another, seed by seed."""
+    """Utility of a policy minus another's, paired by seed."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
-def _lead(kind: str, weight: float, rival: str) -> Quantity:
-    """The utility that COSMOS earns more than a rival."""
-    return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", rival))
+def _lead(kind: str, weight: float, baseline: str) -> Quantity:
+    """Utility of COSMOS minus a baseline's."""
+    return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", baseline))
 
 
 def _unbeaten(kind: str) -> Measure:
-    """States that no policy earns more than the best in sample by more than a little."""
+    """States that no policy earns noticeably more than the best in sample."""
 
-    @all_hold("who comes nearest: ")
+    @all_hold("nearest policy: ")
     def measure(results: Results) -> Iterator[Finding]:
         for weight in _WEIGHTS:
             data = results[kind].sel(weight=weight)
@@ -176,9 +176,9 @@ def _unbeaten(kind: str) -> Measure:
     return measure
 
 
-def _as_much(kind: str, rival: str) -> Measure:
-    """States that COSMOS earns no less than a rival by more than a little."""
-    return no_more(*[(-_LITTLE, _lead(kind, weight, rival)) for weight in _WEIGHTS])
+def _as_much(kind: str, baseline: str) -> Measure:
+    """States that COSMOS does not earn noticeably less than a baseline."""
+    return no_more(*[(-_LITTLE, _lead(kind, weight, baseline)) for weight in _WEIGHTS])
 
 
 def _plane(results: Results):
@@ -191,7 +191,7 @@ def _plane(results: Results):
         plane = {
             p: [tuple(mean_of(_judged(d, m, p)) for m in ("cost", "reward")) for d in by_weight.values()] for p in names
         }
-        # Nearly all scores are within a hundredth of the highest, and a few far below: distances from it, and even ones within a thousandth.
+        # Nearly all scores are within a hundredth of the highest and a few far below: hence distances, on a linear axis below a thousandth.
         best = max(score[0] for places in plane.values() for _, score in places)
         below = {p: [(cost, (score[0] - best, score[1])) for cost, score in places] for p, places in plane.items()}
         label = f"mean cost ({data['cost'].attrs['units']})\n{seeds}"
@@ -207,31 +207,31 @@ def _plane(results: Results):
 
 
 _CLAIMS = claims(
-    ("oracle", "with independent rows nobody beats the oracle by more than .005",
+    ("oracle", "with independent rows no policy beats the oracle by more than .005",
      _unbeaten("independent"), f"{COSMOS}, proposition 3.1"),
-    ("plan", "where models answer the same query nobody beats the optimal plan by more than .005",
+    ("plan", "with joint rows no policy beats the optimal plan by more than .005",
      _unbeaten("joint")),
-    *[(f"{rival}-{kind}", f"{kind} rows: late in a run COSMOS earns as much as the {rival}, or less by at most .005",
-       _as_much(kind, rival)) for kind in _KINDS for rival in _RIVALS],
+    *[(f"{name}-{kind}", f"{kind} rows: late in a run COSMOS earns at most .005 less than the {name}",
+       _as_much(kind, name)) for kind in _KINDS for name in _BASELINES],
 )  # fmt: skip
 REPLAY = study(
     "cascade/replay",
-    "Scores and costs of the queries of a table, on a plane of cost and quality (--data FILE)",
+    "Cost and quality on recorded scores and costs of a table (--data FILE)",
     tuple(_case(kind) for kind in _KINDS),
     64,
     _CLAIMS,
     {"replay": _plane},
-    notes="half of the rows of each group are played; threshold and list are fitted to the other half, the best in sample knows the rows that "
-    "are played. The bonus of COSMOS is chosen of .1, .3 and 1 on every other seed, all is judged on the others. Joint rows: outputs depend on "
-    "each other, indices are not optimal, and a realised regret against them may be negative. A table's queries are grouped by k-means on their "
-    "features (--set environment.by=groups for its own categories, which count where it has no embedding), other columns as in "
+    notes="half of the rows of each group are used; threshold and list are fitted to the other half, the best in sample knows the used rows. "
+    "The bonus of COSMOS (.1, .3 or 1) is chosen on every other seed, and all is judged on the others. With joint rows outputs are dependent, "
+    "indices are not optimal, and a realised regret against them may be negative. Queries are grouped by k-means on their features "
+    "(--set environment.by=groups for the categories of the table, which are the default without embedding); for other columns, use "
     '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
     "--set environment.by=dataset",
     smoke_horizon=200,
     stand_in=_STAND_IN,
 )
 
-# Each query once, with features of its own in place of groups.
+# Each query once, with its features instead of groups.
 
 
 def queries(
@@ -241,17 +241,17 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Recorded queries by cost weight: of the half of the rows on which rules are judged.
+    """Recorded queries by cost weight, with the half of the rows on which rules are judged.
 
     Args:
-      weights: what a mean call of the dearest model counts in units of the score.
+      weights: weights of a mean call of the most expensive model in units of the score.
       data, directions, models, costs: as in `cascade.recorded_rows`.
     """
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
 def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
-    """Each of the rows once, by cost weight."""
+    """Environments in which each row occurs once, by cost weight."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.dearest}
@@ -260,8 +260,8 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
     return grid(weighted, weight=list(weights))
 
 
-def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Learners, rivals fitted to the other half of the rows, and the bound that knows the played ones."""
+def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Learners, baselines fitted to the other half of the rows, and the best in sample."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.dearest for w in weights]).objects
@@ -271,7 +271,11 @@ def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, An
         "greedy, warm 30": ca.Greedy(fit=c.STREAMING, exploration=WarmUp(30)),
         _FITTED: _by_weight(envs, map(ca.TrueIndexSearch, fitted)),
         **dict(
-            zip(_RIVALS, (ca.BestSingle.of, _by_weight(envs, _tuned(train, weights)), _by_weight(envs, lists)), strict=True)
+            zip(
+                _BASELINES,
+                (ca.BestSingle.of, _by_weight(envs, _tuned(train, weights)), _by_weight(envs, lists)),
+                strict=True,
+            )
         ),
         "one call": ca.ContextSingle.of,
         _HINDSIGHT: ca.TrueIndexSearch.of,
@@ -280,11 +284,11 @@ def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, An
 
 QUERIES = study(
     "cascade/queries",
-    "Queries of a table with features of their own, each once: what linear indices make of them (--data FILE)",
+    "Linear indices on the queries of a table with features, each once (--data FILE)",
     (
         Case(
             queries,
-            _players_of_queries,
+            _policies_for_queries,
             1001,
             "queries",
             {"data": "standin", "weights": _WEIGHTS, "directions": 8, "models": None, "costs": None},
@@ -295,16 +299,15 @@ QUERIES = study(
     ),
     64,
     claims(
-        ("learns", "late in the pass COSMOS earns as much as a search by the linear indices of the other half, or less by at most .005",
+        ("learns", "late in the pass COSMOS earns at most .005 less than a search by the linear indices of the other half",
          _as_much("queries", _FITTED)),
-        *[(name.split()[0], f"it earns more than the {name}", rising(*[(0.0, _lead("queries", w, name)) for w in _WEIGHTS]))
-          for name in _RIVALS],
+        *[(name.split()[0], f"COSMOS earns more than the {name}", rising(*[(0.0, _lead("queries", w, name)) for w in _WEIGHTS]))
+          for name in _BASELINES],
     ),
     {"queries": _plane},
-    notes="half of the rows are played, one row shows a first period in which all models are called and nothing counts; indices, threshold and list "
-    "are fitted to the other half. The best single model, the one call and the indices in sample know the rows that are played. Contexts are 1 and "
-    "the directions in which the features of queries differ most (--set environment.directions=8). COSMOS' bonus is chosen and judged as in "
-    "cascade/replay",
+    notes="half of the rows are used, one of them for a first period in which all models are called and nothing counts; indices, threshold and "
+    "list are fitted to the other half. The best single model, the one call and the indices in sample know the used rows. Contexts are 1 and "
+    "the principal directions of the features (--set environment.directions=8). COSMOS' bonus is chosen and judged as in cascade/replay",
     smoke_horizon=200,
     stand_in=_STAND_IN,
 )  # fmt: skip

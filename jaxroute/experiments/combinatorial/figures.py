@@ -1,4 +1,4 @@
-"""Figures of C2MAB-V and its table of run times, and what the paper says of them."""
+"""Figures of C2MAB-V and its table of run times, with the paper's claims about them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,10 +19,10 @@ from jaxroute.problems.combinatorial.instances import BUDGETS
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
-# Fixed costs are scaled ones without spread, so that the same programs play both.
+# Fixed costs are scaled ones without spread, so that both share compiled programs.
 LAWS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
-RIVALS = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
+BASELINES = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
 RATIO = "ratio_of_means"
 SUCCESS = "stand-in success rates"
@@ -45,13 +45,13 @@ _WIDTHS = {
 def sciq(
     task: str, policies: Any, name: str = "result", distribution: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
-    """A run on the paper's nine models."""
+    """A case of the paper's nine models."""
     settings, where = {"reward": task, "costs": LAWS[distribution]}, {"task": task, "costs": distribution, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
 
 def _always(task: str, distribution: str, model: str, horizon: int = 10_000) -> Case:
-    """Independent copies of one model."""
+    """A case of independent copies of one model."""
 
     def always_cloud(*, reward: str, costs: Any):
         return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
@@ -69,35 +69,35 @@ def _always(task: str, distribution: str, model: str, horizon: int = 10_000) -> 
 
 
 def _budgets(task: str) -> Case:
-    """Figure 8: all budgets of a task."""
+    """The case of figure 8 with all budgets of a task."""
 
     def env() -> Grid:
         return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
 
-    policies = {name: {**SETTINGS, **RIVALS}[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
+    policies = {name: {**SETTINGS, **BASELINES}[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
     return Case(env, policies, 10_000, task, coordinates={"task": task}, record=RECORD)
 
 
-# What is claimed.
+# Claims.
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
-    """The result with the ratio of mean reward to mean violation, one value per run."""
+    """The result with the ratio of mean reward to mean violation of each run."""
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """States that each of some policies has more than so many times as much as each of some others, in every task.
+    """States that a metric of some policies is more than `times` that of some others, in every task.
 
     Args:
-      metric: of the horizon.
+      metric: metric at the horizon.
       firsts, seconds: names of policies, or one name.
       times: `first > times * second`.
-      less: a share of the second by which the first may have less, and counts as equal.
-      over: an axis of settings; the two are compared at each of its values.
-      fixed: coordinates of the cases that count.
+      less: share of the second by which the first may be less.
+      over: axis of settings, at each value of which the two are compared.
+      fixed: coordinates of the cases to use.
     """
     firsts, seconds = ([names] if isinstance(names, str) else list(names) for names in (firsts, seconds))
 
@@ -112,7 +112,7 @@ def more(
                     x, y = (end(home[p], metric, p, **where) for p in (a, b))
                     place = f"{TASKS[task]}, {over} {metrics.show_value(value)}: " if over else f"{TASKS[task]}: "
                     text = f"{place}{a} {show(x)}, {b} {show(y)} ({product(x, over=y).mean:.4g} times)"
-                    if metric == RATIO:  # As products, for a violation may be zero.
+                    if metric == RATIO:  # As products, since a violation may be zero.
                         (r, v), (s, w) = ([end(home[p], m, p, **where) for m in ("reward", "violation")] for p in (a, b))
                         x, y = product(r, w), product(s, v)
                     y = y.times(times * (1.0 - less))
@@ -125,14 +125,14 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """States that the ratio is within 10 % of its last value from round 1,000 on, or, of the rival, somewhere not."""
+    """The ratio of C2MAB-V is within 10 % of its last value from round 1,000 on, that of epsilon-greedy is not."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
     times = data["time"].values
     times = times[times >= min(1000, times[-1])]
     for policy in (_ONLINE, "EpsilonGreedy"):
         late = [[end(data, m, policy, t) for m in ("reward", "violation")] for t in times[:: max(1, len(times) // 20)]]
         reward, violation = (end(data, m, policy) for m in ("reward", "violation"))
-        # Of a quotient r / v and the last one R / V the products r V and R v are compared: none divides by a violation of zero.
+        # Instead of the quotients r / v and R / V, compare the products r V and R v, which never divide by zero.
         found[policy] = [(product(r, violation), product(reward, v)) for r, v in late]
         first, last = (end(data, RATIO, policy, t) for t in (times[0], times[-1]))
         texts.append(f"{policy} from {show(first)} at round {times[0]:,} to {show(last)}")
@@ -179,7 +179,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> Measured:
-    """Seconds of one run of 10,000 rounds, from a case's time and its number of decisions: one timing, right up to a factor of 1.5."""
+    """Seconds of one run of 10,000 rounds, from one timing of a case that is accurate up to a factor of 1.5."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -214,7 +214,7 @@ def _slow_direct(task: str) -> Measure:
 
 
 def _with_always(results: Results) -> Results:
-    """The cases of figure 4 by distribution of costs, with the policy that always asks the large model."""
+    """Cases of figure 4 by distribution of costs, with the policy that always uses the large model."""
     return {
         distribution: with_ratio(xr.concat([results[distribution], results[f"{distribution}-{_LARGE}"]], "policy"))
         for distribution in LAWS
@@ -231,8 +231,7 @@ def _budget_of(data: xr.Dataset) -> dict[str, float]:
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
-    """Means at the horizon, from zero on, or on a logarithmic axis if all are positive; a policy that never violates has no reward per
-    violation, and is named."""
+    """Means at the horizon on an axis from zero, or a logarithmic axis if all are positive; names policies without violation."""
     values = metrics.mean(data.isel(time=-1), metric)
     log = log and not bool((values <= 0).any())
     ax = plot.sweep(data, metric, log=log, **options)
@@ -253,7 +252,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """A row of panels for each metric, a column for each case; more cases than metrics and columns on a page change places with these."""
+    """Panels with a row for each metric and a column for each case, or transposed if there are many cases."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def picture(results: Results) -> Any:
@@ -265,7 +264,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 
 
 def _title(data: xr.Dataset) -> str:
-    """Task, and distribution of costs if there are several."""
+    """Title of a case: task, and distribution of costs if there are several."""
     where = decoded(data.attrs)["case_coordinates"]
     return ", ".join([TASKS[where["task"]], *([f"{where['costs']} costs"] if "costs" in where else [])])
 
@@ -291,13 +290,13 @@ def _figure_4(letter: str, task: str) -> Experiment:
     cases = [_always(task, "fixed", _SMALL, horizon=1000)]
     claims, bound = {}, C2MABV_CHATGLM2[task]
     for distribution in LAWS:
-        cases += [sciq(task, {**SETTINGS, **RIVALS}, distribution, distribution), _always(task, distribution, _LARGE)]
+        cases += [sciq(task, {**SETTINGS, **BASELINES}, distribution, distribution), _always(task, distribution, _LARGE)]
         for rival, least in C2MABV_FIGURE_4.items():
             text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({distribution} costs)"
             claims[f"{rival}-{distribution}"] = text, more(RATIO, _ONLINE, rival, least, costs=distribution)
         text = f"(a) to (d) are above every baseline ({distribution} costs)"
         claims[f"above-{distribution}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=distribution)
-    claims["settles"] = "settles within 1,000 rounds, epsilon-greedy does not", _settles
+    claims["settles"] = "the ratio of (c) settles within 1,000 rounds, that of epsilon-greedy does not", _settles
     claims["small"] = f"always ChatGLM2 earns less than {bound:g} and never violates", _small(bound)
     return _figure(
         f"4{letter}",
@@ -314,18 +313,18 @@ def _online_and_offline(env: Any) -> dict[str, Any]:
 
 
 def _sizes() -> Grid:
-    """Figure 10: all sizes of any win."""
+    """Environments of figure 10: any win with all sizes."""
     return grid(cb.sciq_cloud, reward="awc", costs=cb.FixedCosts(), size=[2, 3, 4, 5, 6], sizes=(2, 6))
 
 
 def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case:
-    size, who = C2MABV_TABLE_4[task], "Direct" if name == "Direct" else "C2MAB-V"
+    size, label = C2MABV_TABLE_4[task], "Direct" if name == "Direct" else "C2MAB-V"
     settings = {"reward": task, "num_models": size.num_models, "size": size.size, "budget": size.budget}
     record, where = ("reward", "violation", "ratio"), {"task": task}
-    return Case(cb.uniform_cloud, {who: policy}, horizon, f"{task}-{name}", settings, where, record=record, seeds=seeds)
+    return Case(cb.uniform_cloud, {label: policy}, horizon, f"{task}-{name}", settings, where, record=record, seeds=seeds)
 
 
-_EVERY = {**SETTINGS, **RIVALS}
+_EVERY = {**SETTINGS, **BASELINES}
 _PAIR = {"multi-tier": cb.C2MABV(), "two-tier": cb.C2MABV(allowed=cb.two_tier(C2MABV_TABLE_3.names))}
 _MANY = {_ONLINE: cb.C2MABV(solver=cb.BestOf()), "CUCB": cb.CUCB(), "EpsilonGreedy": cb.EpsilonGreedy(solver=cb.BestOf())}
 _TIMED = (("C2MAB-V", cb.C2MABV(), 10_000, 256), ("one-seed", cb.C2MABV(), 10_000, 1), ("Direct", cb.Direct(), 50, 16))
@@ -364,7 +363,7 @@ EXPERIMENTS = (
         [_budgets(task) for task in TASKS],
         {
             rival: (
-                f"at least {least:g} times that of {rival} at every budget",
+                f"the ratio is at least {least:g} times that of {rival} at every budget",
                 more(RATIO, _BUDGETED, rival, least, over="budget"),
             )
             for rival, least in C2MABV_FIGURE_8.items()
@@ -382,7 +381,7 @@ EXPERIMENTS = (
             f"{metric}-{number}": (f"{text} (driven {number})", more(metric, f"performance {number}", f"cost {number}"))
             for metric, text in (
                 ("reward", "(a) performance-driven settings earn more"),
-                ("violation", "(b) and violate more"),
+                ("violation", "(b) performance-driven settings violate more"),
             )
             for number in (1, 2)
         },
@@ -395,7 +394,7 @@ EXPERIMENTS = (
         "Reward per violation against the size of a set: any win",
         [Case(_sizes, _MANY, 3000, coordinates={"task": "awc"}, record=RECORD)],
         {
-            rival: (f"above {rival} for every size", more(RATIO, _ONLINE, rival, over="size"))
+            rival: (f"C2MAB-V is above {rival} for every size", more(RATIO, _ONLINE, rival, over="size"))
             for rival in ("CUCB", "EpsilonGreedy")
         },
         at_horizon(RATIO, x="size"),
@@ -423,7 +422,7 @@ EXPERIMENTS = (
         [sciq("awc", _PAIR)],
         {
             "reward": ("(a) the multi-tier strategy earns more", more("reward", "multi-tier", "two-tier")),
-            "violation": ("(b) and violates less", more("violation", "two-tier", "multi-tier")),
+            "violation": ("(b) the multi-tier strategy violates less", more("violation", "two-tier", "multi-tier")),
         },
         at_horizon("reward", "violation"),
         notes="the paper does not name the pair; ours is Llama 2-7B and ChatGPT-4",
@@ -445,7 +444,7 @@ EXPERIMENTS = (
             )
         },
         at_horizon("reward", "violation", RATIO),
-        notes="the paper does not say how the offline sample differs; ours is shifted so that another set is best. With fixed costs "
+        notes="the paper does not specify the shift of the offline sample; ours makes another set the best one. With fixed costs "
         "that set never violates the budget, so that its ratio is infinite",
     ),
     _figure(
@@ -454,11 +453,11 @@ EXPERIMENTS = (
         [sciq("awc", {_ONLINE: grid(cb.C2MABV, batch=[1, 10, 50, 100, 200])})],
         {
             "large": ("the largest batch of 200 has lower rewards and higher violations", _large_batch),
-            "small": ("otherwise no difference above 5 %", _small_batches),
+            "small": ("smaller batches differ from B = 1 by at most 5 %", _small_batches),
         },
         at_horizon("reward", "violation", RATIO, x="batch"),
         seeds=64,
-        notes="the first set is held for a whole batch",
+        notes="the first set of a batch is used for the whole batch",
     ),
     Experiment(
         name="combinatorial/table-4",
@@ -474,7 +473,7 @@ EXPERIMENTS = (
             )
         ),
         source=f"{PAPER}, Table 4",
-        notes="one timing each, without errors; Direct is timed over 50 rounds of 16 seeds, which cost the same throughout",
+        notes="one timing each, without errors; Direct is timed over 50 rounds of 16 seeds, whose cost per round is constant",
         smoke_seeds=16,
         smoke_horizon=100,
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case
-from jaxroute.experiments.combinatorial.figures import RECORD, RIVALS, SETTINGS, TASKS, at_horizon
+from jaxroute.experiments.combinatorial.figures import BASELINES, RECORD, SETTINGS, TASKS, at_horizon
 from jaxroute.experiments.combinatorial.theory import experiment
 from jaxroute.problems import combinatorial as cb
 
@@ -16,7 +16,7 @@ def _table_env(
     budget_share: float = 0.8,
     costs: Mapping[str, float] | None = None,
 ) -> cb.CloudEnv:
-    """The rows of a file; the budget is a share of what `size` models cost on average."""
+    """Environment of the rows of a file; the budget is a share of the mean cost of `size` models."""
     table = read_played(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 
@@ -26,7 +26,7 @@ def _rows(env: cb.CloudEnv) -> int:
 
 
 def _table_case(task: str) -> Case:
-    policies = {"C2MAB-V (c)": SETTINGS["C2MAB-V (c)"], "Direct": cb.Direct(), **RIVALS, "RandomSet": cb.RandomSet()}
+    policies = {"C2MAB-V (c)": SETTINGS["C2MAB-V (c)"], "Direct": cb.Direct(), **BASELINES, "RandomSet": cb.RandomSet()}
     settings = {"data": None, "reward": task}
     return Case(_table_env, policies, 6000, task, settings, {"task": task}, record=(*RECORD, "realised_reward"), rows=_rows)
 
@@ -40,6 +40,6 @@ EXPERIMENTS = (
         at_horizon("reward", "violation"),
         "section 6, with logged outcomes",
         stand_in="",
-        notes="each row is played once before any is repeated; models of a row are not independent, see realised_reward",
+        notes="each row is used once before any is repeated; models of a row are not independent, see realised_reward",
     ),
 )

@@ -34,7 +34,7 @@ def _slope_case(horizon: int) -> Case:
 
 
 def _below(metric: str, bound: Callable[[int], float]) -> Measure:
-    """Whether the mean of setting (1, .01) is below what a theorem says, at every horizon."""
+    """States that the mean of setting (1, .01) is below the bound of a theorem at every horizon."""
 
     def measure(results: Results) -> Finding:
         shares, others = (
@@ -54,18 +54,18 @@ _BOUNDS = {
 }
 
 
-# Lemma 1: how far means are from the truth.
+# Lemma 1: distances of means from the truth.
 _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
 def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
-    """Gives the distances of outcomes or costs the label of their axis."""
+    """Function that labels the distances of outcomes or costs for their axis."""
     name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
     return lambda data: data.assign({name: data[name].assign_attrs(long_name=label)})
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
-    """The largest distance of a mean to the truth, in radii of Lemma 1."""
+    """Largest distance of a mean from the truth, in radii of Lemma 1."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
     for part, truth in (("outcome", env.outcomes.outcome_mean), ("cost", env.outcomes.cost_mean)):
         seen = getattr(state, part)
@@ -87,7 +87,7 @@ _COVERAGE = Case(
 
 
 def _covered(part: str, widths: Sequence[float]) -> Measure:
-    """Whether radii times some widths cover the truth in all rounds as often as Lemma 1 says."""
+    """States that radii times some widths cover the truth in all rounds as often as in Lemma 1."""
 
     @all_hold()
     def measure(results: Results) -> Iterator[Finding]:
@@ -126,7 +126,7 @@ def experiment(name: str, title: str, cases: Any, seeds: int, draw: Any, source:
 EXPERIMENTS = (
     experiment(
         "coverage",
-        "How often the radii of Lemma 1 cover the true means in all rounds",
+        "Coverage of the true means by the radii of Lemma 1 in all rounds",
         [_COVERAGE],
         1024,
         side_by_side(*(panel(f"distance.{part}", change=_labelled(part), **_BAND) for part in _NARROWER)),
@@ -136,11 +136,11 @@ EXPERIMENTS = (
             for part, narrower in _NARROWER.items()
             for name, text, widths in (
                 ("covers", "are within their radii in a share 1 - delta / 2 of the runs", (1.0,)),
-                ("settings", "still are with the widths of settings (a) to (d)", narrower),
+                ("settings", "are also within them with the widths of settings (a) to (d)", narrower),
             )
         ),
-        notes="played with both widths at 1, as in the lemma; the paper's experiments multiply radii by .3 or 1 and by .05 or .01. Their delta is 1e-4, "
-        "for which it takes more than 100,000 runs to show the share that the lemma promises; here it is .1 and .5",
+        notes="both widths are 1, as in the lemma; the paper's experiments multiply radii by .3 or 1 and by .05 or .01. Their delta is 1e-4, which "
+        "would require more than 100,000 runs to verify the share of the lemma; here it is .1 and .5",
     ),
     experiment(
         "slopes",

@@ -15,7 +15,7 @@ from jaxroute.experiments.measure import Measured, mean_of
 from jaxroute.experiments.quantities import Quantity, gap, known, mean, slope
 from jaxroute.problems import contextual as co
 
-# Five models, contexts of five numbers, rewards with a standard deviation of a quarter; parameters are 1 long, of logistic models 6.
+# Five models, contexts of five numbers, rewards with a standard deviation of a quarter; parameters of length 1, or 6 for logistic models.
 _MODELS, _DIM, _NOISE, _STEEP = 5, 5, 0.25, 6.0
 _HORIZON = 5000
 _TITLES = {
@@ -24,14 +24,14 @@ _TITLES = {
     "logistic": "logistic, a parameter for each model",
     "widths": "logistic, widths of exploration",
 }
-# Clicks have another noise than linear rewards: there each policy plays its own width times each of these.
+# Factors of each policy's width for clicks, whose noise is not that of linear rewards.
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _CLICKS = "LogisticThompson"
 _TUNED = ("LinUCB", "OFUL", "LinearThompson", "EpsilonGreedy", "SquareCB, 10 gamma")
 
 
 def _unit(number: int) -> np.ndarray:
-    """`[number, d]` random directions, always the same."""
+    """Fixed random directions `[number, d]`."""
     rows = np.random.default_rng(1).normal(size=(number, _DIM))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -55,20 +55,20 @@ def _by_width(name: str) -> Any:
     return grid(lambda width: _learners(co.Disjoint(), width)[name], width=list(_WIDTHS))
 
 
-_RIVALS = {"BestSingle": co.BestSingle.of, "Uniform": co.Uniform(), "Oracle": co.Oracle.of}
+_BASELINES = {"BestSingle": co.BestSingle.of, "Uniform": co.Uniform(), "Oracle": co.Oracle.of}
 _CASES = {
-    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.Disjoint()) | _RIVALS),
-    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.Shared()) | _RIVALS),
+    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.Disjoint()) | _BASELINES),
+    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.Shared()) | _BASELINES),
     "logistic": (
         lambda: co.logistic(_STEEP * _unit(_MODELS), intercept=True),
-        {_CLICKS: co.LogisticThompson(), **_learners(co.Disjoint()), **_RIVALS},
+        {_CLICKS: co.LogisticThompson(), **_learners(co.Disjoint()), **_BASELINES},
     ),
     "widths": (
         lambda: co.logistic(_STEEP * _unit(_MODELS), intercept=True),
         {name: _by_width(name) for name in (_CLICKS, *_TUNED)},
     ),
 }
-# Parameters that are learned: the same for all models, or one for each.
+# Number of learned parameters: one for all models, or one for each.
 _PARAMETERS = {"shared": 1, "disjoint": _MODELS}
 
 
@@ -81,8 +81,8 @@ def _squarecb(case: str, rounds: int) -> np.ndarray:
     return co.squarecb_bound(rounds, _MODELS, square)
 
 
-def _tuned_gap(rival: str) -> Quantity:
-    """Regret of logistic Thompson sampling minus that of a rival, each at its best width: chosen on every other seed, judged on the others."""
+def _tuned_gap(other: str) -> Quantity:
+    """Regret of logistic Thompson sampling minus another policy's, each at its best width: chosen on every other seed, judged on the others."""
 
     def best(results: Results, policy: str) -> tuple[float, xr.DataArray]:
         runs = results["widths"]["regret"].sel(policy=policy).isel(time=-1)
@@ -90,9 +90,9 @@ def _tuned_gap(rival: str) -> Quantity:
         return width, runs.sel(width=width, drop=True).isel(seed=slice(1, None, 2))
 
     def of(results: Results) -> Measured:
-        return mean_of(best(results, _CLICKS)[1] - best(results, rival)[1])
+        return mean_of(best(results, _CLICKS)[1] - best(results, other)[1])
 
-    return Quantity(f"minus {rival}", of)
+    return Quantity(f"minus {other}", of)
 
 
 _LEARNERS = ("LinUCB", "OFUL", "LinearThompson", "EpsilonGreedy", "SquareCB", "SquareCB, 10 gamma")
@@ -104,10 +104,10 @@ _CLAIMS = (
      rising(*((slope("OFUL", case, share=0.5), 0.9) for case in ("shared", "disjoint")))),
     ("squarecb-bound", "the regret of SquareCB is at most its bound", "Foster and Rakhlin (2020), Theorem 1",
      bounded(*((mean("SquareCB", case), known("the bound", partial(_squarecb, case), case), mean("Uniform", case)) for case in ("shared", "disjoint")))),
-    ("context", "whoever looks at contexts has less regret than the best single model", "Li et al. (2010), section 5.4",
+    ("context", "policies that use contexts have less regret than the best single model", "Li et al. (2010), section 5.4",
      rising(*((gap(policy, "BestSingle", case), 0.0) for case in _TITLES if case != "widths" for policy in _LEARNERS))),
     ("thompson", f"on clicks, logistic Thompson sampling has less regret than {'; '.join(_TUNED)}: each at the best of {len(_WIDTHS)} widths",
-     "ours, after Chapelle and Li (2011), Table 2", rising(*((_tuned_gap(rival), 0.0) for rival in _TUNED))),
+     "ours, after Chapelle and Li (2011), Table 2", rising(*((_tuned_gap(other), 0.0) for other in _TUNED))),
 )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _picture(results: Results) -> Any:
 
 
 def _bounds(case: str, data: xr.Dataset) -> Mapping[str, Any]:
-    """Lines of a panel; SquareCB's bound at a round is that of the gamma for so many rounds."""
+    """Reference lines of a panel; SquareCB's bound at a round is that with gamma for this horizon."""
     if case not in _PARAMETERS:
         return {}
     times = data["time"].values
@@ -144,8 +144,8 @@ REGRET = Experiment(
     claims=tuple(Claim(*claim) for claim in _CLAIMS),
     figures={"regret": _picture},
     source="Li et al. (2010); Abbasi-Yadkori et al. (2011); Agrawal and Goyal (2013b); Chapelle and Li (2011); Foster and Rakhlin (2020)",
-    notes="widths and scales are the standard deviation of a reward, not those of the proofs but for OFUL's; rewards are normal, where SquareCB's "
-    "theorem has them in [0, 1], and ten times its gamma is what one would use; on logistic rewards policies but LogisticThompson learn a linear model that is wrong. "
-    "Widths are multiples of the others' settings: of LogisticThompson's scale 1, of epsilon .05, of one over ten times SquareCB's gamma",
+    notes="widths and scales are the standard deviation of a reward instead of the values in the proofs, except for OFUL's; rewards are normal, while "
+    "SquareCB's theorem has them in [0, 1], and ten times its gamma is a practical value; with logistic rewards all policies except LogisticThompson "
+    "learn a wrong linear model. Widths are multiples of LogisticThompson's scale 1, of epsilon .05, and of one over ten times SquareCB's gamma",
     smoke_horizon=200,
 )

@@ -1,4 +1,4 @@
-"""Routing of recorded queries as a contextual bandit: the common baseline of papers on routers, on the user's rows."""
+"""Routing of recorded queries as a contextual bandit, the common baseline of papers on routers, on the user's table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,21 +24,21 @@ def _rows(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
 def _routing(
     data: str = "standin", weight: float = 0.1, directions: int = 8, costs: Mapping[str, float] | None = None
 ) -> co.TableEnv:
-    """The rows of a file, in a random order per run.
+    """Environment of the rows of a file, in a random order per run.
 
     Args:
       data: file of a table, or "standin" for generated queries.
-      weight: what a mean call of the dearest model counts, in score.
-      directions: of the features that contexts show.
-      costs: per query of each model where the file has none.
+      weight: weight of a mean call of the most expensive model, in units of the score.
+      directions: number of principal directions of the features in the contexts.
+      costs: costs per query of each model, if the file has none.
     """
     table = _rows(data, costs)
-    dearest = float(table.mean_costs().max())
-    return co.table_routing(table, cost_weight=weight / dearest if dearest > 0 else 0.0, directions=directions)
+    most = float(table.mean_costs().max())
+    return co.table_routing(table, cost_weight=weight / most if most > 0 else 0.0, directions=directions)
 
 
 def _policies(env: co.TableEnv) -> dict[str, Any]:
-    """Widths and scales are half a score: scores are 0 or 1, or in between."""
+    """Policies with widths and scales of half a score, since scores are between 0 and 1."""
     paid = float(env.cost_weight) * np.asarray(env.costs, float)
     prices = np.log(np.maximum(np.mean(env.costs, axis=0, dtype=float), 1e-12))
     spread = prices.std()
@@ -59,7 +59,7 @@ def _policies(env: co.TableEnv) -> dict[str, Any]:
 
 
 def _picture(results: Results) -> Any:
-    """Cost against score; what was earned per query over the pass; and regret against the linear rule."""
+    """Cost against score, reward per query over the pass, and regret against the linear rule."""
     data = results["result"]
     figure, axes = plot.panels(3)
     names = [str(p) for p in data["policy"].values]
@@ -89,7 +89,7 @@ TABLE = Experiment(
     figures={"table": _picture},
     source="Li et al. (2010), with recorded outcomes of all models",
     stand_in="a generated stand-in for RouterBench",
-    notes="one pass over the rows, unless --horizon asks for more; the reward is the score less the weighted cost, where a mean call of the dearest "
-    "model counts --set environment.weight=.1; two policies know the rows: the best single model, and the linear rule that was fitted to them",
+    notes="one pass over the rows unless --horizon is given; the reward is the score minus the weighted cost, with weight .1 for a mean call of the "
+    "most expensive model (--set environment.weight=.1); two policies know the rows: the best single model, and the linear rule fitted to them",
     smoke_horizon=200,
 )

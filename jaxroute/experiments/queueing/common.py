@@ -1,4 +1,4 @@
-"""What the experiments of ACQB share: what is recorded, who plays, means over heads and seeds, and claims that one policy has less."""
+"""Shared parts of the experiments of ACQB: metrics, baselines, means over heads and seeds, and comparisons of two policies."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,17 +21,17 @@ RECORD = (
 
 
 def not_learning(num_offered: int) -> dict[str, Any]:
-    """The policies of appendix B.3 that do not learn the choice model, for a number of answers."""
+    """Policies of appendix B.3 that do not learn the choice model, for a number of answers."""
     single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if num_offered == 1 else {}
     return {"Optimal": qu.Optimal.of, "Random": qu.Random(), **single}
 
 
 def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
-    """What is measured of the mean of runs `[seed, ...]`; of runs `[head, seed, ...]` with the error of both, training and luck.
+    """A measure of runs `[seed, ...]`; of runs `[head, seed, ...]` with the errors due to training and to seeds.
 
-    Heads and seeds are crossed: every head plays every seed. The squared error is that of the seeds' means, over the seeds, plus that of the
-    heads' means, over the heads. What is due to neither alone is counted twice, so that the error is rather too large. The degrees of freedom
-    are Welch's: three where the part of four heads is the larger one. More seeds do not reduce that part.
+    Heads and seeds are crossed: every head runs with every seed. The squared error is the sum of those of the seeds' means and of the heads'
+    means. Interactions are counted twice, so that the error is slightly too large. The degrees of freedom are Welch's, which are three if the
+    part of four heads dominates. More seeds do not reduce that part.
     """
     if "head" not in runs.dims:
         return measure(runs)
@@ -42,19 +42,19 @@ def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] =
 
 
 def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> Measured:
-    """Mean of a policy's metric minus that of another, seed by seed and head by head, at a share of the horizon."""
+    """Mean of a policy's metric minus another policy's, paired by seed and head, at a share of the horizon."""
     times = data["time"].values
     runs = metrics.pick(data, metric).isel(time=int(np.argmin(np.abs(times - share * times[-1]))))
     return over_heads(runs.sel(policy=policy) - runs.sel(policy=minus))
 
 
 def less(policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Measure:
-    """States that a policy has less of a metric than another in every case, seed by seed.
+    """States that a policy has less of a metric than another in every case, paired by seed.
 
     Args:
-      policy, than: names.
-      metric: what is compared.
-      share: of the horizon at which it is compared.
+      policy, than: names of the policies.
+      metric: its name.
+      share: share of the horizon at which they are compared.
     """
     when = "" if share == 1.0 else f" at {share:g} of the horizon"
 

@@ -1,4 +1,4 @@
-"""Figures 2, 4 and 5 of ACQB: random instances, with the numbers of models and the slacks of the paper."""
+"""Figures 2, 4 and 5 of ACQB: random instances with several numbers of models and slacks."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from jaxroute.problems import queueing as qu
 
 
 def _policies(env: Any) -> dict[str, Any]:
-    """All policies of appendix B.3 that an environment allows."""
+    """All policies of appendix B.3 that suit an environment."""
     return {**not_learning(env.num_offered), "CQB-eps": qu.CQBEpsilon.of, "ACQB": qu.ACQB()}
 
 
@@ -45,11 +45,11 @@ def _final_queue(results: Results) -> Iterator[Finding]:
         yield f"{name} {listed(queues)}", [other.at_least(ours, margin=0.1 * abs(ours.mean)) for other in others]
 
 
-@all_hold("queue above the optimal policy's, at its highest and by how much it falls from there: ")
+@all_hold("queue above the optimal policy's: maximum, and fall after it: ")
 def _hump(results: Results) -> Iterator[Finding]:
     for name, data in with_coordinates(results, K=1).items():
         runs = metrics.pick(data, "queue_regret").sel(policy="ACQB")
-        # The highest place is found on every other run, and judged on the rest: the highest of some means is above the others by noise alone.
+        # The maximum is located on every other run and judged on the others: the largest of several means is biased.
         top = int(runs[::2].mean("seed").argmax("time"))
         runs = runs[1::2]
         fall = mean_of(runs.isel(time=top, drop=True) - runs.isel(time=-1, drop=True))
@@ -74,21 +74,25 @@ _ROWS = (
 _WHERE = f"{PAPER}, section 6.1 and appendix C.1"
 _CLAIMS = (
     Claim("best", "ACQB has less regret than the policies that ignore contexts", _WHERE, _least_regret),
-    Claim("beats-cqb", "and less than CQB-eps", _WHERE, less("ACQB", "CQB-eps")),
-    Claim("hump-lower", "its queue is shorter than that of CQB-eps early on (one answer)", _WHERE, _early_queue),
-    Claim("queue", "and at the end no learner's is shorter by more than a tenth", _WHERE, _final_queue),
+    Claim("beats-cqb", "ACQB has less regret than CQB-eps", _WHERE, less("ACQB", "CQB-eps")),
+    Claim(
+        "hump-lower", "the queue of ACQB is shorter than that of CQB-eps early in the run (one answer)", _WHERE, _early_queue
+    ),
+    Claim("queue", "at the end no learner's queue is shorter by more than a tenth", _WHERE, _final_queue),
     Claim(
         "returns",
-        "its queue grows at first, then comes back towards the optimal one (one answer)",
+        "the queue of ACQB first grows and then returns towards the optimal one (one answer)",
         f"{PAPER}, theorem 5",
         _hump,
     ),
-    Claim("linear", "the others' regret grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear),
+    Claim(
+        "linear", "the regret of policies without contexts grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear
+    ),
 )
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """A figure of queues with one and with two answers, for each combination of what is swept."""
+    """A figure of queues with one and with two answers, for each combination of swept values."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     cases = (*of_k[1], *of_k[2])
@@ -105,10 +109,10 @@ def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
         _CLAIMS,
         {name: panels_of(rows=_ROWS, columns="case", cases=some) for name, some in names.items()},
         source=f"{PAPER}, figure {number}",
-        notes="kappa, lambda_0 and c1 are not given in the paper; here .3, 1 and 1; the paper has 10 runs, which cannot tell ACQB and CQB-eps "
-        "apart; of the contexts that are drawn 25, 37 and 57 % are kept with 3, 5 and 10 models and one answer (assumption 4), of the worst of 256 "
-        "instances 6, 14 and 40 %, so that some 2 % of the runs with 3 models find none, are invalid and left out; Q-UCB and Q-ThS explore every "
-        "time in the first 289, 621 and 1,646 rounds with 3, 5 and 10 models: until then they are one policy, and the random one but for the order",
+        notes="kappa, lambda_0 and c1 are not in the paper; here they are .3, 1 and 1; the paper's 10 runs cannot distinguish ACQB and CQB-eps; "
+        "with 3, 5 and 10 models and one answer, assumption 4 accepts 25, 37 and 57 % of the drawn contexts (6, 14 and 40 % in the worst of 256 "
+        "instances), so that some 2 % of the runs with 3 models find none, are invalid and left out; Q-UCB and Q-ThS explore in each of the "
+        "first 289, 621 and 1,646 rounds with 3, 5 and 10 models: until then they are the same policy, which is the random one except for the order",
         smoke_horizon=60,
     )
 

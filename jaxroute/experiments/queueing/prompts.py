@@ -1,4 +1,4 @@
-"""Queues of prompts: figures 3, 6 and 7 of ACQB, on stand-ins for its data or on files of them."""
+"""Queues of prompts: figures 3, 6 and 7 of ACQB on stand-ins for its data, and on the user's table."""
 
 import functools
 import itertools
@@ -24,14 +24,14 @@ from jaxroute.problems import queueing as qu
 LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
 _CONSTANTS: dict[str, Any] = {"c1": 2.0, "curvature": 0.05, "ridge": 0.1}
 NOTES = (
-    "kappa .05, lambda_0 .1, c1 2 and rho .1 are ours; ACQB-CL has four heads, trained by the paper's preset for the data, and as a variant of ours "
-    "('longer') by 60 prompts per model in 100 epochs of all of them; standard errors count heads and seeds; ACQB's estimate follows eq. (4) by five "
-    "first-order steps a round, its logits off by .012 (root mean square) in the worst of 11 models after 1,000 rounds of figure 7; Q-UCB and Q-ThS "
-    "explore every time in the first 1,875 rounds with 11 models, 2,596 with 14, 37,218 with 112: until then they are one policy"
+    "kappa .05, lambda_0 .1, c1 2 and rho .1 are ours; ACQB-CL has four heads, trained by the paper's preset for the data, and in our variant "
+    "'longer' by 60 prompts per model in 100 epochs; standard errors include heads and seeds; ACQB's estimate follows eq. (4) by five "
+    "first-order steps per round, with an error of its logits of .012 (root mean square) in the worst of 11 models after 1,000 rounds of figure 7; Q-UCB and Q-ThS "
+    "explore in each of the first 1,875 rounds with 11 models, 2,596 with 14, 37,218 with 112: until then they are the same policy"
 )
-# How the head of ACQB-CL is trained: by the paper's preset for the data, or by that with other numbers, which are ours.
+# Training of ACQB-CL's head: changes of the paper's preset for the data.
 TRAININGS: dict[str, Any] = {"ACQB-CL": {}, "ACQB-CL, longer": {"per_model": 60, "epochs": 100, "batch": None}}
-# Seeds of the training: of the choice of prompts and of the first parameters.
+# Seeds of the training, for the choice of prompts and the initial parameters.
 _HEADS = (0, 1, 2, 3)
 
 
@@ -39,7 +39,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """The pool of prompts on line, and those that a head is trained on."""
+    """The pool of prompts, and the prompts on which a head is trained."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -54,7 +54,7 @@ def _tables(
     order = np.random.default_rng(0).permutation(table.num_queries)
     pool = min(1000, (2 * table.num_queries) // 3)
     prompts = np.arange(table.num_queries) if table.prompts is None else table.prompts
-    in_pool = np.isin(prompts, prompts[order[:pool]])[order]  # Copies of a prompt go together.
+    in_pool = np.isin(prompts, prompts[order[:pool]])[order]  # Copies of a prompt stay together.
     return table.subset(rows=order[in_pool]), table.subset(rows=order[~in_pool])
 
 
@@ -78,16 +78,16 @@ def data_queue(
     """A queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
-      models: "sprout", "embedllm" or "routerbench": whose stand-in, and whose preset the head is trained by.
-      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 and two thirds of the rows become the pool; None, or "standin" in
-        experiments that are meant for one, for the stand-in.
-      embeddings: file of its features; None for its own, or those of its text.
-      costs: per query of each model, where the file has none.
+      models: "sprout", "embedllm" or "routerbench", the data set of the stand-in and of the preset for training the head.
+      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin"
+        for the stand-in.
+      embeddings: file of features; None for those of the log, or of its text.
+      costs: costs per query of each model, if the file has none.
       load: arrival rate.
-      num_offered: `K`.
-      dim: of the stand-in's features.
+      num_offered: number of answers `K`.
+      dim: number of the stand-in's features.
       cost_weight: rho.
-      horizon: rounds.
+      horizon: number of rounds.
     """
     pool, _ = _tables(models, data, embeddings, _pairs(costs), dim)
     return qu.table_queue(pool, arrival_rate=load, num_offered=num_offered, horizon=horizon, cost_weight=cost_weight)
@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Features `[d', P]` of the pool after each of the heads, which were trained on the other prompts."""
+    """Features `[d', P]` of the pool after each head, trained on the other prompts."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -112,20 +112,20 @@ def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
     def with_head(head: int, training: str) -> qu.ACQB:
         return qu.ACQB(features=_projected(training, settings["cost_weight"], *about)[head], **_CONSTANTS)
 
-    rival = {name: value for name, value in _CONSTANTS.items() if name != "c1"}
+    others = {name: value for name, value in _CONSTANTS.items() if name != "c1"}
     return {
-        "CQB-eps": qu.CQBEpsilon(trigger=qu.PhaseThenCoin.for_data(env.spec.rounds, _CONSTANTS["c1"]), **rival),
+        "CQB-eps": qu.CQBEpsilon(trigger=qu.PhaseThenCoin.for_data(env.spec.rounds, _CONSTANTS["c1"]), **others),
         "ACQB": qu.ACQB(**_CONSTANTS),
         **{name: grid(with_head, head=list(_HEADS), training=name) for name in TRAININGS},
     }
 
 
-def _everybody(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _all_policies(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**not_learning(env.num_offered), **learners(env, settings)}
 
 
 def case_name(num_offered: int, load: float) -> str:
-    """The name of a case."""
+    """Name of a case."""
     return f"K{num_offered}-load{load:g}"
 
 
@@ -135,10 +135,10 @@ def data_case(
     load: float,
     horizon: int = 5000,
     dim: int = 64,
-    policies: Any = _everybody,
+    policies: Any = _all_policies,
     data: str | None = None,
 ) -> Case:
-    """A queue of prompts at one load."""
+    """Case of a queue of prompts at one load."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}
@@ -147,24 +147,24 @@ def data_case(
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
-    """How much a queue has grown since half time."""
+    """Growth of a queue in the second half of the run."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
 
-# Queries by which a queue may grow in half of the rounds and count as still.
+# Largest growth in half of the rounds of a queue that has stopped growing.
 _STILL = 1.0
 
 
 def _stable(results: Results) -> Finding:
-    """States that the learners' queues have stopped growing, where Random's grows on."""
+    """States that the learners' queues have stopped growing while Random's still grows."""
     parts, grows, stops = [], [], []
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}
         parts.append(f"{name} {listed(growth)}")
         grows.append(growth.pop("Random").above(_STILL))
         stops += [value.at_most(_STILL) for value in growth.values()]
-    rule = f"growth in the second half, Random's above {_STILL:g} at some load, the others' at none: "
+    rule = f"growth in the second half, above {_STILL:g} for Random at some load, and for the others at none: "
     return rule + "; ".join(parts), [at_least(1, grows), *stops]
 
 
@@ -194,10 +194,10 @@ def _sublinear(results: Results) -> Iterator[Finding]:
 _CLAIMS = (
     (
         "stable",
-        "the queues of ACQB and ACQB-CL stop growing (by one query or less in the second half), where that of Random grows on",
+        "the queues of ACQB and ACQB-CL stop growing (by at most one query in the second half), while that of Random still grows",
         _stable,
     ),
-    ("shorter", "their queues end shorter than those of policies that learn no contexts", _shorter),
+    ("shorter", "their final queues are shorter than those of policies that do not learn from contexts", _shorter),
     ("sublinear", "their regret is sublinear", _sublinear),
     ("beats-cqb", "ACQB has less regret than CQB-eps at every load", less("ACQB", "CQB-eps")),
     ("contrastive", "ACQB-CL, trained as in the paper, has less regret than ACQB at every load", less("ACQB-CL", "ACQB")),
@@ -208,12 +208,12 @@ _CLAIMS = (
     ),
 )
 
-# Pictures.
+# Figures.
 
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Curves of the policies that learn from contexts, or what they have more than one of them, with the errors of heads and seeds."""
+    """Curves of the policies that learn from contexts, optionally minus one of them, with the errors of heads and seeds."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -235,7 +235,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
 
 
 def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Means over seeds (and heads) with standard errors as those of `over_heads`, `[time]`."""
+    """Means `[time]` over seeds (and heads) with the standard errors of `over_heads`."""
     axes = [axis for axis in ("seed", "head") if axis in runs.dims]
     means = {axis: runs.mean([a for a in axes if a != axis]) for axis in axes}
     squares = sum(one.var(axis, ddof=1) / one.count(axis) for axis, one in means.items())
@@ -251,19 +251,19 @@ _ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """For each number of answers a column per load: all queues but those of ACQB-CL, then queue and regret of what learns from contexts.
+    """Figures by number of answers, with a column per load: all queues except ACQB-CL's, then queue and regret of contextual policies.
 
     Args:
-      name: of the picture.
-      loads: by number of answers.
-      baselines: whether the other queues were played.
+      name: name of the figure.
+      loads: loads by number of answers.
+      baselines: whether the results have the other policies.
     """
     rows = _ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [case_name(k, load) for load in of_k] for k, of_k in loads.items()}
     return {name + which: panels_of(rows=rows, columns="case", cases=some) for which, some in cases.items()}
 
 
-# Of each figure: the data set, its name, models, seeds, rounds and features.
+# Number of a figure, data set, its name, and numbers of models, seeds, rounds and features.
 _FIGURES = (
     (3, "sprout", "SPROUT-o3mini", 14, 16, 5000, 64),
     (6, "embedllm", "EmbedLLM", 112, 4, 5000, 384),
@@ -275,8 +275,8 @@ def claims(only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> t
     """Claims about queues of prompts.
 
     Args:
-      only: ids of those that are made (default: all).
-      source: where the paper says it; "longer" is ours.
+      only: ids of the claims (default: all).
+      source: place in the paper; "longer" is ours.
     """
     chosen = [claim for claim in _CLAIMS if not only or claim[0] in only]
     return tuple(Claim(name, text, "ours" if name == "longer" else source, measure) for name, text, measure in chosen)
@@ -291,29 +291,29 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
         seeds,
         claims(source=where),
         pictures(f"figure-{number}", LOADS),
-        # Each round of many models and features takes milliseconds.
+        # A round with many models and features takes milliseconds.
         smoke_seeds=2 if size > 100 else 4,
         smoke_horizon=12 if size > 100 else 60,
         source=where,
         stand_in=f"a generated stand-in for {name}",
-        notes=f"not the paper's data: without --data a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features, the "
-        f"paper's have 384, over {horizon:,} rounds, the paper's 5,000; --data FILE plays a log of yours, whose features are its embedding or made of its text unless --set environment.embeddings=FILE gives others; "
+        notes=f"not the paper's data: without --data, a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features (paper: 384) "
+        f"over {horizon:,} rounds (paper: 5,000); --data FILE uses your log, with its embeddings or features of its text unless --set environment.embeddings=FILE specifies others; "
         + NOTES,
     )
 
 
-# Queues of prompts whose claims are about whatever is played: not the paper's sentences about its data, but the same questions.
+# Queues of prompts with the same questions about any table, rather than the paper's statements about its data.
 
-ASKED = "ours: asked of the table that is played"
+ASKED = "ours: about the table of the run"
 
 
 class OfAnyTable(Experiment):
-    """An experiment whose claims are about the table that is played, a user's own too."""
+    """An experiment whose claims are about its table, including a user's."""
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """As of any experiment, but for what names the table."""
+        """Differences of a run from the setting of the claims, except for the choice of the table."""
         of_table = ("data", "embeddings", "costs", "models", "dim")
-        others = {leaf: value for leaf, value in changes.get("environment", {}).items() if leaf not in of_table}
+        others = {key: value for key, value in changes.get("environment", {}).items() if key not in of_table}
         return super().departures(horizon, {**changes, "environment": others})
 
 
@@ -327,7 +327,7 @@ TABLE = OfAnyTable(
     pictures("table", {1: LOADS[1]}),
     source=f"{PAPER}, section 6.2",
     stand_in="a generated stand-in for RouterBench",
-    notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "
-    "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
+    notes="at most 1,000 rows, and at most two thirds, are the pool, and the heads of ACQB-CL learn from the others; if the file has no "
+    "costs, specify the cost per query of each model by --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
     smoke_horizon=60,
 )

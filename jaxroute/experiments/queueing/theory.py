@@ -1,4 +1,4 @@
-"""What the theory of ACQB says, measured: regret, queue, exploration, coverage, and how long one decision is felt."""
+"""Measurements for the theory of ACQB: regret, queue, exploration, coverage, and the effect of one decision."""
 
 import functools
 import math
@@ -39,13 +39,13 @@ _THETA = (
     (0.5, 0.2, 0.8, -0.3, 0.6),
 )
 _COUNTS = (*RECORD, "mean_queue_regret")
-# Metrics that give the gap of each round, and shares of rounds with two answers.
+# Metrics for the gap of each round, and shares of rounds with two answers.
 _LOST, _SECOND = ("joint_regret", "explored"), [0.0, 0.1, 0.25, 0.5, 1.0]
 _ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
-# Under the assumptions of the theory |x| <= 1 and |theta| <= 1, a valid kappa has 1 / kappa <= p_j p_0.
+# With |x| <= 1 and |theta| <= 1, as in the theory, a valid kappa has 1 / kappa <= p_j p_0.
 _VALID_CURVATURE = (1.0 + math.e) ** 2 / math.e
-# The shared model under these assumptions. Its departure rates exceed the arrival rate by little; features on [-1, 1]^5 / sqrt(5) have a
-# second moment of 1 / 15.
+# The shared model under these assumptions. Departure rates hardly exceed the arrival rate; features on [-1, 1]^5 / sqrt(5) have a second
+# moment of 1 / 15.
 _shared_queue = functools.partial(qu.RandomQueues, pair_features=True, slack=0.0, arrival_rate=0.45)
 _SHARED_THEORY = qu.Theory(
     dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0
@@ -53,7 +53,7 @@ _SHARED_THEORY = qu.Theory(
 
 
 def _estimate(env, policy, env_state, policy_state, t):
-    """Distance of the estimate to the truth over the confidence radius, and the design matrix' least eigenvalue."""
+    """Distance of the estimate from the truth over the confidence radius, and the least eigenvalue of the design matrix."""
     del env_state
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
     design = policy_state.spread.total[0]
@@ -105,9 +105,9 @@ def _regret_slope(results: Results) -> Finding:
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Mean queue above the optimal one in the last half of the run, the half before that, and so on, `[first round, seed]`.
+    """Mean queue above the optimal one `[first round, seed]` in windows of doubling length, in the order of time.
 
-    In the order of time.
+    The last window is the second half of the run, the one before the half of the rest, and so on.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, last = runs["time"].values, runs.sizes["time"] - 1
@@ -124,13 +124,13 @@ def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
 
 def _decay(results: Results) -> Finding:
     runs = windows(results["long"])
-    # The hump is found on every other run, and judged on the rest.
+    # The hump is located on every other run and judged on the others.
     hump = int(runs["first"][int(runs.isel(seed=slice(0, None, 2)).mean("seed").argmax("first"))])
     found = {int(first): mean_of(runs.isel(seed=slice(1, None, 2)).sel(first=first)) for first in runs["first"].values}
-    text = f"windows of doubling length, {listed(found, 'from {}:')}; the highest is that from {hump}"
+    text = f"windows of doubling length, {listed(found, 'from {}:')}; the maximum is that from {hump}"
     later = [first for first in found if first > hump]
     if len(later) < 2:
-        return f"{text}, and no two come after it", at_least(None, [])
+        return f"{text}, with fewer than two windows after it", at_least(None, [])
     return text, [found[t].below(found[hump].times((hump / t) ** 0.25)) for t in later]
 
 
@@ -144,8 +144,8 @@ def _explorations(results: Results) -> Iterator[Finding]:
 
 def _coverage(results: Results) -> Finding:
     distance = results["shared"]["estimate.distance"].isel(policy=0)
-    left = share_of((~(distance <= 1.0)).any("time"))  # Also where it is not a number.
-    text = f"largest distance over the radius {float(distance.max()):.3f}; it was left in {100 * left.mean:.1f} % of runs"
+    left = share_of((~(distance <= 1.0)).any("time"))  # Also for NaN.
+    text = f"largest distance over the radius {float(distance.max()):.3f}; above 1 in {100 * left.mean:.1f} % of the runs"
     return text, left.below(0.01)
 
 
@@ -155,13 +155,13 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
     for time in data["time"].values[[4, 9, 19] if len(data["time"]) > 19 else [-1]]:
         bound, probability = _SHARED_THEORY.least_eigenvalue(float(time))
         above = share_of(data["estimate.least"].isel(policy=0).sel(time=time) >= bound)
-        text = f"round {time}: above {bound:.2f} in {100 * above.mean:.1f} % (the lemma says at least {100 * probability:.1f} %)"
+        text = f"round {time}: above {bound:.2f} in {100 * above.mean:.1f} % (lemma: at least {100 * probability:.1f} %)"
         never = "a matrix that never grows", Measured(0.0).at_least(probability)
         yield text, above.at_least(max(probability, 0.99)).unless(*never)
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """Departures that each round lost to the best query and assortment, `[seed, time]`; NaN where it explored."""
+    """Expected departures lost in each round `[seed, time]`, against the best query and assortment; NaN in exploration rounds."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)
@@ -173,8 +173,8 @@ def _round_bound(results: Results) -> Finding:
     reach = xr.DataArray([_SHARED_THEORY.reach(float(t)) for t in gaps["time"].values], {"time": gaps["time"]})
     bound = reach / np.sqrt(least.sel(time=gaps["time"]))
     share, whole = mean_of((gaps / bound).max("time")), mean_of((1.0 / bound).max("time"))
-    text = f"largest gap over its bound, mean of the runs, {show(share)}; bounds from {float(bound.min()):,.0f} on"
-    return text, share.at_most(1.0).unless("a gap of 1, the largest that there is,", whole.at_most(1.0))
+    text = f"largest gap over its bound, mean of the runs, {show(share)}; smallest bound {float(bound.min()):,.0f}"
+    return text, share.at_most(1.0).unless("a gap of 1, the largest possible one,", whole.at_most(1.0))
 
 
 def _round_decay(results: Results) -> Finding:
@@ -203,7 +203,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """`psi(i, t)`: what the learner's decision in round `i` changes in the queue, if the optimal policy follows."""
+    """Change `psi(i, t)` of the queue by the learner's decision in round `i`, if the optimal policy follows."""
     data = results["switching"]["queue_length"].sel(policy="switch")
     return data.diff("at", label="lower")
 
@@ -213,7 +213,7 @@ def _switch_signs(results: Results) -> Finding:
     effect = _effects(results).transpose("at", "time", "seed").values
     rounds = effect.shape[0]
     number = np.arange(rounds)
-    split = effect[number, number]  # [at, seed]: right after the round in which the decisions differ.
+    split = effect[number, number]  # [at, seed]: just after the round in which the decisions differ.
     before = number[:, None] > number[None, :]
     small = bool(np.isin(effect, (-1.0, 0.0, 1.0)).all() and np.isin(split, (0.0, 1.0)).all() and not effect[before].any())
     later = np.where(split[:, None, :] > 0, effect >= 0, effect <= 0).all()
@@ -274,35 +274,45 @@ _PICTURE = side_by_side(
     columns=2,
 )
 _CLAIMS = (
-    ("theorem-6", "theorem 6", "regret, joint and of routing, grows no faster than the square root of time", _regret_slope),
-    ("theorem-5", "theorem 5", "the queue above the optimal one falls at least as t^-1/4 in the end", _decay),
-    ("explorations", "appendix G.1", "as many explorations as lambda times the sum of eta, within 2 %", _explorations),
+    ("theorem-6", "theorem 6", "joint and routing regret grow no faster than the square root of time", _regret_slope),
+    ("theorem-5", "theorem 5", "the queue above the optimal one finally falls at least as fast as t^-1/4", _decay),
+    ("explorations", "appendix G.1", "the number of explorations is lambda times the sum of eta, within 2 %", _explorations),
     ("coverage", "lemma 33", "the radius covers the truth in 99 % of the runs (shared model, valid kappa)", _coverage),
-    ("eigenvalue", "lemma 25", "in 99 % of runs the design matrix grows as it says (shared model)", _least_eigenvalue),
+    (
+        "eigenvalue",
+        "lemma 25",
+        "the design matrix grows as in the lemma in 99 % of the runs (shared model)",
+        _least_eigenvalue,
+    ),
     (
         "round-bound",
         "proposition 10",
-        "a round without exploring loses at most (alpha + 48 beta) / sqrt(least eigenvalue)",
+        "a round without exploration loses at most (alpha + 48 beta) / sqrt(least eigenvalue)",
         _round_bound,
     ),
-    ("round-decay", "lemma 11", "and its loss falls at least as t^-1/4, as that bound does", _round_decay),
+    ("round-decay", "lemma 11", "the loss of such a round falls at least as fast as t^-1/4, like the bound", _round_decay),
     (
         "good-rounds",
         "proposition 14; ours",
-        "long before tau(t) 99 % of such rounds lose at most half the slack",
+        "99 % of such rounds lose at most half the slack, long before tau(t)",
         _good_rounds,
     ),
     (
         "mixed",
         "ours",
-        "with two answers in a quarter of the rounds the queue is less than half of that with one",
+        "with two answers in a quarter of the rounds the queue is less than half of that with one answer",
         _second_answers,
     ),
-    ("switching", "lemma 8", "a decision is felt as one query or none, with one sign; the effects add up", _switch_signs),
+    (
+        "switching",
+        "lemma 8",
+        "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies",
+        _switch_signs,
+    ),
 )
 THEORY = Experiment(
     "queueing/theory",
-    "What the theory of ACQB says, measured",
+    "Theory of ACQB: regret, queue, exploration and coverage",
     _CASES,
     512,
     (
@@ -311,7 +321,7 @@ THEORY = Experiment(
     ),
     {"theory": _PICTURE},
     source=f"{PAPER}, theorems 5 and 6 and their proofs",
-    notes="theorem 5 asks for astronomic horizons (10^32 rounds at these numbers): only its shape can be seen; the explicit bound of theorem "
-    "6 is 5,500 times the largest regret that is possible in 1,000 rounds",
+    notes="theorem 5 requires astronomic horizons (10^32 rounds with these numbers): only its shape is visible; the explicit bound of theorem "
+    "6 is 5,500 times the largest possible regret of 1,000 rounds",
     smoke_horizon=400,
 )

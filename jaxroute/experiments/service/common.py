@@ -1,4 +1,4 @@
-"""What the experiments of MESS+ share: passes over the benchmarks, the paper's rivals, and what is read of them."""
+"""Shared parts of the experiments of MESS+: passes over the benchmarks, the paper's baselines, and their measurements."""
 
 import dataclasses
 import functools
@@ -25,15 +25,15 @@ from jaxroute.problems import service as sv
 
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
 STAND_IN = (
-    "who satisfies and what it costs follow recorded outcomes of the eight benchmarks; the features tell nothing, for text tells little "
-    "about them (service/signal has some that tell more)"
+    "satisfaction and costs follow recorded outcomes of the eight benchmarks; the features are uninformative, since text is hardly "
+    "informative about the outcomes (service/signal has informative features)"
 )
-TRAINED = "RouterDC is trained eight times and each router replayed in 64 runs: its error is that over the trainings"
+TRAINED = "RouterDC is trained eight times and each router is used in 64 runs: its error is that over the trainings"
 _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """A claim; its text is the first line of the docstring of what measures it, unless it is given."""
+    """A claim; its text is the first line of the docstring of the measure, unless given."""
     text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -50,7 +50,7 @@ def experiment(
     smoke_horizon: int = 200,
     stand_in: str = "recorded answers with stand-in features",
 ) -> Experiment:
-    """An experiment of this folder: `name` without that of the problem, `source` without that of the paper (default: ours)."""
+    """An experiment of MESS+; `name` without the problem, `source` without the paper (default: ours)."""
     source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon, "stand_in": stand_in}
     return Experiment(
         f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, notes=notes, **sizes
@@ -69,12 +69,12 @@ def passes(
     """A pass over each of some benchmarks.
 
     Args:
-      policies: as for `Case`; `settings["benchmark"]` says which one it is.
-      benchmarks: names.
+      policies: as for `Case`; `settings["benchmark"]` is the benchmark's name.
+      benchmarks: names of the benchmarks.
       every: requests between two records (default: one record, at the end).
       record: as for `Case`.
-      all_alphas: at the three targets of the paper's figures, in place of that of its tables.
-      settings: more settings of the environment.
+      all_alphas: whether to use the three targets of the paper's figures instead of the target of its tables.
+      settings: further settings of the environment.
     """
     cases = []
     for name in benchmarks:
@@ -93,7 +93,7 @@ def _environment(**settings: Any) -> Any:
 
 
 def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
-    """`grid(RouterDC.of, env=env, training=range(number))`, as many trainings at a time as there are cores: each uses one."""
+    """`grid(RouterDC.of, env=env, training=range(number))`, with as many trainings at the same time as there are cores."""
 
     def trained(training: int) -> sv.RouterDC:
         return jax.block_until_ready(sv.RouterDC.of(env, training))
@@ -103,7 +103,7 @@ def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
-    """Passes of RouterDC, trained eight times; the target does not enter, so that one pass stands for all targets."""
+    """Passes of RouterDC, trained eight times; it does not depend on the target, so that one pass serves for all targets."""
 
     def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"RouterDC": trained_routers(env, 8)}
@@ -113,7 +113,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """A result of RouterDC with trainings in place of runs: of each the mean over its runs."""
+    """A result of RouterDC with trainings instead of runs, each the mean of its runs."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -124,35 +124,35 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """A benchmark as the paper plays it: made once, for its optima take a fifth of a second."""
+    """A benchmark at the paper's target, made once, since its optima take a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
 def benchmark_of(data: xr.Dataset) -> str:
-    """The benchmark of a case."""
+    """Name of the benchmark of a case."""
     return decoded(data.attrs)["case_coordinates"]["benchmark"]
 
 
 def benchmarks_of(results: Results) -> list[str]:
-    """The benchmarks that were played."""
+    """Names of the benchmarks in the results."""
     return [name for name in results if not name.endswith(_ROUTER)]
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """What a policy reached in each run of a pass; of RouterDC in each training, whatever the target."""
+    """Metric of a policy at the end of each run of a pass; of RouterDC by training, for any target."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
 
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
-    """The mean of `runs`."""
+    """Mean of `runs`."""
     found = mean_of(runs(results, benchmark, metric, policy, **where))
     return found.changed(floor=found.error) if policy == "RouterDC" else found
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """MJ of a pass, whatever horizon was played."""
+    """MJ of a whole pass, also for another horizon."""
     return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
 
 
@@ -162,37 +162,37 @@ def points_short(results: Results, benchmark: str, policy: str, **where: Any) ->
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Mean over benchmarks of runs by benchmark, seed by seed, for benchmarks share their luck; `per_pass`: from J per request to MJ."""
+    """Mean over benchmarks, which share random numbers by seed; `per_pass` converts J per request to MJ."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
 
 
 def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """MJ of a pass, mean of some benchmarks."""
+    """MJ of a pass, mean over some benchmarks."""
     return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """How a metric at the end changes along an axis of settings, seed by seed: between neighbours, and last from first to last."""
+    """Changes of a metric at the end along an axis of settings, paired by seed: between neighbours, and finally from first to last."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that something rises (`sign` 1) or falls (-1) in all, and nowhere goes the other way by more than a tenth of that."""
+    """States that a metric rises (`sign` 1) or falls (-1) in total, and moves in the other direction nowhere by more than a tenth of that."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
 
-def rivals(benchmark: str) -> dict[str, Any]:
-    """The paper's rivals that are not trained, each for the target of the environment that it meets."""
+def baselines(benchmark: str) -> dict[str, Any]:
+    """The paper's baselines without training, each for the target of its environment."""
     return {"EducatedGuessing": sv.EducatedGuessing.of, "RouteLLM": functools.partial(_routellm, benchmark=benchmark)}
 
 
 def _routellm(env: sv.ServiceEnv, benchmark: str) -> sv.RouteLLM:
-    """With the threshold of the paper's Table 5 for the nearest of its targets."""
+    """RouteLLM with the threshold of the paper's Table 5 for the nearest of its targets."""
     data = MESSPLUS_BENCHMARKS[benchmark]
     alphas = jnp.asarray(data.alphas, jnp.float32)
     thresholds = jnp.asarray([data.routellm_threshold[alpha] for alpha in data.alphas], jnp.float32)
@@ -200,7 +200,7 @@ def _routellm(env: sv.ServiceEnv, benchmark: str) -> sv.RouteLLM:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """A function `environment -> MESS+` that knows the true probabilities."""
+    """Function that makes MESS+ with the true probabilities of an environment."""
 
     def policy(env: sv.ServiceEnv) -> sv.MessPlus:
         return sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
@@ -209,7 +209,7 @@ def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """The case of a benchmark with RouterDC among the policies, for a figure; its runs are trainings."""
+    """Result of a benchmark with RouterDC among the policies, whose runs are trainings."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {
@@ -219,7 +219,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of satisfied requests, and what the best mixture that reaches them without looking at requests costs."""
+    """Shares of satisfied requests, and the costs of the best mixtures of models that ignore the requests."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the corners of the line.

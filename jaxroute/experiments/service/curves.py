@@ -20,11 +20,11 @@ from jaxroute.problems import service as sv
 def _policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
     benchmark = settings["benchmark"]
     V = list(MESSPLUS_BENCHMARKS[benchmark].V_range)
-    return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **common.rivals(benchmark)}
+    return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **common.baselines(benchmark)}
 
 
 def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
-    """Benchmark and target in words, the results of the benchmark, and where those of the target are."""
+    """Name of benchmark and target, results of the benchmark, and coordinates of the target."""
     for name in common.benchmarks_of(results):
         for alpha in results[name]["alpha"].values:
             yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
@@ -32,7 +32,7 @@ def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]
 
 @all_hold("violation by falling V: ")
 def _approaches(results: Results) -> Iterator[Finding]:
-    """Every V approaches alpha: violation below .05."""
+    """The violation is below .05 for every V."""
     for name, data, where in _panels(results):
         values = ends_along(data, "violation", "MESS+", "V", **where).values()
         yield f"{name}: {', '.join(map(show, values))}", [v.below(0.05) for v in values]
@@ -54,18 +54,18 @@ def _cheaper_for_every_V(results: Results) -> Iterator[Finding]:
     """MESS+ costs less than RouteLLM and RouterDC for every V."""
     for name, data, where in _panels(results):
         costs = ends_along(data, "cost", "MESS+", "V", **where)
-        dearest = costs[highest(costs)]
+        most = costs[highest(costs)]
         others = {
             p: common.reached(results, common.benchmark_of(data), "cost", p, **where) for p in ("RouteLLM", "RouterDC")
         }
         yield (
-            f"{name}: MESS+ at most {show(dearest)} J, {listed(others)}",
+            f"{name}: MESS+ at most {show(most)} J, {listed(others)}",
             [cost.below(c) for cost in costs.values() for c in others.values()],
         )
 
 
 def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
-    """First request at which the target was met, by run; infinite where it was not."""
+    """First request at which the target was met, by run; infinite if it was not."""
     runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
     return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
 
@@ -76,7 +76,7 @@ def _mean(runs: np.ndarray) -> Measured:
 
 @all_hold()
 def _first_steps(results: Results) -> Iterator[Finding]:
-    """With the largest V alpha is first met at request 740, 803, 994: between the quartiles of the runs, "never" being latest."""
+    """Alpha is first met at request 740, 803, 994 with the largest V: between the quartiles of the runs, with "never" as the latest."""
     for _, data, where in _panels(results):
         paper = MESSPLUS_FIGURE_2.get(round(where["alpha"], 6), np.nan)
         for V in data["V"].values:
@@ -90,9 +90,9 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 
 
 def _is_later(axis: str, other: str) -> Measure:
-    """States that the target is met later as a setting grows: in more runs later than earlier, from its smallest to its largest value.
+    """States that the target is met later for the largest than for the smallest value of a setting: in more runs later than earlier.
 
-    In all, and with no value of the other setting the other way in more than a twentieth of the runs.
+    This holds in total; for each value of the other setting the share of the opposite is at most a twentieth of the runs larger.
     """
 
     @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
@@ -112,8 +112,8 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
     where = f"Fig. {number}"
     claims = [
         claim("approaches", where, _approaches),
-        claim("satisfaction", where, _falls_with_V("satisfaction"), "satisfaction falls with V, seed by seed"),
-        claim("cost", where, _falls_with_V("cost"), "cost falls with V, seed by seed"),
+        claim("satisfaction", where, _falls_with_V("satisfaction"), "satisfaction falls with V, paired by seed"),
+        claim("cost", where, _falls_with_V("cost"), "cost falls with V, paired by seed"),
         claim("earlier", f"{where} and section 4.2", _is_later("V", "alpha"), "a smaller V meets alpha earlier"),
         claim("later", "appendix C.2", _is_later("alpha", "V"), "a higher alpha is met later"),
         claim("cheaper", where, _cheaper_for_every_V),
@@ -131,7 +131,7 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
 
 
 def _page(results: Results, benchmark: str) -> Any:
-    """Running satisfaction, running cost and the share of runs that have met the target, a column for each target."""
+    """Running satisfaction, running cost and the share of runs that have met the target; a column for each target."""
     data = common.with_router(results, benchmark)
     data = data.assign(complied=results[benchmark]["complied"]).sel(
         time=data["time"] > 10

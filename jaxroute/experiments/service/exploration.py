@@ -1,4 +1,4 @@
-"""Figures 3 and C.1 of MESS+: how much to explore."""
+"""Figures 3 and C.1 of MESS+: the amount of exploration."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
-    """Metrics averaged over the benchmarks, seed by seed, as far as the shortest pass goes."""
+    """Means of metrics over the benchmarks by seed, up to the end of the shortest pass."""
     parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
     together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
     mean = together[list(names)].mean("benchmark", keep_attrs=True)
@@ -33,7 +33,7 @@ def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
 
 
 def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
-    """With the loss that the paper's figures show, the sum of the losses over `t c`: it falls even if nothing is learned."""
+    """Adds the loss of the paper's figures, the sum of the losses over `t c`, which falls even without learning."""
     loss = data["training_loss"] * data["explored"] / data["c"]
     return data.assign(
         paper_loss=loss.assign_attrs(kind="gauge", long_name="sum of losses / (t c), as in the paper", units="nats")
@@ -41,19 +41,19 @@ def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
 
 
 def base_rate_loss(benchmark: str) -> float:
-    """Loss of one who predicts each model's accuracy for every request, and no more, in nats."""
+    """Loss in nats of predicting each model's accuracy for every request."""
     p = MESSPLUS_BENCHMARKS[benchmark].accuracy
     return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
 
 
 def _explore_mj(results: Results) -> dict[float, Measured]:
-    """MJ spent on explored requests in a pass, mean of the benchmarks, by c."""
+    """MJ of explored requests in a pass by c, mean over the benchmarks."""
     return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
 
 
 @all_hold()
 def _counts(results: Results):
-    """Requests are explored as often as p_t says, within 2 %."""
+    """The number of explored requests is the sum of p_t, within 2 %."""
     for name, data in results.items():
         horizon, parts, stated = int(data["time"][-1]), [], []
         for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
@@ -64,7 +64,7 @@ def _counts(results: Results):
 
 
 def _ten_times(results: Results) -> Finding:
-    """c = 1 costs about ten (5 to 15) times c = .01 in exploration."""
+    """Exploration costs about ten (5 to 15) times as much with c = 1 as with c = .01."""
     cost = _explore_mj(results)
     ratio = product(cost[1.0], over=cost[0.01])
     text = f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {show(ratio)} times c = .01"
@@ -76,12 +76,12 @@ def _loss_falls(results: Results) -> Finding:
     mean = averaged(results, "training_loss")
     losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
     base = np.mean([base_rate_loss(name) for name in results])
-    text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; of one who knows the base rates {base:.3f}"
+    text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; with known base rates {base:.3f}"
     return text, [change.below(0.0) for change in changes]
 
 
 def _picture(results: Results) -> Any:
-    """Loss of explored requests, the loss as the paper plots it, and what exploring costs; means of the benchmarks."""
+    """Loss of explored requests, the same as in the paper, and the cost of exploration; means over the benchmarks."""
     figure, axes = plot.panels(3)
     data = averaged({name: with_paper_loss(one) for name, one in results.items()}, "training_loss", "paper_loss")
     base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}
@@ -110,7 +110,7 @@ _CLAIMS = (
     claim("lower", "Fig. 3", _loss_falls),
 )
 _CASES = common.passes(_policies, every=25, record=_RECORD)
-_TITLE = "How much to explore"
+_TITLE = "Amount of exploration"
 EXPERIMENTS = (
     experiment(
         "figure-3",

@@ -21,12 +21,12 @@ def _table_env(
     threshold: float = 0.5,
     arrival: float | None = None,
 ) -> sv.ServiceEnv:
-    """The rows of a file, in a random order per run."""
+    """Environment of the rows of a file, in a random order per run."""
     return sv.table_service(read_played(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
 def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
-    """V is given in units of one over the dearest model's mean cost."""
+    """Policies for a table, with V in units of one over the mean cost of the most expensive model."""
     one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
     return {
         "MESS+": sv.MessPlus(V=one),
@@ -64,8 +64,8 @@ def _table_picture(results: Results) -> Any:
 
 
 _NOTES = (
-    "one pass over the rows, unless --horizon asks for more; V is one over the dearest model's mean cost, a tenth of that and ten times; "
-    "RouterDC is trained on rows that are replayed; where the file has no costs, give those of each model with "
+    "one pass over the rows unless --horizon is given; V is one over the mean cost of the most expensive model, a tenth of that and ten times; "
+    "RouterDC is trained on the same rows; if the file has no costs, specify those of each model by "
     "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=..."
 )
 _OWN = Case(

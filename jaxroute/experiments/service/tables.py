@@ -37,10 +37,10 @@ _METHODS = {
 }
 
 
-def _everyone(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
+def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: sv.Single(m) for m, name in enumerate(MESSPLUS_MODELS)},
-        **common.rivals(settings["benchmark"]),
+        **common.baselines(settings["benchmark"]),
         "MESS+": sv.paper_policy(settings["benchmark"]),
         "OracleBlind": sv.OracleBlind.of(env),
         "OracleClairvoyant": sv.OracleClairvoyant.of(env),
@@ -48,7 +48,7 @@ def _everyone(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_print(method: str, benchmark: str) -> tuple[float, str]:
-    """The cost in MJ that Tables 6 and 7 print, and why Table 2's differs."""
+    """Cost in MJ in Tables 6 and 7, and the reason why that in Table 2 differs."""
     return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
 
 
@@ -57,8 +57,8 @@ def _against_paper(method: str, policy: str) -> Measure:
     def measure(results: Results) -> Iterator[Finding]:
         for name in common.benchmarks_of(results):
             paper = MESSPLUS_TABLE_2[method][name]
-            # Tables 6 and 7 print another cost for some cells. On ARC-E it counts the requests that are played here, while on LogiQA
-            # Table 2's does: these are three passes.
+            # Tables 6 and 7 print another cost for some cells. On ARC-E it is for the requests of the benchmark, but on LogiQA that in
+            # Table 2 is: these are three passes.
             printed, why = (paper.cost_mj, "") if name == "logiqa" else _other_print(method, name)
             cost, satisfied = mj(results, name, policy), reached(results, name, "satisfaction", policy).times(100.0)
             text = f"{name} {show(cost)} MJ {show(satisfied)} % (paper {printed} MJ {paper.satisfaction} %"
@@ -70,7 +70,7 @@ def _against_paper(method: str, policy: str) -> Measure:
 
 @all_hold("MJ (replay): ", between=", ")
 def _as_replayed(results: Results) -> Iterator[Finding]:
-    """MESS+ costs what a replay of the recorded outcomes does, within .05 MJ.
+    """MESS+ costs as much as in a replay of the recorded outcomes, within .05 MJ.
 
     The standard error of the replay, of 4 to 6 runs, is taken to be that of 4 runs like those judged.
     """
@@ -82,7 +82,7 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
 
 
 def _call_ratio(method: str, policy: str) -> Measure:
-    """Whether a method calls the small, the middle and the large model as often as the paper prints, within five points."""
+    """States that a method calls the small, middle and large model as often as in the paper, within five points."""
 
     @all_hold()
     def measure(results: Results) -> Iterator[Finding]:
@@ -98,14 +98,14 @@ def _call_ratio(method: str, policy: str) -> Measure:
 
 
 def _short_of_alpha(results: Results, policy: str = "MESS+") -> str:
-    """On which benchmarks a policy ends short of alpha, in points."""
+    """Text with the benchmarks on which a policy ends short of alpha, in points."""
     short = {name: points_short(results, name, policy) for name in common.benchmarks_of(results)}
     missed = {name: value for name, value in short.items() if judge(value.above(0.0)).verdict is Verdict.HOLDS}
     return f"{policy} is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
 
 
 def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Measure:
-    """States that rivals cost so many times as much as MESS+: on every benchmark, or in the mean of all of them."""
+    """States that other policies cost at least `factor` times as much as MESS+: on every benchmark, or in the mean of all."""
 
     def measure(results: Results) -> Finding:
         names = common.benchmarks_of(results)
@@ -122,7 +122,7 @@ def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Meas
 
 
 def _closest(results: Results) -> Finding:
-    """Usually (on more than half of the benchmarks) closest to alpha."""
+    """MESS+ is usually (on more than half of the benchmarks) closest to alpha."""
     names, parts, count, closer = common.benchmarks_of(results), [], 0, []
     for name in names:
         off = {p: points_short(results, name, p) for p in (*_ADAPTIVE, "MESS+")}
@@ -284,7 +284,7 @@ _PREDICTORS = (
 )
 _NO_J = "the predictor's J per request are the paper's; it does not say how it averaged those of the models"
 _CASES_2 = (
-    *common.passes(_everyone, record=_RECORD, reveals_labels=True),
+    *common.passes(_policies, record=_RECORD, reveals_labels=True),
     *common.router_passes(record=(*common.RECORD, "served_share")),
 )
 _TITLE_2, _TITLE_3 = (

@@ -1,4 +1,4 @@
-"""What the theory of MESS+ says, measured: queue, violation, exploration and learning."""
+"""Measurements for the theory of MESS+: queue, violation, exploration and learning."""
 
 import functools
 import itertools
@@ -32,7 +32,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Expected loss over the types of a source, regularised."""
+    """Regularised expected loss over the types of a source."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -45,7 +45,7 @@ def _exact_loss(env, policy, env_state, policy_state, t):
 
 @functools.cache
 def _least_loss() -> float:
-    """The minimum of that loss on the demo instance, by Newton's method."""
+    """Minimum of that loss on the demo instance, by Newton's method."""
     size = np.shape(_DEMO.requests.vectors)[1], len(_DEMO.accuracy)
 
     def loss(z: jax.Array) -> jax.Array:
@@ -60,7 +60,7 @@ def _least_loss() -> float:
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:
-    """A case of the demo instance, recorded `every` so many requests."""
+    """A case of the demo instance with a record after `every` requests."""
     options = {"settings": {"alpha": _ALPHA}, "record": _GAP, **options}
     return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
 
@@ -120,7 +120,7 @@ Series = Callable[[Results], xr.DataArray]
 
 
 def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: Any) -> Series:
-    """A metric `[time, seed]` of MESS+ after `start 2^j` requests, from the `first` power on."""
+    """Metric `[time, seed]` of MESS+ after `start 2^j` requests, for `j >= first`."""
 
     def series(results: Results) -> xr.DataArray:
         data = results[case]
@@ -131,12 +131,12 @@ def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: 
 
 
 def _at_end(case: str, metric: str, axis: str) -> Series:
-    """A metric `[axis, seed]` of MESS+ at the end, along a swept setting."""
+    """Metric `[axis, seed]` of MESS+ at the end, along a swept setting."""
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
 def _at_roots(metric: str) -> Series:
-    """A metric `[horizon, seed]` of the cases in which V grows with the root of the horizon."""
+    """Metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
     return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
@@ -160,10 +160,15 @@ def _excess_loss(results: Results) -> xr.DataArray:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """A power law that the paper promises.
+    """A power law in the paper.
 
-    text: what it says. source: where. series: what follows it. power: the stated one. low, high: the band in which it counts as confirmed.
-    panel: title of its panel, and name of the series in it; empty for none.
+    Attributes:
+      text: the law in words.
+      source: place in the paper.
+      series: function of the results that returns the measured series.
+      power: the stated power.
+      low, high: bounds of a confirmed power.
+      panel: title of its panel and name of the series in it; empty for none.
     """
 
     text: str
@@ -175,7 +180,7 @@ class PowerLaw:
     panel: tuple[str, str] = ("", "")
 
     def claims(self, name: str) -> tuple[Claim, Claim]:
-        """Claims that the power is in the band, and that its interval, inside of the band, has the stated power in it."""
+        """Claims that the power is within the bounds, and that its interval also includes the stated power."""
 
         def measure(results: Results, power: float | None = None) -> Finding:
             runs = self.series(results)
@@ -188,7 +193,7 @@ class PowerLaw:
         return (
             claim(name, self.source, measure, f"{self.text} (power from {self.low:g} to {self.high:g})"),
             claim(
-                f"{name}-power", self.source, exactly, f"{self.text}: the interval of the power has {self.power:.4g} in it"
+                f"{name}-power", self.source, exactly, f"{self.text}: the interval of the power includes {self.power:.4g}"
             ),
         )
 
@@ -203,11 +208,11 @@ POWER_LAWS = {
         ("violation after 48,000 requests", "MESS+ that knows"),
     ),
     "overhead-T": PowerLaw(
-        "overhead of exploring falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2,
+        "overhead of exploration falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2,
         ("overhead of exploring", "MESS+, c = 0.1"),
     ),
     "overhead-c": PowerLaw(
-        "and grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05
+        "overhead of exploration grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05
     ),
     "count": PowerLaw("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
     "inverse-count": PowerLaw("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
@@ -229,7 +234,7 @@ POWER_LAWS = {
 
 
 def _queue_bounds(results: Results) -> Finding:
-    """Mean queue, mean of the mean queue and violation stay within their bounds for every V and slack."""
+    """Mean queue, mean of the mean queue and violation are within their bounds for every V and slack."""
     data, stated = results["by-V"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
@@ -260,7 +265,7 @@ def _queue_bounds(results: Results) -> Finding:
 
 @all_hold(between=", ")
 def _queue_level(results: Results) -> Iterator[Finding]:
-    """The queue settles at V times the price of satisfaction (within 10 % and 3)."""
+    """The queue converges to V times the price of satisfaction (within 10 % and 3)."""
     data = results["by-V"]
     late = data["virtual_queue"].sel(policy="MESS+", time=data["time"] > data["time"][-1] / 2).mean("time")
     for V in data["V"].values:
@@ -269,7 +274,7 @@ def _queue_level(results: Results) -> Iterator[Finding]:
 
 
 def _gap_in_V(results: Results) -> Finding:
-    """Cost above the best policy, the debt counted (gap + price x violation), falls with V, and is below 1 / (2 V)."""
+    """Cost above the best policy's, including debt (gap + price x violation), falls with V, and is below 1 / (2 V)."""
     data, price = results["gap"].sel(policy="MESS+").isel(time=-1), float(_DEMO.best.price)
     values = {V: mean_of((data["gap"] + price * data["violation"]).sel(V=V)) for V in data["V"].values}
     text = ", ".join(f"V {V:g}: {show(value)} J (bound {0.5 / V:g})" for V, value in values.items())
@@ -281,7 +286,7 @@ def _gap_in_V(results: Results) -> Finding:
 
 
 def _gap_vanishes(results: Results) -> Finding:
-    """And the distance of the cost to the best vanishes: less at the largest T than at the smallest; below the best is short of the target."""
+    """With V = v0 sqrt(T) the distance of the cost to the best vanishes: it is less at the largest T than at the smallest."""
     gaps, short = (
         {int(d["time"][-1]): end(d, metric, "MESS+") for d in _roots(results).values()} for metric in ("gap", "violation")
     )
@@ -291,7 +296,7 @@ def _gap_vanishes(results: Results) -> Finding:
 
 
 def _knowledge(results: Results) -> Finding:
-    """The more a request tells, the closer to the clairvoyant; the informed always within a tenth of the gap where it tells nothing."""
+    """The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information."""
     data, parts, clairvoyant, closest = results["signal"], [], [], []
     for signal in data["signal"].values:
         env = sv.benchmark_service("winogrande", signal=float(signal))
@@ -302,7 +307,7 @@ def _knowledge(results: Results) -> Finding:
         closest.append(paid.minus(float(env.best.cost)))
         parts.append(f"{signal:g}: {show(clairvoyant[-1])}, {show(closest[-1])}")
     falls = [b.below(a) for a, b in itertools.pairwise(clairvoyant)]
-    text = f"gap to the clairvoyant and (debt counted) to the informed, J, by signal {'; '.join(parts)}"
+    text = f"gap to the clairvoyant and (including debt) to the informed oracle, J, by signal {'; '.join(parts)}"
     return text, [*falls, *(one.near(0.0, margin=0.1 * abs(clairvoyant[0].mean)) for one in closest)]
 
 
@@ -312,7 +317,7 @@ def _share(flags: xr.DataArray) -> Measured:
 
 
 def _margin_holds(results: Results) -> Finding:
-    """With the safety margin the target is met in 99 % of the runs."""
+    """The target is met in 99 % of the runs with the safety margin."""
     violation = results["margin"]["violation"].isel(time=-1)
     met = {p: _share(violation.sel(policy=p) <= 1e-6) for p in ("MESS+ with a margin", "MESS+")}
     text = f"met in {show(met['MESS+ with a margin'])} % of the runs, without margin in {show(met['MESS+'])} %"
@@ -330,7 +335,7 @@ def _pathwise(results: Results) -> Finding:
 
 
 def _few_steps_miss(results: Results) -> Finding:
-    """States that with c = .01 a thousand requests are too few: more than half of the runs miss."""
+    """A thousand requests are too few with c = .01: more than half of the runs miss the target."""
     data = results["learned"]
     one = data.sel(policy="MESS+ (c = .01)", time=data["time"].values[data["time"].values >= 750][0])
     missed, trained = _share(one["violation"] > 1e-6), mean_of(one["training_steps"])
@@ -352,7 +357,7 @@ _CLAIMS = (
 
 
 def _figure(results: Results) -> Any:
-    """A panel for each power law, and the queue with the level at which it should stand."""
+    """A panel for each power law, and the queue with its expected level."""
     shown = {law.panel: law.series(results) for law in POWER_LAWS.values() if law.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
@@ -363,8 +368,8 @@ def _figure(results: Results) -> Any:
     return figure
 
 
-_NOTES = "three types of requests and three models of ours, on which every benchmark is exact"
-_TITLE = "What the theory says: queue, violation, exploration, learning"
+_NOTES = "our instance of three types of requests and three models, whose optima are exact"
+_TITLE = "Theory: queue, violation, exploration, learning"
 _WHERE = "section 3.2 and appendix A"
 EXPERIMENTS = (
     experiment(

@@ -1,4 +1,4 @@
-"""Figures of StageRoute (arXiv 2506.17254), what the paper says of them, and its last market on a table of one's own."""
+"""Figures of StageRoute (arXiv 2506.17254), the paper's claims about them, and its last market on the user's table."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ INTERVAL = "infrequent updates lead to consistently higher regret across all alg
 
 
 def arena(interval: int, slots: int, name: str = "result", record: tuple[str, ...] = (), **settings: Any) -> Case:
-    """A run of the paper's synthetic market; `record` is recorded besides the usual, at every maintenance window if deployments are."""
+    """A case of the paper's synthetic market; `record` names further metrics, at every maintenance window if it has deployments."""
     return Case(
         staged.arena_market,
         POLICIES,
@@ -38,7 +38,7 @@ def arena(interval: int, slots: int, name: str = "result", record: tuple[str, ..
     )
 
 
-# What is claimed. Every verdict says what was spent.
+# Claims. Every verdict reports the spend.
 
 
 def _at_spend(data: xr.Dataset) -> str:
@@ -47,13 +47,13 @@ def _at_spend(data: xr.Dataset) -> str:
 
 
 def _lead(data: xr.Dataset, metric: str) -> Measured:
-    """By how much StageRoute is ahead of Greedy at the horizon, paired by seed."""
+    """Lead of StageRoute over Greedy at the horizon, paired by seed."""
     first, second = ("Greedy", "StageRoute") if "regret" in metric else ("StageRoute", "Greedy")
     return paired_gap(data, metric, first, minus=second)
 
 
 def _ahead(case: str, metric: str = "conditional_regret") -> Measure:
-    """Whether StageRoute is ahead of Greedy; what is served under a hard budget is judged beside the queries that are."""
+    """States that StageRoute is ahead of Greedy; with the number of served queries under a hard budget."""
 
     def measure(results: Results) -> Finding:
         data = results[case]
@@ -81,7 +81,7 @@ def _share_of_oracle(case: str, policies: tuple[str, ...], least: float) -> Meas
 
 
 def longer_is_worse(short: str, long: str) -> Measure:
-    """Whether both learners have more regret in the case with the longer interval."""
+    """States that both learners have more regret in the case with the longer interval."""
 
     @all_hold(between="; ")
     def measure(results: Results) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _wider(few: str, many: str) -> Measure:
 
 
 def _live(data: xr.Dataset) -> xr.DataArray:
-    """Which models StageRoute has live at each maintenance window, bool `[seed, time, model]`."""
+    """Flags of the models that StageRoute deploys at each maintenance window, bool `[seed, time, model]`."""
     return metrics.pick(data, "deployed").sel(policy="StageRoute").transpose("seed", "time", "model") > 0.5
 
 
@@ -109,11 +109,11 @@ def _live(data: xr.Dataset) -> xr.DataArray:
 def _alternates(results: Results) -> Iterator[Finding]:
     live = _live(results["result"])
     costs = np.asarray(STAGEROUTE_TABLE_1.costs)
-    dear, cheap = ((live & xr.DataArray(kind, dims="model")).any("model") for kind in (costs > 2.0, costs <= 2.0))
+    expensive, cheap = ((live & xr.DataArray(kind, dims="model")).any("model") for kind in (costs > 2.0, costs <= 2.0))
     stages = live.sizes["time"]
     changes = mean_of((live != live.shift(time=1, fill_value=False)).any("model").isel(time=slice(1, None)).sum("time"))
     yield f"the set changes {show(changes)} times in {stages} stages (in half of them)", changes.above(stages / 2)
-    mixed = mean_of((dear & cheap).mean("time")).times(100.0)
+    mixed = mean_of((expensive & cheap).mean("time")).times(100.0)
     yield f"{show(mixed)} % of the stages mix models above and below the budget", mixed.above(0.0)
 
 
@@ -121,15 +121,15 @@ def _newcomers(results: Results) -> Finding:
     live = _live(results["result"])
     stages = {model: round_ // 500 for model, round_ in enumerate(_ARRIVAL) if 0 < round_ < 500 * live.sizes["time"]}
     if not stages:
-        return "nobody arrives", at_least(None, [])
+        return "no model arrives", at_least(None, [])
     shares = [share_of(live.isel(time=stage, model=model)) for model, stage in stages.items()]
     least = 100 * min(shares).mean
-    text = f"{len(stages)} newcomers, each live in the stage of its arrival in {least:.1f} % of the runs or more"
+    text = f"{len(stages)} newcomers, each deployed in the stage of its arrival in at least {least:.1f} % of the runs"
     return text, [share.at_least(0.95) for share in shares]
 
 
 def _wider_than_synthetic(total: bool) -> Measure:
-    """Whether StageRoute's lead in score on RouterBench is larger than on the synthetic market, with 3 and with 6 slots."""
+    """States that StageRoute's lead in score is larger on RouterBench than on the synthetic market, with 3 and with 6 slots."""
 
     @all_hold()
     def measure(results: Results) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ SPEND = panel("cost_ratio", reference={"budget": 1.0}, title="spend")
 
 
 def symlog(data: xr.Dataset, metric: str, draw: Any = plot.curves, **options: Any) -> Any:
-    """Curves on an axis that is logarithmic on both sides of [-1, 1]: StageRoute loses a hundredth of what Greedy does."""
+    """Curves on an axis that is logarithmic outside [-1, 1], since StageRoute has a hundredth of Greedy's regret."""
     ax = draw(data, metric, **options)
     plot.log_axis(ax, "y", linear=1.0)
     return ax
@@ -161,7 +161,7 @@ REGRET = panel("conditional_regret", symlog, title="regret")
 
 
 def alike(picture: Picture) -> Picture:
-    """The figure with equal vertical axes where these have the same label."""
+    """The figure with equal limits of vertical axes with the same label."""
 
     def draw(results: Results) -> Any:
         figure = picture(results)
@@ -176,7 +176,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """The expected reward of the last queries, and the best that is feasible: what is earned and what is lost."""
+    """Expected reward of the last queries, and the best feasible one."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -186,7 +186,7 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
 
 
 def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The best expected reward per query as a step function: the same for every policy and seed."""
+    """Best expected reward per query as a step function, which is the same for every policy and seed."""
     ends, best = data["time"].values, data["best"].isel(policy=0).mean("seed").values
     starts = np.concatenate([[ends[0] - np.diff(ends[:2], prepend=0)[-1]], ends[:-1]])
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}
@@ -221,7 +221,7 @@ def _deployment(results: Results):
     return figure
 
 
-# Cases of RouterBench, and of one's own table.
+# Cases of RouterBench, and of the user's table.
 
 
 def _real(name: str, environment: Any, scale: float, pace: bool = False, **settings: Any) -> Case:
@@ -252,7 +252,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """The paper's RouterBench market on the rows of a file, its models in the paper's order of release where it names them."""
+    """The paper's RouterBench market on the rows of a file; models that the paper names are in its order of release."""
     table = read_played(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
@@ -277,7 +277,7 @@ def _table_env(
 def _figure(
     number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
 ) -> Experiment:
-    """A figure of the paper; `says` is what its text calls it."""
+    """A figure of the paper; `says` is its number in the text."""
     where = f"{PAPER}, Fig. {number[0]}"
     return Experiment(
         name=f"staged/figure-{number}",
@@ -293,7 +293,7 @@ def _figure(
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """A figure next to another one; cases by the titles of their panels."""
+    """A figure beside another one; cases by the titles of their panels."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, tuple(cases.values()), claims, draw, says, **options)
 
@@ -303,7 +303,7 @@ def _intervals(letter: str, says: str, interval: int) -> Experiment:
     return _beside(
         f"3{letter}",
         f"2({says})",
-        f"Regret with {every}, next to 250",
+        f"Regret with {every}, beside 250",
         {every: arena(interval, 6, name), "every 250": arena(250, 6, "interval-250")},
         {
             "below-greedy": ("StageRoute has lower regret than Greedy", _ahead(name)),
@@ -340,20 +340,20 @@ EXPERIMENTS = (
     _beside(
         "4a",
         "3(a)",
-        "Regret with 3 slots, next to 6",
+        "Regret with 3 slots, beside 6",
         {"3 slots": arena(500, 3, "slots-3"), "6 slots": arena(500, 6, "slots-6")},
         {
             "below-greedy": ("StageRoute has lower regret than Greedy", _ahead("slots-3")),
             "advantage": ("the advantage is largest when deployment capacity is limited", _wider("slots-3", "slots-6")),
         },
         _SLOTS,
-        notes="with 3 slots a set is deployed for its optimistic costs; once a newcomer's true cost shows, no routing over the set may fit "
-        "the budget, and the cheapest is taken",
+        notes="with 3 slots a set is deployed for its optimistic costs; once a newcomer's true cost is known, no routing over the set may fit "
+        "the budget, and the cheapest is used",
     ),
     _beside(
         "4b",
         "3(b)",
-        "Regret with 10 slots, next to 6",
+        "Regret with 10 slots, beside 6",
         {"10 slots": arena(500, 10, "slots-10"), "6 slots": arena(500, 6, "slots-6")},
         {
             "both-strong": ("with 10 slots both learners perform strongly", _share_of_oracle("slots-10", _LEARNERS, 0.95)),
@@ -364,7 +364,7 @@ EXPERIMENTS = (
     ),
     _figure(
         "5",
-        "Which models are live: 3 slots, a maintenance window every 500 queries",
+        "Deployed models: 3 slots, a maintenance window every 500 queries",
         (arena(500, 3, record=("deployed",)),),
         {
             "alternates": ("it alternates between expensive proprietary models and cheaper open ones", _alternates),
@@ -384,7 +384,7 @@ EXPERIMENTS = (
             **{name: (f"StageRoute scores above Greedy{unit}", _ahead(name, "reward")) for name, unit in _UNITS.items()},
             **{
                 f"hard-{name}": (
-                    f"it does when nothing is served once the budget is spent{unit}",
+                    f"StageRoute scores above Greedy under a hard budget{unit}",
                     _ahead(name, "served_reward"),
                 )
                 for name, unit in _UNITS.items()
@@ -401,13 +401,13 @@ EXPERIMENTS = (
         panels_of(rows=_SCORES, columns="case", titles=_UNIT_TITLES, cases=tuple(_UNITS)),
         seeds=256,
         smoke_horizon=4000,
-        notes="in dollars the radius gamma / n swamps costs of 1e-3, so costs look like their floor and the budget is overspent several "
-        "times; section 6.1 calls the budget hard. The paper does not say with which synthetic market it compares, nor whether per query "
-        "(of 36,497 and 10,000); ours are those with 3 slots, as here, and with 6",
+        notes="in dollars the radius gamma / n exceeds costs of 1e-3 by far, so that estimated costs are at their floor and the spend is several "
+        "times the budget, which section 6.1 calls hard. The paper does not specify the synthetic market of its comparison, nor whether it is "
+        "per query (of 36,497 and 10,000); ours are the markets with 3 and with 6 slots",
     ),
     Experiment(
         name="staged/table",
-        title="The market of figure 6 on the rows of your own table (--data FILE), with the spend beside the score",
+        title="The market of figure 6 on the rows of your own table (--data FILE), with spend and score",
         cases=(_real("dollars", _table_env, 1.0, data=None), _real("scaled", _table_env, 1e4, data=None)),
         seeds=256,
         figures={

@@ -1,4 +1,4 @@
-"""Theorems of StageRoute: how regret grows with horizon, models and slots, and its lower bound."""
+"""Theorems of StageRoute: growth of regret with horizon, models and slots, and the lower bound."""
 
 import itertools
 import math
@@ -15,26 +15,26 @@ from jaxroute.experiments.quantities import growth, known, mean
 from jaxroute.experiments.staged.figures import PAPER
 from jaxroute.problems import staged
 
-# Stages of a horizon, in words and as a function of it.
+# Number of stages in words, and as a function of the horizon.
 _STAGES = {
     "10": lambda horizon: 10,
     "T^(1/3)": lambda horizon: round(horizon ** (1 / 3)),
     "T^(1/2)": lambda horizon: round(horizon**0.5),
 }
 _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
-# Theorem 1 in its models and slots: sizes, those with N^(2/3) slots, T and its third root.
+# Theorem 1: numbers of models and of slots, T and its third root; then all pairs, and pairs with N^(2/3) slots.
 _MODELS, _FEW, _LONG, _WINDOWS, _DELTA = (24, 48, 96), (3, 6, 12), 2**18, 2**6, 0.1
 _SQUARE, _CORNER = tuple(itertools.product(_MODELS, _FEW)), ((24, 8), (48, 13), (96, 21))
 _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
 
 
 def _played(results: Results) -> list[int]:
-    """The horizons of the cases."""
+    """Horizons of the cases."""
     return sorted({decoded(data.attrs)["case_coordinates"]["horizon"] for data in results.values()})
 
 
 def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
-    """StageRoute's regret by the number of stages, at a horizon."""
+    """StageRoute's regret at a horizon by the number of stages."""
     cases = with_coordinates(results, horizon=horizon).values()
     return {_STAGES[decoded(d.attrs)["case_coordinates"]["stages"]](horizon): end(d, "regret", "StageRoute") for d in cases}
 
@@ -48,7 +48,7 @@ def _more_stages_help(results: Results) -> Iterator[Finding]:
 
 
 def _above_bound(results: Results) -> Finding:
-    """The least regret, in units of the bound."""
+    """The regret of StageRoute is at least the lower bound."""
     ratios = {}
     for data in results.values():
         slots, horizon = (decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon"))
@@ -69,7 +69,7 @@ def _discovery(rule: str, horizon: int) -> Case:
 
 
 def _waiting(models: int, slots: int) -> Case:
-    """So many models wait for so many slots, and the confidence parameter is that of Theorem 1."""
+    """Case of models that wait for slots, with the confidence parameter of Theorem 1."""
 
     def market(horizon: int) -> staged.MarketEnv:
         stages = min(horizon, _WINDOWS)
@@ -83,13 +83,13 @@ def _waiting(models: int, slots: int) -> Case:
 
 
 def _upper_bound(models: int, slots: int, horizon: int) -> float:
-    """Theorem 1's bound with its open constants at 1."""
+    """Bound of Theorem 1 with its unspecified constants set to 1."""
     learning = math.sqrt(slots * _WINDOWS * horizon * math.log(models * horizon / _DELTA))
     return learning + models * horizon / (slots * _WINDOWS)
 
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
-    """Whether regret is within a bound for some numbers of models and slots."""
+    """States that regret is within a bound for some numbers of models and slots."""
     rows = []
     for n, m in sizes:
         name = f"N{n}-M{m}"
@@ -98,7 +98,7 @@ def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) ->
 
 
 def _others_above_bound(results: Results) -> Finding:
-    """Regret of other policies in units of the bound; the oracle, which knows the instance, has less."""
+    """Regrets of Greedy and RandomDeploy are at least the lower bound, that of the oracle is below."""
     parts, stated = [], []
     sizes = [
         (data, *(decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon")))
@@ -178,22 +178,22 @@ def _slope(rule: str, low: float, high: float) -> Measure:
 _CLAIMS = {
     "discovery-slope": {
         "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _slope("T^(1/3)", 0.62, 0.70)),
-        "half": ("N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _slope("T^(1/2)", 0.45, 0.55)),
+        "half": ("N T / (M K) dominates: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _slope("T^(1/2)", 0.45, 0.55)),
         "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _slope("10", 0.95, 1.05)),
-        "stages": ("more stages mean less regret: the bound's sqrt(M K T) is not seen", "Theorem 1; ours", _more_stages_help),
+        "stages": ("more stages mean less regret: the term sqrt(M K T) of the bound is not visible", "Theorem 1; ours", _more_stages_help),
     },
     "theorem-1": {
         **{f"bound-N{n}-M{m}": (f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)", "Theorem 1",
                                 _within(_upper_bound, (n, m))) for n, m in _SQUARE},
-        "models": ("it grows with the models as N T / (M K) does (power from .9 to 1.1)", "Theorem 1",
+        "models": ("regret grows with the models like N T / (M K) (power from .9 to 1.1)", "Theorem 1",
                    rising(*((0.9, growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW))),
-        "slots": ("it falls with the slots as N T / (M K) does (power from -1.1 to -.9)", "Theorem 1",
+        "slots": ("regret falls with the slots like N T / (M K) (power from -1.1 to -.9)", "Theorem 1",
                   rising(*((-1.1, growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS))),
-        "corollary": ("with N^(2/3) slots and T^(1/3) stages it is below N^(1/3) T^(2/3)", "Theorem 1", _within(lambda n, m, T: n ** (1 / 3) * T ** (2 / 3), *_CORNER)),
+        "corollary": ("regret with N^(2/3) slots and T^(1/3) stages is below N^(1/3) T^(2/3)", "Theorem 1", _within(lambda n, m, T: n ** (1 / 3) * T ** (2 / 3), *_CORNER)),
     },
     "lower-bound": {
         "above": ("the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", "Theorem 2", _above_bound),
-        "others": ("so is that of Greedy and RandomDeploy (gamma = 1); the oracle, which knows the instance, has less", "Theorem 2", _others_above_bound),
+        "others": ("the regret of Greedy and RandomDeploy (gamma = 1) is also at least the bound; that of the oracle, which knows the instance, is less", "Theorem 2", _others_above_bound),
         **{f"slope-M{m}-gamma{gamma}": (f"regret grows as T^(2/3) with M = {m}, gamma = {gamma} (slope 0.60 to 0.75)", "Theorem 2",
                                         grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _SLOTS for gamma in _GAMMAS},
     },
@@ -202,28 +202,28 @@ _CLAIMS = {
 EXPERIMENTS = (
     experiment(
         "discovery-slope",
-        "How regret grows with the horizon, and falls with the stages, when 30 models wait for 3 slots",
+        "Regret by horizon and number of stages, with 30 models for 3 slots",
         [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS],
         _CLAIMS["discovery-slope"],
         _discovery_figure,
         "Theorem 1; the instance is ours",
         smoke_horizon=4000,
-        notes="statistics persist over stages, so that nothing is learned anew",
+        notes="statistics persist over stages, so that nothing is learned again",
     ),
     experiment(
         "theorem-1",
-        "How regret grows with the models that wait and falls with the slots, beside the bound of Theorem 1",
+        "Regret by numbers of models and slots, beside the bound of Theorem 1",
         [_waiting(*size) for size in (*_SQUARE, *_CORNER)],
         _CLAIMS["theorem-1"],
         _theorem_1_figure,
         "Theorem 1; the instance is ours",
         seeds=16,
         smoke_horizon=4096,
-        notes="gamma = log(N T / delta) with delta = .1; the theorem leaves its constants open, here they are 1",
+        notes="gamma = log(N T / delta) with delta = .1; the unspecified constants of the theorem are set to 1",
     ),
     experiment(
         "lower-bound",
-        "Regret on the paper's hard instances, next to its lower bound",
+        "Regret on the paper's hard instances, beside its lower bound",
         [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER],
         _CLAIMS["lower-bound"],
         _lower_bound_figure,

@@ -1,7 +1,7 @@
 """The plain bandit."""
 
-from jaxroute.experiments.stochastic import best_arm, figures, shelf
+from jaxroute.experiments.stochastic import best_arm, classics, figures
 
-EXPERIMENTS = (*figures.EXPERIMENTS, *shelf.EXPERIMENTS, *best_arm.EXPERIMENTS)
+EXPERIMENTS = (*figures.EXPERIMENTS, *classics.EXPERIMENTS, *best_arm.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

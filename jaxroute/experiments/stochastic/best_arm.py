@@ -1,4 +1,4 @@
-"""Best-arm identification: how many samples Track-and-Stop takes, beside the fewest that one can take."""
+"""Best-arm identification: samples of Track-and-Stop, beside the smallest possible number."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +24,7 @@ _PAPER = (
 
 
 def _mistaken(env, policy, env_state, policy_state, t):
-    """1 where the recommendation, or what it would be now, is not the best model."""
+    """1 if the (current) recommendation is not the best model."""
     del env_state, t
     return (stochastic.Oracle.of(env).best != policy.recommendation(policy_state)).astype(jnp.float32)
 
@@ -55,7 +55,7 @@ def _fewer(results: Results):
 
 @all_hold("samples over T* log(1 / delta): ")
 def _approaches(results: Results):
-    """Above the least, and nearer to it the smaller delta is."""
+    """The ratio is above 1, and falls with delta."""
     for case, data in results.items():
         time = stochastic.characteristic_time(INSTANCES[case])
         ratios = [end(data, "samples", "Track-and-Stop", delta=d).times(-1.0 / (time * np.log(d))) for d in _DELTAS]
@@ -79,7 +79,7 @@ def _figure(results: Results):
 EXPERIMENTS = (
     Experiment(
         name="stochastic/best-arm",
-        title="Samples until Track-and-Stop knows the best of four and of five models, beside the characteristic time",
+        title="Samples of Track-and-Stop until it identifies the best of four and of five models, beside the characteristic time",
         cases=tuple(
             Case(
                 env,
@@ -108,8 +108,8 @@ EXPERIMENTS = (
             ),
             Claim(
                 "uniform",
-                "it takes fewer samples than sampling in turn with the same stopping rule",
-                "ours: their experiments have other rivals",
+                "Track-and-Stop takes fewer samples than sampling in turn with the same stopping rule",
+                "ours: their experiments have other baselines",
                 _fewer,
             ),
             Claim(

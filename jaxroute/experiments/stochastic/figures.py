@@ -16,7 +16,7 @@ _CLAIMS = (
      bounded((mean("UCB1"), known("the bound", lambda t: stochastic.auer_bound(_ENV, t)), uniform(_ENV.mean)))),
     ("thompson", "Thompson sampling beats UCB1", "Chapelle and Li (2011), Fig. 1",
      rising((gap("BetaThompson", "UCB1"), 0.0))),
-    ("greedy-linear", "fixed epsilon-greedy has linear regret: slope of the second half above .8", "Auer et al. (2002), section 2",
+    ("greedy-linear", "epsilon-greedy with a fixed epsilon has linear regret: slope of the second half above .8", "Auer et al. (2002), section 2",
      rising((0.8, slope("EpsilonGreedy", share=0.5)))),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""All policies of the plain bandit side by side: on fixed means beside what theory says, and on means that change."""
+"""All policies of the plain bandit: on fixed means beside bounds, and on changing means."""
 
 import math
 
@@ -14,7 +14,7 @@ from jaxroute.problems import stochastic
 # Garivier and Cappe (2011), section 6.2: rare successes, as of advertisements.
 RARE = stochastic.bernoulli([0.1, 0.05, 0.05, 0.05, 0.02, 0.02, 0.02, 0.01, 0.01, 0.01])
 _OPTIMAL = ("KL-UCB", "IMED", "Bayes-UCB", "Thompson sampling")
-_SHELF = {
+_POLICIES = {
     "KL-UCB": stochastic.KLUCB(),
     "IMED": stochastic.IMED(),
     "Bayes-UCB": stochastic.BayesUCB(),
@@ -28,7 +28,7 @@ _SHELF = {
     "Exp3++": stochastic.Exp3PlusPlus(),
 }
 _HORIZON = 20_000
-# How many times the line's growth that of an optimal policy's regret may be from a tenth of the rounds on: the line is for late rounds.
+# Allowed ratio of the regret's growth to the line's, for optimal policies after a tenth of the rounds: the line is for late rounds.
 _NEAR = (0.5, 2.0)
 _LINE, _MOST_MOSS, _MOST_EXP3, _LEAST = "Lai-Robbins", "bound of MOSS", "bound of Exp3", "minimax lower bound"
 
@@ -51,7 +51,7 @@ def _bound(policy: str, name: str, bound) -> Measure:
     return bounded((mean(policy), known(name, lambda rounds: bound(RARE.mean.size, rounds)), uniform(RARE.mean)))
 
 
-_SHELF_CLAIMS = (
+_REGRET_CLAIMS = (
     ("lai-robbins", "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",
      "Garivier and Cappe (2011), Fig. 2; Honda and Takemura (2015); Kaufmann et al. (2012)", _parallel_to_the_line),
     ("optimal-first", "the optimal policies have less regret than UCB1, UCB-V and MOSS",
@@ -65,7 +65,7 @@ _SHELF_CLAIMS = (
 )  # fmt: skip
 
 
-def _shelf_figure(results: Results):
+def _regret_figure(results: Results):
     data = results["result"]
     times = data["time"].values.astype(float)
     size = RARE.mean.size
@@ -76,7 +76,7 @@ def _shelf_figure(results: Results):
         _MOST_MOSS: stochastic.minimax_bound(size, times),
     }
     figure, axes = plot.panels(2, columns=2)
-    others = [name for name in _SHELF if name not in _OPTIMAL]
+    others = [name for name in _POLICIES if name not in _OPTIMAL]
     for ax, names, shown, title in (
         (axes[0], [*_OPTIMAL, "UCB1"], (_LINE,), "optimal for each instance, and UCB1"),
         (axes[1], others, (_LEAST, _MOST_EXP3, _MOST_MOSS), "the others, and bounds for any instance"),
@@ -109,7 +109,7 @@ _CASES = {
 
 @all_hold()
 def _gains_from_forgetting(results: Results):
-    """Forgetting policies against the one of their kind that does not forget."""
+    """Policies that forget have less regret than the same kind of policy that does not."""
     pairs = [(name, forgets, "Thompson sampling") for name in _CASES for forgets in ("SW-TS", "discounted TS")]
     for name, forgets, other in (("abrupt", "SW-UCB", "UCB1"), *pairs):
         a, b = (end(results[name], "regret", policy) for policy in (forgets, other))
@@ -126,30 +126,30 @@ def _changes_figure(results: Results):
 
 EXPERIMENTS = (
     Experiment(
-        name="stochastic/shelf",
+        name="stochastic/classics",
         title="Regret of all policies on a ten-armed Bernoulli bandit with rare successes, beside lower and upper bounds",
-        cases=(Case(RARE, _SHELF, horizon=_HORIZON),),
-        claims=tuple(Claim(*claim) for claim in _SHELF_CLAIMS),
-        figures={"regret": _shelf_figure},
+        cases=(Case(RARE, _POLICIES, horizon=_HORIZON),),
+        claims=tuple(Claim(*claim) for claim in _REGRET_CLAIMS),
+        figures={"regret": _regret_figure},
         source="Garivier and Cappe (2011), section 6.2; Lai and Robbins (1985); Audibert and Bubeck (2009); Auer et al. (2002)",
     ),
     Experiment(
         name="stochastic/changes",
-        title="Regret where means change, at once and slowly: policies that forget against those that do not",
+        title="Regret with abrupt and slow changes of the means: policies that forget against policies that do not",
         cases=tuple(
             Case(env, _CHANGES, horizon=_ROUNDS, name=name, coordinates={"change": name}) for name, env in _CASES.items()
         ),
         claims=(
             Claim(
                 "forgetting",
-                "Thompson sampling has less regret with a window or a discount than without, UCB with a window where means change at once",
+                "Thompson sampling has less regret with a window or a discount than without, UCB with a window if means change abruptly",
                 "ours, after Garivier and Moulines (2011), Trovo et al. (2020), and Raj and Kalyani (2017)",
                 _gains_from_forgetting,
             ),
         ),
         figures={"regret": _changes_figure},
         source="Garivier and Moulines (2011), their simulations with abrupt changes; slow changes: ours",
-        notes="xi, window and discount are those of the paper's simulations with abrupt changes, in both cases and for Thompson sampling too. Where means change slowly "
+        notes="xi, window and discount are those of the paper's simulations with abrupt changes, also for slow changes and for Thompson sampling. With slow changes "
         "UCB with a window or a discount has more regret than UCB1, whose bonus is wide enough to follow them.",
     ),
 )
