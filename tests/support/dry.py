@@ -178,7 +178,7 @@ def cheap_training() -> Iterator[None]:
             cascade.Frugal, "fit", classmethod(lambda cls, scores, *more, **options: _first_model(cls, scores, options))
         )
         patch.setattr(rows, "_RESTARTS", 1)
-        patch.setattr(cascade, "reward_pairs", _no_pairs)
+        patch.setattr(cascade_study, "reward_pairs", _no_pairs)
         patch.setattr(cascade_study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
         patch.setattr(prompts, "fit_projection", lambda features, probability, **sizes: lambda pool: pool)
         yield
