@@ -1,4 +1,4 @@
-"""The first run on a GPU: whether it works there, is right, and how fast it is, in one command of at most nine minutes.
+"""Measures jaxroute on a GPU by one command of at most nine minutes: whether it works, is right, and how fast it is.
 
     python scripts/gpu/first_run.py                        # on a machine with a GPU; results in $OUT/results.json
     python scripts/gpu/first_run.py --resume results.json  # continues with what an earlier call has not finished
@@ -6,8 +6,8 @@
     python scripts/gpu/first_run.py --smoke                # every kind of task at a tiny size, on a CPU or on what JAX_PLATFORMS names
     python scripts/gpu/first_run.py --list --only UCB1
 
-Every result is written as soon as it is known. Tasks are done by separate processes (`workers.py`): one that takes too long or
-ends its process costs no more than itself. `tasks.py` says what is done and in which order, `measures.py` how it is measured.
+Every result is written at once. Separate processes (`workers.py`) do the tasks, so that one that hangs or crashes affects no other.
+`tasks.py` lists the tasks in their order, `measures.py` has the measurements.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from gpu.tasks import Stage, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 RESOURCES = ROOT / "scripts" / "bench_results" / "resources.json"
-# A task is begun only if so many seconds are left.
+# Fewest remaining seconds in which a task is started.
 LEAST_S = 20
-# State of a task that is over, by what it has told; any other is "done".
+# State of a finished task by a key of its results; any other is "done".
 ENDS = {"error": "failed", "skipped": "skipped"}
-# Numbers that are shown of a result.
+# Numbers of a result in the output.
 SHOWN = (
     *("trace_s", "kernel_s", "compile_s", "us_per_round", "decisions_per_s", "share_of_ceiling", "watched_us_per_round"),
     *("registers", "local_bytes", "corrected_not_1", "reciprocal_not_1", "rc"),
@@ -58,12 +58,12 @@ COUNTERS = (
 
 
 class Report:
-    """Results by name of task, in a file that is written again with each of them.
+    """Results by name of task, in a file that is updated with each of them.
 
     Args:
-      file: JSON.
+      file: JSON file.
       todo: tasks of this call.
-      earlier: results of another call, which stay unless their task is done again.
+      earlier: results of another call, which stay unless their task is repeated.
     """
 
     def __init__(self, file: Path, todo: Sequence[Task], earlier: Mapping[str, Any]):
@@ -74,11 +74,11 @@ class Report:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the begin."""
+        """Seconds since the start."""
         return time.monotonic() - self._begun
 
     def add(self, task: Task, piece: Mapping[str, Any]) -> None:
-        """One more piece of what a task tells."""
+        """Adds partial results of a task."""
         with self._lock:
             entry = self.results[task.name]
             entry.setdefault("at_s", round(self.elapsed_s, 1))
@@ -89,7 +89,7 @@ class Report:
             self._write()
 
     def end(self, task: Task) -> None:
-        """The task is over."""
+        """Marks a task as finished."""
         with self._lock:
             entry = self.results[task.name]
             entry["state"] = next((state for key, state in ENDS.items() if key in entry), "done")
@@ -104,11 +104,11 @@ class Report:
 
 
 def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
-    """Decisions per second of a kernel if a round took a scheduler the cycles of `scripts/resources.py`, and nothing else took time.
+    """Decisions per second of a kernel if only the cycles of `scripts/resources.py` took time.
 
     Args:
-      task: with a case.
-      device: what the task "info" has told.
+      task: task with a case.
+      device: results of the task "info".
     """
     cycles = _cycles(RESOURCES).get(tasks.ROWS.get(task.given["case"], ("", "")))
     is_scan = "graphs" in task.given or task.given.get("backend") == "scan"
@@ -119,26 +119,26 @@ def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
 
 @functools.cache
 def _cycles(file: Path) -> dict[tuple[str, str], int]:
-    """Cycles of a round by problem and policy, from what `scripts/resources.py` has stored."""
+    """Cycles of a round by problem and policy, from the results of `scripts/resources.py`."""
     rows = json.loads(file.read_text())["rows"] if file.exists() else []
     return {(row["problem"], row["policy"]): row["round_cycles"] for row in rows if "round_cycles" in row}
 
 
 class Call:
-    """Tasks of a call, the processes that do them, and their deadline.
+    """Executes tasks by several processes until a deadline.
 
     Args:
-      report: where results go.
-      folder: of logs and of what is compiled, for the time of this call.
-      env: variables of the environment of all processes.
-      deadline: seconds after which everything is ended.
+      report: the results.
+      folder: temporary folder of logs and compiled programs.
+      env: environment variables of all processes.
+      deadline: seconds until everything is stopped.
     """
 
     def __init__(self, report: Report, folder: Path, env: Mapping[str, str], deadline: float):
         self._report, self._folder, self._env, self._deadline = report, folder, env, deadline
 
     def play(self, stage: Stage, number: int) -> None:
-        """Does the tasks of a stage, by so many processes."""
+        """Executes the tasks of a stage by `number` processes."""
         todo, cores = deque(stage.tasks), sorted(os.sched_getaffinity(0))
         number = 1 if stage.alone else min(number, len(cores), len(todo))
 
@@ -162,7 +162,7 @@ class Call:
             thread.join()
 
     def logs(self) -> str:
-        """Returns what the processes have printed."""
+        """Returns the output of the processes."""
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"===== {file.name}\n{file.read_text(errors='replace')[-200_000:]}" for file in files)
 
@@ -171,12 +171,12 @@ class Call:
         try:
             for piece in commands[task.kind](task, limit) if task.kind in commands else worker.do(task, limit):
                 self._report.add(task, piece)
-        except Exception as error:  # Whatever is wrong here, the next task is done.
+        except Exception as error:  # An error of one task must not prevent the next.
             self._report.add(task, {"error": f"{type(error).__name__}: {error}"})
         self._report.end(task)
 
     def _ncu(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """Counters of the second launch of a kernel; the first one is short."""
+        """Counters of the second launch of a kernel, since the first is short."""
         if not shutil.which("ncu"):
             yield {"skipped": "there is no ncu"}
             return
@@ -201,7 +201,7 @@ class Call:
             yield {"error": text[-1500:]}
 
     def _pytest(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """The tests that are for a GPU."""
+        """Results of the tests that need a GPU."""
         how = ("-p", "no:cacheprovider", "-rfE", "--durations=8", *task.given["arguments"].split())
         rc, text = self._command([sys.executable, "-m", "pytest", *how], limit)
         yield {"rc": rc, "tail": text[-6000:]}
@@ -223,7 +223,7 @@ def counters(text: str) -> dict[str, str]:
 
 
 def said(entry: Mapping[str, Any]) -> str:
-    """State of a task and what matters of what it told, in a line."""
+    """State and main results of a task in one line."""
     if "error" in entry or "skipped" in entry:
         return f"{entry['state']}: {entry.get('error') or entry['skipped']}"[:300].replace("\n", " ")
     parts = []
@@ -262,9 +262,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def environment(folder: Path, smoke: bool) -> dict[str, str]:
-    """Variables for all processes: what an earlier call has compiled is not used, the device's memory is shared, and XLA tries no kernels on it
-    while another process measures.
-    """
+    """Environment variables of all processes: no cached programs, shared device memory, and no autotuning beside another measurement."""
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "XDG_CACHE_HOME": str(folder),
@@ -278,7 +276,7 @@ def environment(folder: Path, smoke: bool) -> dict[str, str]:
 
 
 def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) -> list[Stage]:
-    """The stages with the tasks that a pattern finds and that are not finished; `info` is always among them."""
+    """Stages with the unfinished tasks that match a pattern, and always `info`."""
     finished = {name for name, entry in earlier.items() if entry["state"] in ("done", "skipped")}
 
     def wanted(task: Task, asked: bool) -> bool:
@@ -289,7 +287,7 @@ def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) ->
 
 
 def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline: float, smoke: bool) -> int:
-    """Does all stages; returns 0, or 1 if there is no GPU where one is needed."""
+    """Executes all stages; returns 0, or 1 if a GPU is needed and missing."""
     with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
         call = Call(report, Path(folder), environment(Path(folder), smoke), deadline)
         try:
@@ -304,11 +302,11 @@ def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Does the tasks and prints a table; returns 0, or 1 if there is no GPU."""
+    """Executes the tasks and prints a table; returns 0, or 1 if there is no GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, on a CPU or on what JAX_PLATFORMS names")
-    parser.add_argument("--only", default="", metavar="REGEX", help="tasks whose names it finds")
-    parser.add_argument("--list", action="store_true", help="print the names of the tasks, and do nothing")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only tasks whose names match")
+    parser.add_argument("--list", action="store_true", help="only print the names of the tasks")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="results of an earlier call, which stay")
     parser.add_argument("--deadline", type=float, default=525.0, help="seconds until everything is ended (default 525)")
     parser.add_argument("--workers", type=int, help="processes at the same time (default 4, and 1 for --smoke)")

@@ -1,4 +1,4 @@
-"""Measurements, a function for each kind of task; a worker calls them, and what they yield is stored at once."""
+"""Measurements: a function for each kind of task, which yields results that are stored at once."""
 
 import collections
 import contextlib
@@ -40,7 +40,7 @@ from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]
 
-# Environment and policy of each case; their rounds are those of scripts/resources.py, where that has them.
+# Environment and policy of each case, where possible with the rounds of scripts/resources.py.
 CASES: dict[str, Any] = {
     "UCB1": lambda: (ENVIRONMENTS["stochastic"](), stochastic.UCB1()),
     "GaussianThompson": lambda: (ENVIRONMENTS["stochastic"](), stochastic.GaussianThompson()),
@@ -57,9 +57,9 @@ CASES: dict[str, Any] = {
     "Random queues": lambda: (queueing.RandomQueues(limit=256), queueing.Random()),
     "SlidingWindowUCB": lambda: (ENVIRONMENTS["stochastic"](), stochastic.SlidingWindowUCB()),
 }
-# How XLA may make graphs of a scan's launches: as jaxroute compiles, as XLA does of itself, and not at all.
+# Graphs of a scan's launches: as in jaxroute, by XLA's default, and none.
 GRAPHS = {"with loops": compiling.GPU_OPTIONS, "without loops": {}, "none": {"xla_gpu_enable_command_buffer": ""}}
-# Options of NVRTC that replace those of the same name: what `div_f` and the roots are, and whether a sum takes a product with it.
+# Options of NVRTC that replace those of the same name, for division, roots and fused multiply-add.
 ARITHMETIC = {
     "usual": (),
     "IEEE division": ("-DDIVIDE=__fdiv_rn",),
@@ -68,13 +68,13 @@ ARITHMETIC = {
     "multiply-add": ("-fmad=true",),
     "no multiply-add": ("-DTERM(c,p,w)=((c)+(p)*(w))",),
 }
-# Ways to compile a kernel: options and bounds of a launch.
+# Ways to compile a kernel: options and launch bounds.
 HOW = {**VARIANTS, **{name: (options, "") for name, options in ARITHMETIC.items()}}
-# Quotients of a number and itself, in C, and how many numbers are tried by how many threads.
+# Quotients of a number and itself in C, numbers to try, and threads.
 QUOTIENTS = {"corrected": "div_f(x, x)", "reciprocal": "x * RECIPROCAL(x)"}
 NUMBERS, THREADS = 10_000_000, 1 << 17
 RECORDS = 20
-# Kernels are measured where the scan is faster, too.
+# Also measures kernels of a size at which the scan is faster.
 ANY_SIZE = {"MOST_STACK": 1 << 30, "MOST_SCRATCH": 1 << 30}
 PACKAGES = (
     *("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "numpy"),
@@ -90,10 +90,11 @@ class Play:
       case: one of `CASES`.
       backend: "scan" or "kernel".
       runs, horizon: its size.
-      platform: of the device that plays, by default the first of all.
+      platform: platform of the device (default: of the first device).
 
-    made: seconds of tracing, of waiting for the kernel's compiler (none if another task has compiled the same C), and of XLA's; of a kernel on a GPU
-      its registers, bytes of the stack, and threads that the device holds at once.
+    Attributes:
+      made: seconds of tracing, of the kernel's compiler (0 if another task has compiled the same C), and of XLA's; for a kernel on a GPU also
+        its registers, bytes of the stack, and the largest number of threads on the device.
     """
 
     def __init__(self, case: str, backend: str, runs: int, horizon: int, platform: str | None = None):
@@ -130,12 +131,12 @@ class Play:
         self.on_cpu, self.decisions, self.horizon = device.platform == "cpu", runs * horizon, horizon
 
     def values(self) -> Values:
-        """Returns what was recorded: `[records, ..., R]` by name."""
+        """Returns the records `[records, ..., R]` by name."""
         with contextlib.nullcontext() if self.on_cpu else alone_on_device():
             return jax.device_get(self.compiled(*self.arguments)).by_name()
 
     def speed(self, repeats: int = 5, most_s: float = 6.0) -> dict[str, Any]:
-        """Median time of plays after a first one, as speed; of fewer if they take long, and of the first if it alone takes so long."""
+        """Speed by the median time of several simulations after a first one; of fewer if they take long."""
         seconds: list[float] = []
         with alone_on_device():
             while len(seconds) <= repeats and sum(seconds) < most_s:
@@ -151,7 +152,7 @@ class Play:
 
 
 def info() -> Pieces:
-    """The device, its clocks and driver, and what is installed; `COMMIT` is a file of a packed project, which has no history."""
+    """Device, clocks, driver and installed packages; `COMMIT` is a file of a packed project, which has no history."""
     device, packed = jax.devices()[0], Path(__file__).resolve().parents[2] / "COMMIT"
     yield {"commit": packed.read_text().strip() if packed.exists() else provenance.commit()}
     yield {"platform": device.platform, "device": device.device_kind, "processors": getattr(device, "core_count", None)}
@@ -173,7 +174,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def probe() -> Pieces:
-    """Whether a kernel compiles, loads, is launched by XLA's program, and has the bits of the CPU's scan; then whether the scan has them here.
+    """Checks that a kernel compiles, loads, is launched by XLA's program and has the bits of the CPU's scan; then the same of the scan.
 
     Raises:
       RuntimeError: no kernel can be used; the message names the step that failed.
@@ -200,7 +201,7 @@ def probe() -> Pieces:
         step = "bits"
         if (most := max(map(abs, alike["z"].values()))) > 5:
             raise ValueError(f"means are {most:.0f} standard errors apart")
-    except Exception as error:  # The scan is looked at all the same.
+    except Exception as error:  # Checks the scan nevertheless.
         failure = error
     yield {"scan_against_cpu": compared(Play("UCB1", "scan", 64, 40).values(), truth)}
     if failure:
@@ -208,10 +209,10 @@ def probe() -> Pieces:
 
 
 def quotients() -> Pieces:
-    """Counts the n / n that are not 1, for n up to 1e7: of the kernels' division, and of a product with the reciprocal.
+    """Counts the quotients n / n that are not 1, for n up to 1e7, by the kernels' division and by a product with the reciprocal.
 
     Raises:
-      ValueError: some are not, of the kernels' division.
+      ValueError: the kernels' division has some.
     """
     found = {}
     for name, quotient in QUOTIENTS.items():
@@ -235,7 +236,7 @@ def quotients() -> Pieces:
 
 
 def correct(case: str, runs: int, horizon: int) -> Pieces:
-    """Whether the kernel, the scan here and the scan on the CPU agree; what has ended processes before comes last."""
+    """Checks that the kernel, the scan here and the scan on the CPU agree; the most dangerous checks come last."""
     truth = Play(case, "scan", runs, horizon, "cpu").values()
     played: Values = {}
     failure = None
@@ -244,7 +245,7 @@ def correct(case: str, runs: int, horizon: int) -> Pieces:
         played = kernel.values()
         yield {"kernel_against_cpu": compared(played, truth)}
         yield {"kernel_twice_equal": equal(kernel.values(), played)}
-    except Exception as error:  # The scan is looked at all the same.
+    except Exception as error:  # Checks the scan nevertheless.
         failure = error
     scan = Play(case, "scan", runs, horizon)
     first = scan.values()
@@ -267,10 +268,9 @@ def compared(ours: Values, theirs: Values) -> dict[str, Any]:
     """Compares two simulations of the same streams.
 
     Returns:
-      `runs_equal`: share of the runs that have not parted at each record, by more than 1e-4 of the largest number of a metric.
+      `runs_equal`: share of the runs that are still equal at each record, up to 1e-4 of the largest number of a metric.
       `bit_equal`: share of equal numbers of each metric.
-      `z`: the mean difference of each metric, in its standard errors, where smaller differences than these are 0; above 5 it is no matter of
-        rounding.
+      `z`: mean difference of each metric in standard errors, with smaller differences set to 0; above 5 it is not due to rounding.
     """
     together: Any = True
     bits, z = {}, {}
@@ -305,7 +305,7 @@ def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
 
 
 def free_bytes() -> int | None:
-    """Bytes of the device's memory that are free; None on a CPU."""
+    """Free bytes of the device's memory; None on a CPU."""
     if jax.default_backend() == "cpu":
         return None
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -315,21 +315,21 @@ def free_bytes() -> int | None:
 
 
 def variant(case: str, graphs: str, runs: int, horizon: int) -> Pieces:
-    """The speed of the scan with other graphs of launches."""
+    """Speed of the scan with other graphs of launches."""
     with mock.patch.object(compiling, "GPU_OPTIONS", GRAPHS[graphs]):
         yield from timed(case, "scan", runs, horizon)
     yield {"dropped": compiling.dropped_options()}
 
 
 def width(case: str, threads: int, runs: int, horizon: int) -> Pieces:
-    """The speed of the kernel with so many threads in a block."""
+    """Speed of the kernel with another number of threads in a block."""
     with mock.patch.object(cuda, "BLOCK", threads):
         yield from timed(case, "kernel", runs, horizon)
     yield from _only_on_gpu("the host's kernel has no blocks of threads")
 
 
 def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
-    """The speed of the kernel as it is compiled in another way; with another arithmetic also how many runs are those of the CPU's scan."""
+    """Speed of the kernel with other compiler options; with another arithmetic also the comparison with the CPU's scan."""
     given, bounds = HOW[how]
     names = {one.split("=")[0] for one in given}
     wanted, compiled = (*(one for one in cuda.OPTIONS if one.split("=")[0] not in names), *given), cuda.compiled
@@ -349,13 +349,13 @@ def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
 
 
 def _only_on_gpu(reason: str) -> Pieces:
-    """On a CPU, which runs it to try the code, there is nothing to report."""
+    """Reports that a task is skipped on a CPU, which only tests its code."""
     if jax.default_backend() == "cpu":
         yield {"skipped": reason}
 
 
 def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pieces:
-    """Seconds of a call of `simulate` from begin to end: of the first, which compiles, and of the next ones."""
+    """Seconds of whole calls of `simulate`: of the first, which compiles, and of two more."""
     env, policy = CASES[case]()
     for call in ("first", "second", "third"):
         start = time.perf_counter()
@@ -369,7 +369,7 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
 
 
 def profile(case: str, runs: int, horizon: int) -> Pieces:
-    """Time of a scan by kernel; XLA launches no graphs while it is watched."""
+    """Time of a scan by kernel; XLA launches no graphs under the profiler."""
     play = Play(case, "scan", runs, horizon)
     yield play.made
     with tempfile.TemporaryDirectory(dir=os.environ.get(FOLDER)) as folder:
@@ -386,7 +386,7 @@ def profile(case: str, runs: int, horizon: int) -> Pieces:
 
 
 def _longest(plane: Any, most: int = 25) -> list[dict[str, Any]]:
-    """The events of a profile that take the most time in all."""
+    """Events of a profile with the largest total time."""
     spent: collections.Counter[str] = collections.Counter()
     number: collections.Counter[str] = collections.Counter()
     for event in (event for line in plane.lines for event in line.events):

@@ -1,4 +1,4 @@
-"""Meeting point of the processes of a first run: a folder, and a lock for the device."""
+"""Shared folder of the processes of a first run, and a lock for the device."""
 
 import contextlib
 import fcntl
@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-# Name of the variable that tells processes the folder.
+# Environment variable with the folder.
 FOLDER = "FIRST_RUN_FOLDER"
 
 
 @contextlib.contextmanager
 def alone_on_device() -> Generator[None]:
-    """A context in which no other worker uses the device. A process that is ended in it leaves it."""
+    """Context in which no other worker uses the device; a killed process releases it."""
     with open(Path(os.environ.get(FOLDER, tempfile.gettempdir())) / "device.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Tasks of a first run on a GPU, in their order. Nothing here needs jax."""
+"""Tasks of a first run on a GPU in their order; does not import jax."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from typing import Any
 
 LIGHT = ("UCB1", "GaussianThompson", "BetaThompson", "MESS+", "COSMOS streaming")
 HEAVY = ("StageRoute", "C2MABV", "COSMOS", "ACQB")
-# Kernels with arrays of a middle size, for the limit above which the scan plays.
+# Kernels with medium arrays, for the limit above which the scan is used.
 MIDDLE = ("BootstrapCOSMOS", "Direct", "QThS", "Random queues", "SlidingWindowUCB")
-# Cases with large arrays, which need a process each: the driver reserves memory for a kernel's stacks until its process ends.
+# Cases with large arrays, each in a separate process: the driver reserves memory for a kernel's stacks until the process ends.
 LARGE = ("COSMOS", "ACQB")
-# Sizes of what is timed: for most policies, and for those whose rounds take long.
+# Rounds of a timed run: for most policies, and for those with long rounds.
 HORIZONS = {**dict.fromkeys(LIGHT, 2000), **dict.fromkeys((*HEAVY, *MIDDLE), 500)}
 # Graphs that XLA makes of a scan's launches, and arithmetic of a kernel: see `measures`.
 GRAPHS = ("with loops", "without loops", "none")
 ARITHMETIC = ("usual", "IEEE division", "uncorrected division", "IEEE root", "multiply-add", "no multiply-add")
-# Kernels of many registers, and ways to give them fewer.
+# Kernels with many registers, and ways to compile them with fewer.
 REGISTERS = dict.fromkeys(
     ("StageRoute", "C2MABV", "COSMOS", "MESS+", "BetaThompson"), ("usual", "168 registers", "128 registers", "bounds 64, 8")
 )
@@ -36,11 +36,12 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to do.
+    """A measurement or command.
 
-    kind: "ncu" and "pytest" are commands, every other kind is a function of `measures`.
-    limit: seconds after which it is ended.
-    given: its arguments.
+    Attributes:
+      kind: "ncu" and "pytest" are commands, every other kind is a function of `measures`.
+      limit: seconds after which it is stopped.
+      given: its arguments.
     """
 
     kind: str
@@ -49,24 +50,25 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Kind and arguments, as results are named and `--only` finds them."""
+        """Kind and arguments, the key of the results."""
         words = (f"{key}={value}" if isinstance(value, int) else str(value) for key, value in self.given.items())
         return " ".join([self.kind, *words])
 
     @property
     def large(self) -> bool:
-        """Whether it needs a separate process."""
+        """Whether the task needs a separate process."""
         return self.given.get("case") in LARGE and self.given.get("backend") != "scan"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that are done before the next stage begins.
+    """Tasks that finish before the next stage begins.
 
     Attributes:
-      alone: the tasks are done one after the other, with all processors; otherwise several processes compile at the same time, and take turns on
-        the device.
-      asked: the tasks are done only if `--only` names them.
+      tasks: the tasks.
+      alone: whether they run one after the other with all processors; otherwise several processes compile at the same time, and take turns
+        on the device.
+      asked: whether they run only if `--only` matches them.
     """
 
     tasks: list[Task]
@@ -75,7 +77,7 @@ class Stage:
 
 
 def stages() -> list[Stage]:
-    """All tasks, the most wanted first: the headline within two minutes; the less common sizes come last, and a run that takes longer omits them."""
+    """All tasks, the most important ones first; less common sizes come last and are omitted if time runs out."""
     cases, both = (*LIGHT, *HEAVY), ("kernel", "scan")
     headline = [_timed("UCB1", backend, 100_000) for backend in both]
     large = [_timed(case, backend, 100_000) for case in cases[1:] for backend in both]
@@ -132,7 +134,7 @@ def _simulate(runs: int, horizon: int, keep: str) -> Task:
 
 
 def _changed(scanned: int, played: int, horizon: int) -> list[Task]:
-    """Other ways to compile or launch: how XLA compiles the scan, threads of a block, arithmetic and registers of the kernel."""
+    """Tasks with other options: graphs of the scan, threads of a block, arithmetic and registers of the kernel."""
     scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, played))
     return [
         *(

@@ -1,4 +1,4 @@
-"""Processes that do tasks: one that takes too long is ended, and one that has ended is replaced."""
+"""Processes that execute tasks; a process that hangs is killed, one that crashed is replaced."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ from gpu.tasks import Task
 
 
 class Worker:
-    """A process that does one task after the other.
+    """A process that executes one task after the other.
 
     Args:
-      log: file for what it prints.
-      env: variables of its environment, set before jax is imported.
+      log: file of its output.
+      env: environment variables, set before jax is imported.
       cores: processors that it may use.
     """
 
@@ -30,11 +30,11 @@ class Worker:
         self._process: Any = None
 
     def do(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """Yields what the task reports, piece by piece; a piece with `error` is the last.
+        """Yields partial results of a task; one with `error` is the last.
 
         Args:
-          task: of a kind that `measures` knows.
-          limit: seconds.
+          task: task of a kind in `measures`.
+          limit: largest number of seconds.
         """
         end = time.monotonic() + limit
         try:
@@ -55,7 +55,7 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the process: of itself if it does nothing, and in any case after some seconds."""
+        """Stops the process, after some seconds by force."""
         if self._process is not None:
             self._pipe.close()
             self._process.join(5)
@@ -72,7 +72,7 @@ class Worker:
 
 
 def _serve(pipe: Any, log: Path, env: Mapping[str, str], cores: set[int]) -> None:
-    """Does the tasks that come in, and sends what they tell and then None."""
+    """Executes received tasks, and sends their results and then None."""
     os.environ.update(env)
     os.sched_setaffinity(0, cores)
     printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -86,7 +86,7 @@ def _serve(pipe: Any, log: Path, env: Mapping[str, str], cores: set[int]) -> Non
 
 
 def told(task: Task) -> Iterator[dict[str, Any]]:
-    """Yields what a task reports, whatever happens to it, and the seconds that it took."""
+    """Yields the results of a task, including errors, and finally its seconds."""
     start = time.perf_counter()
     try:
         from gpu import measures  # Not before the environment is set: it imports jax.
@@ -98,7 +98,7 @@ def told(task: Task) -> Iterator[dict[str, Any]]:
 
 
 def run_command(words: Sequence[str], limit: float, env: Mapping[str, str], folder: Path, log: Path) -> tuple[int, str]:
-    """Exit status of a command in a folder and what it printed; it is ended with all its children after `limit` seconds."""
+    """Exit status and output of a command in a folder; it is killed with its children after `limit` seconds."""
     options: dict[str, Any] = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,

@@ -3,7 +3,6 @@
     python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
     python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
     python scripts/site/gallery.py --only staged --redraw           # draws and judges stored results again, after a change of figures or claims
-    python scripts/site/gallery.py --only staged --judge            # judges again, with the stored pictures; simulates only without results
     python scripts/site/gallery.py --only staged --reword           # renews titles, claims, notes and commands; needs no results
 
 Each runs by the command in the gallery, `jaxroute run`, at its own horizon and with its own seeds, or with fewer if those would take many
@@ -199,14 +198,13 @@ def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
     return pictures
 
 
-def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -> dict[str, Any]:
+def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     """Writes the entry of a finished run, with its figures.
 
     Args:
       experiment: the experiment.
       out: folder of the run.
       spent: CPU seconds; None for those of the present entry.
-      judge: whether the pictures stay.
     """
     import jaxroute
     from jaxroute.experiments.base import summarise
@@ -217,7 +215,6 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
     summary = summarise(experiment, data, finished["seeds"], finished["horizon"])
     target = GALLERY / f"{stem(experiment.name)}.json"
     before = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
-    pictures = before["pictures"] if judge else pictures_of(experiment, data)
     spent = before["cpu_s"] if spent is None else spent
     entry = {
         "experiment": experiment.name,
@@ -229,7 +226,7 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
         "own_seeds": experiment.seeds,
         "horizon": summary["horizon"],
         "claims": summary["claims"],
-        "pictures": pictures,
+        "pictures": pictures_of(experiment, data),
         "device": summary["device"],
         "version": jaxroute.__version__,
         "compile_s": round(finished["compile_s"], 1),
@@ -263,14 +260,13 @@ def reword(name: str) -> None:
     target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None:
+def add(name: str, seeds: int | None, redraw: bool) -> None:
     """Runs an experiment, or draws stored results, and writes its entry.
 
     Args:
       name: name of the experiment.
       seeds: number of seeds (default: from `SEEDS`, or the experiment's).
       redraw: whether to run nothing.
-      judge: whether to draw nothing, and run only without results.
     """
     experiment, out, start = experiments()[name], RESULTS / stem(name), time.perf_counter()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -279,9 +275,8 @@ def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None
             keep(experiment, out, None)
             print(f"{name}: drawn", flush=True)
         return
-    there = judge and seeds is None and (out / "summary.json").is_file()
     seeds = seeds or SEEDS.get(name, experiment.seeds)
-    entry = keep(experiment, out, None if there else simulate(experiment, seeds, out), judge)
+    entry = keep(experiment, out, simulate(experiment, seeds, out))
     sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
     print(
         f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} CPU s; {sizes}",
@@ -295,7 +290,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="experiments, or problems (default: all)")
     parser.add_argument("--seeds", type=int, help="number of seeds; also runs experiments of the gallery again")
     parser.add_argument("--redraw", action="store_true", help="draw and judge stored results again, run nothing")
-    parser.add_argument("--judge", action="store_true", help="judge the claims again, with the stored pictures")
     parser.add_argument("--reword", action="store_true", help="renew the texts alone, without results")
     options = parser.parse_args(arguments)
     try:
@@ -310,12 +304,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.reword:
             reword(name)
             continue
-        again = options.redraw or options.judge
-        if (GALLERY / f"{stem(name)}.json").is_file() != again and options.seeds is None:
+        if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
             continue
-        process = multiprocessing.get_context("spawn").Process(
-            target=add, args=(name, options.seeds, options.redraw, options.judge)
-        )
+        process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
         process.start()
         process.join()
         failed += [name] if process.exitcode else []

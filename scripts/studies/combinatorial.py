@@ -13,7 +13,7 @@ from jaxroute.data import C2MABV_TABLE_3
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.combinatorial.figures import (
     BASELINES,
-    LAWS,
+    COSTS,
     RATIO,
     RECORD,
     SETTINGS,
@@ -89,7 +89,7 @@ _CLOUDS = {
 
 
 def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb.sciq_cloud) -> Case:
-    settings, record = {"reward": "suc", "costs": LAWS["scaled"], **settings}, (*RECORD, "realised_reward")
+    settings, record = {"reward": "suc", "costs": COSTS["scaled"], **settings}, (*RECORD, "realised_reward")
     return Case(cloud, policies, 10_000, name, settings, {"variant": name}, record=record)
 
 
@@ -119,7 +119,7 @@ EXPERIMENTS = (
     experiment(
         "policies",
         "Every policy on every task: reward, violation and their ratio",
-        [sciq(t, _all_policies, f"{t}-{distribution}", distribution) for t in TASKS for distribution in LAWS],
+        [sciq(t, _all_policies, f"{t}-{costs}", costs) for t in TASKS for costs in COSTS],
         208,
         at_horizon("reward", "violation", RATIO),
         "section 6",

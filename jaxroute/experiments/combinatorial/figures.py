@@ -20,7 +20,7 @@ from jaxroute.problems.combinatorial.instances import BUDGETS
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
 # Fixed costs are scaled ones without spread, so that both share compiled programs.
-LAWS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
+COSTS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
 BASELINES = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
@@ -43,25 +43,25 @@ _WIDTHS = {
 
 
 def sciq(
-    task: str, policies: Any, name: str = "result", distribution: str = "fixed", rounds: int = 10_000, **coordinates: Any
+    task: str, policies: Any, name: str = "result", costs: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
     """A case of the paper's nine models."""
-    settings, where = {"reward": task, "costs": LAWS[distribution]}, {"task": task, "costs": distribution, **coordinates}
+    settings, where = {"reward": task, "costs": COSTS[costs]}, {"task": task, "costs": costs, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
 
-def _always(task: str, distribution: str, model: str, horizon: int = 10_000) -> Case:
+def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
     """A case of independent copies of one model."""
 
     def always_cloud(*, reward: str, costs: Any):
         return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
 
-    settings, where = {"reward": task, "costs": LAWS[distribution]}, {"task": task, "costs": distribution}
+    settings, where = {"reward": task, "costs": COSTS[costs]}, {"task": task, "costs": costs}
     return Case(
         always_cloud,
         {f"Always {model}": cb.Everything()},
         horizon,
-        f"{distribution}-{model}",
+        f"{costs}-{model}",
         settings,
         where,
         record=RECORD,
@@ -214,16 +214,11 @@ def _slow_direct(task: str) -> Measure:
 
 
 def _with_always(results: Results) -> Results:
-    """Cases of figure 4 by distribution of costs, with the policy that always uses the large model."""
-    return {
-        distribution: with_ratio(xr.concat([results[distribution], results[f"{distribution}-{_LARGE}"]], "policy"))
-        for distribution in LAWS
-    }
+    """Cases of figure 4 by kind of costs, with the policy that always uses the large model."""
+    return {costs: with_ratio(xr.concat([results[costs], results[f"{costs}-{_LARGE}"]], "policy")) for costs in COSTS}
 
 
-_ratios = panels_of(
-    rows=(panel(RATIO, log="y"),), columns="case", titles={distribution: f"{distribution} costs" for distribution in LAWS}
-)
+_ratios = panels_of(rows=(panel(RATIO, log="y"),), columns="case", titles={costs: f"{costs} costs" for costs in COSTS})
 
 
 def _budget_of(data: xr.Dataset) -> dict[str, float]:
@@ -264,7 +259,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 
 
 def _title(data: xr.Dataset) -> str:
-    """Title of a case: task, and distribution of costs if there are several."""
+    """Title of a case: task, and kind of costs if there are several."""
     where = decoded(data.attrs)["case_coordinates"]
     return ", ".join([TASKS[where["task"]], *([f"{where['costs']} costs"] if "costs" in where else [])])
 
@@ -289,13 +284,13 @@ def _figure_4(letter: str, task: str) -> Experiment:
     """Reward per violation over time on one task."""
     cases = [_always(task, "fixed", _SMALL, horizon=1000)]
     claims, bound = {}, C2MABV_CHATGLM2[task]
-    for distribution in LAWS:
-        cases += [sciq(task, {**SETTINGS, **BASELINES}, distribution, distribution), _always(task, distribution, _LARGE)]
+    for costs in COSTS:
+        cases += [sciq(task, {**SETTINGS, **BASELINES}, costs, costs), _always(task, costs, _LARGE)]
         for rival, least in C2MABV_FIGURE_4.items():
-            text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({distribution} costs)"
-            claims[f"{rival}-{distribution}"] = text, more(RATIO, _ONLINE, rival, least, costs=distribution)
-        text = f"(a) to (d) are above every baseline ({distribution} costs)"
-        claims[f"above-{distribution}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=distribution)
+            text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({costs} costs)"
+            claims[f"{rival}-{costs}"] = text, more(RATIO, _ONLINE, rival, least, costs=costs)
+        text = f"(a) to (d) are above every baseline ({costs} costs)"
+        claims[f"above-{costs}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=costs)
     claims["settles"] = "the ratio of (c) settles within 1,000 rounds, that of epsilon-greedy does not", _settles
     claims["small"] = f"always ChatGLM2 earns less than {bound:g} and never violates", _small(bound)
     return _figure(
@@ -430,13 +425,13 @@ EXPERIMENTS = (
     _figure(
         "13",
         "Online learning against a set fixed offline, when success rates have shifted: any win",
-        [sciq("awc", _online_and_offline, distribution, distribution) for distribution in LAWS],
+        [sciq("awc", _online_and_offline, costs, costs) for costs in COSTS],
         {
-            f"{metric}-{distribution}": (
-                f"({letter}) feedback-driven adjustment is better in {words} ({distribution} costs)",
-                more(metric, *pair, costs=distribution),
+            f"{metric}-{costs}": (
+                f"({letter}) feedback-driven adjustment is better in {words} ({costs} costs)",
+                more(metric, *pair, costs=costs),
             )
-            for distribution in LAWS
+            for costs in COSTS
             for letter, metric, words, pair in (
                 ("a", "reward", "reward", (_ONLINE, _OFFLINE)),
                 ("b", "violation", "violation", (_OFFLINE, _ONLINE)),

@@ -12,7 +12,7 @@ from jaxroute import grid, plot
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, grows_as
-from jaxroute.experiments.combinatorial.figures import LAWS, PAPER, SUCCESS, sciq
+from jaxroute.experiments.combinatorial.figures import COSTS, PAPER, SUCCESS, sciq
 from jaxroute.experiments.measure import along, end, share_of, show
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.problems import combinatorial as cb
@@ -79,7 +79,7 @@ _COVERAGE = Case(
     cb.sciq_cloud,
     {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, cost_width=1.0, delta=list(_DELTAS))},
     2000,
-    settings={"reward": "suc", "costs": LAWS["scaled"]},
+    settings={"reward": "suc", "costs": COSTS["scaled"]},
     record_every=1,
     record=("reward",),
     probes={"distance": _distance},

@@ -306,7 +306,7 @@ def _intervals(letter: str, says: str, interval: int) -> Experiment:
         f"Regret with {every}, beside 250",
         {every: arena(interval, 6, name), "every 250": arena(250, 6, "interval-250")},
         {
-            "below-greedy": ("StageRoute has lower regret than Greedy", _ahead(name)),
+            "below-greedy": (_LOWER, _ahead(name)),
             "interval": (INTERVAL, longer_is_worse("interval-250", name)),
         },
         notes="with the paper's own definition of regret the interval hardly matters: see staged/interval-effect",
@@ -320,19 +320,39 @@ _UNITS = {
     "scaled-pace": ", costs in 1e-4 USD and the spend paced to the budget",
 }
 _UNIT_TITLES = {"dollars": "dollars", "scaled": "1e-4 dollars", "scaled-pace": "1e-4 dollars, paced"}
+_LOWER, _MARGIN = "StageRoute has lower regret than Greedy", "by an even larger margin than on the synthetic dataset"
+_CLAIMS = {
+    "2": {
+        "near-oracle": ("StageRoute closely matches the optimal oracle", _share_of_oracle("result", ("StageRoute",), 0.99)),
+        "below-greedy": ("StageRoute incurs substantially lower regret than Greedy", _ahead("result")),
+    },
+    "4a": {
+        "below-greedy": (_LOWER, _ahead("slots-3")),
+        "advantage": ("the advantage is largest when deployment capacity is limited", _wider("slots-3", "slots-6")),
+    },
+    "4b": {
+        "both-strong": ("with 10 slots both learners perform strongly", _share_of_oracle("slots-10", _LEARNERS, 0.95)),
+        "competitive": ("StageRoute stays competitive with 10 slots", _ahead("slots-10")),
+        "advantage": ("the advantage shrinks with more slots", _wider("slots-6", "slots-10")),
+    },
+    "5": {
+        "alternates": ("it alternates between expensive proprietary models and cheaper open ones", _alternates),
+        "newcomers": ("it adapts to the evolving landscape: every newcomer is tried when it arrives", _newcomers),
+    },
+    "6": {
+        **{name: (f"StageRoute scores above Greedy{unit}", _ahead(name, "reward")) for name, unit in _UNITS.items()},
+        **{f"hard-{name}": (f"StageRoute scores above Greedy under a hard budget{unit}", _ahead(name, "served_reward")) for name, unit in _UNITS.items()},
+        "margin-query": (f"{_MARGIN}, per query", _wider_than_synthetic(False)),
+        "margin-total": (f"{_MARGIN}, in total", _wider_than_synthetic(True)),
+    },
+}  # fmt: skip
 
 EXPERIMENTS = (
     _figure(
         "2",
         "Performance and regret over time: 6 slots, a maintenance window every 250 queries",
         (arena(250, 6, record=("mean_reward",)),),
-        {
-            "near-oracle": (
-                "StageRoute closely matches the optimal oracle",
-                _share_of_oracle("result", ("StageRoute",), 0.99),
-            ),
-            "below-greedy": ("StageRoute incurs substantially lower regret than Greedy", _ahead("result")),
-        },
+        _CLAIMS["2"],
         _performance,
     ),
     _intervals("b", "c", 500),
@@ -342,10 +362,7 @@ EXPERIMENTS = (
         "3(a)",
         "Regret with 3 slots, beside 6",
         {"3 slots": arena(500, 3, "slots-3"), "6 slots": arena(500, 6, "slots-6")},
-        {
-            "below-greedy": ("StageRoute has lower regret than Greedy", _ahead("slots-3")),
-            "advantage": ("the advantage is largest when deployment capacity is limited", _wider("slots-3", "slots-6")),
-        },
+        _CLAIMS["4a"],
         _SLOTS,
         notes="with 3 slots a set is deployed for its optimistic costs; once a newcomer's true cost is known, no routing over the set may fit "
         "the budget, and the cheapest is used",
@@ -355,21 +372,14 @@ EXPERIMENTS = (
         "3(b)",
         "Regret with 10 slots, beside 6",
         {"10 slots": arena(500, 10, "slots-10"), "6 slots": arena(500, 6, "slots-6")},
-        {
-            "both-strong": ("with 10 slots both learners perform strongly", _share_of_oracle("slots-10", _LEARNERS, 0.95)),
-            "competitive": ("StageRoute stays competitive with 10 slots", _ahead("slots-10")),
-            "advantage": ("the advantage shrinks with more slots", _wider("slots-6", "slots-10")),
-        },
+        _CLAIMS["4b"],
         _SLOTS,
     ),
     _figure(
         "5",
         "Deployed models: 3 slots, a maintenance window every 500 queries",
         (arena(500, 3, record=("deployed",)),),
-        {
-            "alternates": ("it alternates between expensive proprietary models and cheaper open ones", _alternates),
-            "newcomers": ("it adapts to the evolving landscape: every newcomer is tried when it arrives", _newcomers),
-        },
+        _CLAIMS["5"],
         _deployment,
         seeds=256,
     ),
@@ -380,24 +390,7 @@ EXPERIMENTS = (
             *(_real(n, staged.routerbench_market, 1.0 if n == "dollars" else 1e4, n == "scaled-pace") for n in _UNITS),
             *(arena(500, slots, f"synthetic-{slots}") for slots in (3, 6)),
         ),
-        {
-            **{name: (f"StageRoute scores above Greedy{unit}", _ahead(name, "reward")) for name, unit in _UNITS.items()},
-            **{
-                f"hard-{name}": (
-                    f"StageRoute scores above Greedy under a hard budget{unit}",
-                    _ahead(name, "served_reward"),
-                )
-                for name, unit in _UNITS.items()
-            },
-            "margin-query": (
-                "by an even larger margin than on the synthetic dataset, per query",
-                _wider_than_synthetic(False),
-            ),
-            "margin-total": (
-                "by an even larger margin than on the synthetic dataset, in total",
-                _wider_than_synthetic(True),
-            ),
-        },
+        _CLAIMS["6"],
         panels_of(rows=_SCORES, columns="case", titles=_UNIT_TITLES, cases=tuple(_UNITS)),
         seeds=256,
         smoke_horizon=4000,
