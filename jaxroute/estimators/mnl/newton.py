@@ -196,7 +196,7 @@ class Tracked(Newton):
     last Newton step count as one longer step, whose remaining error is bounded as in `Newton` (strictly for the observations before it). When
     the bound exceeds the tolerance, Newton steps on all data renew the model, which becomes rare as data accumulate.
 
-    The bound is at least four times the error. With the default tolerance errors were below 8e-4 max(1, `|logit|`) in 42 streams of up to 1,500
+    The bound is at least four times the error. With the default tolerance errors were below `8e-4 max(1, |logit|)` in 42 streams of up to 1,500
     rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
 
     Attributes:
