@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jaxroute.core.types import CostHint, Metric, Spec
     from jaxroute.core.wrapper import Wrapper
     from jaxroute.engine.errors import SimulationError
-    from jaxroute.engine.execution import Execution
+    from jaxroute.engine.execution import Execution, Store
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.programs import trace_count
     from jaxroute.engine.progress import Progress
@@ -33,6 +33,7 @@ _HOMES = {
     "Policy": "core.protocols",
     "Progress": "engine.progress",
     "SimulationError": "engine.errors",
+    "Store": "engine.execution",
     "Spec": "core.types",
     "StoreMismatchError": "store.packs",
     "Wrapper": "core.wrapper",
@@ -57,6 +58,7 @@ __all__ = [
     "Progress",
     "SimulationError",
     "Spec",
+    "Store",
     "StoreMismatchError",
     "Wrapper",
     "compare",

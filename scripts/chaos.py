@@ -91,13 +91,21 @@ def write_files(folder: Path, files: Files) -> Path:
     return folder
 
 
-def run(out: Out | None, keep: str, *, key: int = 0, seeds: int = 0, share: Any = None) -> Data:
+def run(out: Out | None, keep: str, *, root_seed: int = 0, seeds: int = 0, share: Any = None) -> Data:
     """Makes the tested call: a grid of two settings, and a policy without a grid."""
     env, execution = stochastic.bernoulli([0.6, 0.4, 0.5]), jr.Execution(backend="scan", block=BLOCK[keep], share=share)
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
     what: dict[str, Any] = {"horizon": 20, "seeds": seeds or SEEDS[keep], "record": ["regret", "pulls"], "record_every": 10}
-    how: dict[str, Any] = {"execution": execution, "progress": False, "accept_changed_code": True}
-    return jr.simulate(env, policies, out=out, keep=keep, key=key, **what, **how)
+    how: dict[str, Any] = {"execution": execution, "progress": False}
+    return jr.simulate(
+        env,
+        policies,
+        out=None if out is None else jr.Store(out, accept_changed_code=True),
+        keep=keep,
+        root_seed=root_seed,
+        **what,
+        **how,
+    )
 
 
 # Contexts that replace parts of the package. Only these and `watch` use private names.
@@ -106,9 +114,9 @@ def run(out: Out | None, keep: str, *, key: int = 0, seeds: int = 0, share: Any 
 @contextlib.contextmanager
 def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
     """Context in which packs have `size` bytes, and more than `tidy` small ones are joined."""
-    store, tidied = functools.partial(packs.Store, size=size), functools.partialmethod(packs.Store.tidy, tidy)
+    store, tidied = functools.partial(packs.PackStore, size=size), functools.partialmethod(packs.PackStore.tidy, tidy)
     often = patch.object(moments, "_WRITE_S", 0.0 if size < 1 << 20 else 5.0)
-    with patch.object(simulate, "Store", store), patch.object(packs.Store, "tidy", tidied), often:
+    with patch.object(simulate, "PackStore", store), patch.object(packs.PackStore, "tidy", tidied), often:
         yield
 
 
@@ -268,16 +276,21 @@ def put(files: Files, out: Out, rng: Random, wrong_times: bool) -> None:
 def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
     """Damages finished stores, each kind in turn; they also hold results of earlier calls."""
     rng, fewer, finished, other = np.random.default_rng([seed, len(keep)]), SEEDS[keep] // 2 + 1, list[Files](), Files()
-    right, older, bodies = run(None, keep), [run(None, keep, seeds=fewer), run(None, keep, key=1)], dict[str, int]()
+    right, older, bodies = run(None, keep), [run(None, keep, seeds=fewer), run(None, keep, root_seed=1)], dict[str, int]()
     for size in SIZES:
         out, stranger = stores = [folder / f"{name}-{keep}-{size}" for name in ("finished", "stranger")]
         with packs_of(size):
-            for store, options in ((out, {"key": 1}), (out, {"seeds": fewer}), (out, {}), (stranger, {"key": 2})):
+            for store, options in (
+                (out, {"root_seed": 1}),
+                (out, {"seeds": fewer}),
+                (out, {}),
+                (stranger, {"root_seed": 2}),
+            ):
                 run(store, keep, **options)
             with other_code():
                 run(stranger, keep)
         for store in stores:
-            with contextlib.closing(packs.Store(places.place_of(store))) as found:
+            with contextlib.closing(packs.PackStore(places.place_of(store))) as found:
                 bodies |= {name: int(index.frames["size"].sum()) for name, index in found.packs.items()}
         finished.append(read_files(out / places.STORE_NAME))
         other |= read_files(stranger / places.STORE_NAME)
@@ -372,12 +385,12 @@ def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> No
     scene.mkdir()
     with packs_of(1), watch(scene) as changes:
         right = run(whole, keep)
-    other, files, length = run(None, keep, key=3), read_files(whole / places.STORE_NAME), len(changes)
+    other, files, length = run(None, keep, root_seed=3), read_files(whole / places.STORE_NAME), len(changes)
     acts: dict[str, Callable[[], Any]] = {  # Some return failures.
         "Ctrl-C": lambda: os.kill(os.getpid(), signal.SIGINT),
         "a reader": lambda: read(out, right)[1],
         "a second call": lambda: wrong(run(out, keep), right),
-        "another result meanwhile": lambda: wrong(run(out, keep, key=3), other),
+        "another result meanwhile": lambda: wrong(run(out, keep, root_seed=3), other),
         "a moved folder": lambda: os.rename(out, elsewhere) if out.exists() else None,
         "a removed folder": lambda: shutil.rmtree(out, ignore_errors=True),
     }

@@ -96,7 +96,7 @@ class Disk:
 
 def cells_of(folder: Path) -> set[bytes]:
     """Returns the addresses of all undamaged cells in a store."""
-    with contextlib.closing(packs.Store(places.place_of(folder))) as store:
+    with contextlib.closing(packs.PackStore(places.place_of(folder))) as store:
         return set(store.get(list(store.where)))
 
 

@@ -29,7 +29,7 @@ from chaos import PROCESSES, blocks_by, other_code
 
 import jaxroute as jr
 from jaxroute.problems import stochastic
-from jaxroute.store.packs import Store
+from jaxroute.store.packs import PackStore
 
 
 def simulate(options: argparse.Namespace, version: int, **more: Any) -> Any:
@@ -49,12 +49,12 @@ def work(options: argparse.Namespace, version: int, out: str, log: Path) -> None
         return simulated(block, tile, *args)
 
     with blocks_by(logged):
-        simulate(options, version, out=out, execution=jr.Execution(share="join"), accept_changed_code=True)
+        simulate(options, version, out=jr.Store(out, accept_changed_code=True), execution=jr.Execution(share="join"))
 
 
 def check(options: argparse.Namespace, version: int, out: str) -> tuple[int, int]:
     """Counts the decisions that are missing, and the numbers that differ from those of one process."""
-    there, alone = simulate(options, version, out=out, accept_changed_code=True), simulate(options, version)
+    there, alone = simulate(options, version, out=jr.Store(out, accept_changed_code=True)), simulate(options, version)
     return json.loads(there.attrs["last_call"])["decisions"], int((there["regret"].values != alone["regret"].values).sum())
 
 
@@ -118,7 +118,7 @@ def main() -> int:
         failed, seconds = sum(one.exitcode != 0 for one in workers), time.monotonic() - begin
         found = np.array([[*again(Path(f"{folder}/log.{one}"), killed), *check(options, one, out)] for one in versions])
     twice, lost, missing, wrong = found.sum(axis=0).tolist()
-    total, interval = options.cells * options.versions, inspect.signature(Store).parameters["seconds"].default
+    total, interval = options.cells * options.versions, inspect.signature(PackStore).parameters["seconds"].default
     print(
         f"{'S3' if options.s3 else 'folder'}, {options.versions} versions, {total:,} cells, {options.workers} workers, {len(killed)} kills, "
         f"{seconds:.0f} s, flushed every {interval:g} s: {wrong} numbers wrong, {missing} decisions missing, {twice} cells simulated twice "

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--data", type=path, metavar="FILE", help="file for an experiment on the user's own table"),
         completion.files(),
     )
-    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument("--root-seed", type=int, default=0, help="seed of all randomness (default 0)")
     one.add_argument(
         "--keep", choices=("runs", "moments"), default="runs", help="every run (default), or statistics over the seeds only"
     )
@@ -231,7 +231,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seeds", type=count, default=4, help="seeds of a candidate in the search (default 4)")
     one.add_argument("--case", help="name of the case (default: the first)")
     one.add_argument("--policy", help="who plays, where all leaves are the environment's")
-    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument("--root-seed", type=int, default=0, help="seed of all randomness (default 0)")
     one.add_argument(
         "--out", type=folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
     )

@@ -80,13 +80,38 @@ def booleans(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.
     return _bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 
 
+def boolean(name: str, value: Any, hint: str = "") -> bool:
+    """Returns True or False; `ValueError` otherwise, with the hint."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {show(value)}{hint}")
+    return value
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer of Python or NumPy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
     """Returns a whole number in `[minimum, maximum]`; `ValueError` otherwise."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if not is_integer(value):
         raise ValueError(f"{name} must be a whole number {allowed}, got {show(value)}")
     if value < minimum or (maximum is not None and value > maximum):
         raise ValueError(f"{name} must be {allowed}, got {value}")
+    return int(value)
+
+
+def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
+    """Returns a whole number as `count` does; it may be written as a float (`1e3`)."""
+    integral = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return count(name, int(value) if integral else value, minimum, maximum)
+
+
+def root_seed(value: Any) -> int:
+    """Returns the root seed of all random draws, a whole number of 32 bits; `ValueError` otherwise."""
+    if not is_integer(value) or not 0 <= value < 2**32:
+        raise ValueError(f"root_seed must be a whole number from 0 to 2**32 - 1, got {show(value)}")
     return int(value)
 
 

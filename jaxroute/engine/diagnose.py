@@ -47,7 +47,7 @@ def _replay(
     record: Record,
     rounds: int,
     horizon: int,
-    key: int,
+    root_seed: int,
     device: Any,
 ) -> dict[str, np.ndarray]:
     """First of the first `rounds` counted rounds, from 0, of one run of `horizon` in which each quantity is bad, by name; -1 for none."""
@@ -75,7 +75,7 @@ def _replay(
         return lax.fori_loop(jnp.int32(0), jnp.int32(free_rounds + rounds), add, (states, none))[1]
 
     with jax.default_device(device):
-        streams = run_streams(jax.random.key_data(draws.key(key)), np.asarray([seed], np.uint32))
+        streams = run_streams(jax.random.key_data(draws.key(root_seed)), np.asarray([seed], np.uint32))
         words = {name: pair[:, 0] for name, pair in streams.items()}
 
         def protected(leaves: Any, words: Any) -> Any:
@@ -140,7 +140,7 @@ def first_bad_rounds(data: xr.Dataset, asked: Inputs, device: Any) -> list[dict[
         # The run may have been played with more room.
         for played in itertools.chain([part.env], larger_settings(part.env, part.example[0])):
             grids, horizon = (played, part.settings), asked.horizon
-            bad = _replay(grids, own, seed, record, rounds or horizon, horizon, asked.key, device)
+            bad = _replay(grids, own, seed, record, rounds or horizon, horizon, asked.root_seed, device)
             firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())

@@ -1,9 +1,10 @@
-"""Choices of how a simulation is computed: back end, devices, blocks, share."""
+"""Options of `simulate`: how a simulation is computed, and where and how its result is stored."""
 
+import json
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -79,12 +80,50 @@ class Execution:
                 f"devices must be a non-empty list of jax devices, got {checks.show(self.devices)}; jax.devices('cpu') is one"
             )
         if self.block is not None:
-            object.__setattr__(self, "block", checks.count("block", self.block))
+            object.__setattr__(self, "block", checks.whole("block", self.block))
         object.__setattr__(self, "share", _read_share(self.share))
 
     def device_list(self) -> list[Any]:
         """The devices that play."""
         return list(jax.local_devices() if self.devices is None else self.devices)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where and how a result is stored: `out=Store("results", keep_states=True)`; `out="results"` is `Store("results")`.
+
+    Attributes:
+      path: folder, or a URL such as "s3://bucket/folder" as text (`pip install "jaxroute[objects]"`).
+      keep_states: store the states of environment and policy after the last round, from which a longer horizon continues. Their size is
+        printed first (see also `run_bytes`).
+      accept_changed_code: simulate again, beside the stored runs, where the code has changed; versions of code never mix in a result.
+      description: more attributes of the result, plain JSON values by name.
+
+    Raises:
+      ValueError: a choice is not True or False, or the description is no dict of plain JSON values.
+    """
+
+    path: str | os.PathLike[str]
+    keep_states: bool = False
+    accept_changed_code: bool = False
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checks.boolean("keep_states", self.keep_states)
+        checks.boolean("accept_changed_code", self.accept_changed_code)
+        try:
+            json.dumps(dict(self.description), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"description must be a dict of plain JSON values, got {checks.show(self.description)}: {error}"
+            ) from None
+        if "coordinates" in self.description:
+            raise ValueError("description must not have the entry 'coordinates', which xarray takes for itself in files")
+
+
+def read_store(out: Any) -> Store | None:
+    """The store that `out` names; None without one."""
+    return out if out is None or isinstance(out, Store) else Store(out)
 
 
 def read_execution(given: Any) -> Execution:

@@ -93,7 +93,7 @@ class Inputs:
     horizon: counted rounds.
     record_every: rounds between two records.
     seeds: `[R]` uint32.
-    key: root of all randomness.
+    root_seed: seed of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
     backend: that of an `Execution`, but "auto". chosen: whether it was. quick: whether it is compiled soon.
     arithmetic: "exact" or "fast", or "float64" in double precision.
@@ -115,7 +115,7 @@ class Inputs:
     horizon: int
     record_every: int
     seeds: np.ndarray
-    key: int
+    root_seed: int
     block: int | None
     backend: str
     chosen: bool
@@ -185,7 +185,7 @@ class Inputs:
             "horizon": self.horizon,
             "record_every": self.record_every,
             "record": {name: describe(record) for name, record in self.records.items()},
-            "key": self.key,
+            "root_seed": self.root_seed,
             "seeds": describe_seeds(self.seeds),
         }
         settings["arithmetic"] = f"exact {exact.VERSION}"
@@ -279,8 +279,8 @@ def read_inputs(
     record_every: int | None,
     record: Sequence[str] | None,
     probes: Mapping[str, Probe] | None,
-    instances: int | None,
-    key: int,
+    num_instances: int | None,
+    root_seed: int,
     block: int | None,
     backend: str,
     quick: bool,
@@ -290,20 +290,19 @@ def read_inputs(
     until_stderr: Mapping[str, float] | None,
     keep_states: bool,
     accept_changed_code: bool,
-    description: Mapping[str, Any] | None,
+    description: Mapping[str, Any],
 ) -> Inputs:
     """Checks the arguments of `simulate`, which says what they are, for devices of a platform. Backend and block are those of an `Execution`.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
     """
-    horizon = checks.count("horizon", horizon, maximum=2**31 - 1)
+    horizon = checks.whole("horizon", horizon, maximum=2**31 - 1)
+    seeds = checks.whole("seeds", seeds) if isinstance(seeds, float) else seeds
     number = _number_of_seeds(seeds)
     if record_every is None:
         record_every = max(1, horizon // 100)
-    record_every = min(checks.count("record_every", record_every), horizon)
-    if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
-        raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
+    record_every = min(checks.whole("record_every", record_every), horizon)
     if quick and platform != "cpu":
         raise ValueError(
             f"compile='quick' is for CPUs, got devices of the platform {platform!r}; compile='full' is as quick there"
@@ -313,16 +312,8 @@ def read_inputs(
         raise ValueError(
             f"keep_states needs keep='runs' and another backend than 'reference', got keep={keep!r} and backend={backend!r}"
         )
-    try:
-        json.dumps(dict(description or {}), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"description must be a dict of plain JSON values, got {checks.show(description)}: {error}"
-        ) from None
-    if "coordinates" in (description or {}):
-        raise ValueError("description must not have the entry 'coordinates', which xarray takes for itself in files")
     named = _named(policies)
-    env_grid = env_settings(env, instances)
+    env_grid = env_settings(env, num_instances)
     policy_grids = {name: policy_settings(f"policy {name!r}", policy) for name, policy in named.items()}
     _check_values(env_grid, policy_grids)
     parts = {name: _parts(name, env_grid, policy) for name, policy in policy_grids.items()}
@@ -346,7 +337,7 @@ def read_inputs(
         horizon=horizon,
         record_every=record_every,
         seeds=_seed_list(seeds),
-        key=int(key),
+        root_seed=checks.root_seed(root_seed),
         block=block,
         backend=backend,
         chosen=backend == "auto",
@@ -358,7 +349,7 @@ def read_inputs(
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
         keep_states=keep_states,
         accept_changed_code=accept_changed_code,
-        description=dict(description or {}),
+        description=dict(description),
     )
     if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
         object.__setattr__(asked, "backend", _fastest(asked))
@@ -399,25 +390,25 @@ def problem_of(env: AnyEnvironment) -> str:
     return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
 
 
-def env_settings(env: EnvironmentLike, instances: int | None = None) -> Grid:
+def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid:
     """What was given as `env`, as a grid.
 
     Raises:
       ValueError: it is no environment, grid or sampler.
     """
-    if instances is not None and (isinstance(env, Grid) or is_environment(env)):
+    if num_instances is not None and (isinstance(env, Grid) or is_environment(env)):
         raise ValueError(
-            "instances needs a sampler `key -> Environment` as env; for given environments use jaxroute.instances"
+            "num_instances needs a sampler `key -> Environment` as env; for given environments use jaxroute.instances"
         )
     if isinstance(env, Grid):
         return env
     _refuse_class("env", env)
     if is_environment(env):
         return _single("env", env, ENVIRONMENT_METHODS)
-    if instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
+    if num_instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
         return Grid({}, [env], type(env).__name__)  # A sampler with leaves of its own.
     if callable(env):
-        return FunctionGrid(env, None if instances is None else checks.count("instances", instances))
+        return FunctionGrid(env, None if num_instances is None else checks.whole("num_instances", num_instances))
     raise ValueError(f"env must have the methods init, observe and step, or be a grid or a function, got {checks.show(env)}")
 
 
@@ -541,7 +532,7 @@ def _fastest(asked: Inputs) -> str:
 
 def _number_of_seeds(seeds: int | Sequence[int]) -> int:
     """Returns the number of seeds without listing them, if possible."""
-    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+    if checks.is_integer(seeds):
         number = checks.count("seeds", seeds)
     else:
         number = len(seeds) if isinstance(seeds, Sized) else 1
@@ -552,7 +543,7 @@ def _number_of_seeds(seeds: int | Sequence[int]) -> int:
 
 
 def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
-    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+    if checks.is_integer(seeds):
         return np.arange(seeds, dtype=np.uint32)
     try:
         values = np.arange(seeds.start, seeds.stop, seeds.step) if isinstance(seeds, range) else np.asarray([*seeds])  # type: ignore[misc]

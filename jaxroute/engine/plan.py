@@ -20,7 +20,7 @@ from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, Request, Tile
 from jaxroute.store.claims import Claims
 from jaxroute.store.moments import Statistics
-from jaxroute.store.packs import Store
+from jaxroute.store.packs import PackStore
 from jaxroute.store.runs import Checkpoint, Runs
 
 # Seconds after which a process that shares the work and says nothing counts as dead.
@@ -288,7 +288,7 @@ class Work:
         layout: Layout,
         static: set[str],
         share: str | tuple[int, int] | None,
-        store: Store | None,
+        store: PackStore | None,
         horizons: Callable[[str], Sequence[int]],
     ):
         self.result, self.layout, self.static, self.store, self.horizons = result, layout, static, store, horizons
@@ -381,7 +381,7 @@ def _cells_of(unit: Unit) -> Iterator[tuple[bytes, int, int]]:
             yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(unit.seeds))
 
 
-def _are_there(store: Store, unit: Unit, made: Sequence[tuple[bytes, int, int]]) -> bool:
+def _are_there(store: PackStore, unit: Unit, made: Sequence[tuple[bytes, int, int]]) -> bool:
     """Says whether all cells of a unit are there."""
     if isinstance(unit.result, Statistics):
         return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)

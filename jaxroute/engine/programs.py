@@ -190,7 +190,7 @@ class Block:
       record: what is written.
       horizon: counted rounds.
       free_rounds: of the environment, before them.
-      key: root of all randomness.
+      root_seed: seed of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
       backend: "scan", "kernel" or "reference".
@@ -211,7 +211,7 @@ class Block:
         record: Record,
         horizon: int,
         free_rounds: int,
-        key: int,
+        root_seed: int,
         layout: Layout,
         devices: Sequence[Any],
         backend: str,
@@ -229,7 +229,7 @@ class Block:
         self.mesh = Mesh(np.asarray(devices), ("seed",))
         self.alone, self.quiet = alone, quiet
         self.threads = cores() if alone else threads(devices, layout.padded(len(devices)))
-        self.root = np.asarray(jax.random.key_data(draws.key(key)))
+        self.root = np.asarray(jax.random.key_data(draws.key(root_seed)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
         self.ran, self.quick, self.arithmetic = Backend(backend, reason), quick, arithmetic

@@ -17,7 +17,7 @@ from jaxroute.core.attributes import decoded, encoded
 from jaxroute.core.protocols import Probe
 from jaxroute.engine import diagnose, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
-from jaxroute.engine.execution import Execution, PartWarning, read_execution
+from jaxroute.engine.execution import Execution, PartWarning, Store, read_execution, read_store
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.plan import Step, Task, Unit, Work
@@ -29,7 +29,7 @@ from jaxroute.engine.waiting import bar, tqdm
 from jaxroute.store import cells, results
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
-from jaxroute.store.packs import Store
+from jaxroute.store.packs import PackStore
 from jaxroute.store.places import place_of
 from jaxroute.store.runs import Checkpoint, Runs
 
@@ -45,98 +45,72 @@ def simulate(
     *,
     horizon: int,
     seeds: int | Sequence[int],
-    record_every: int | None = None,
+    root_seed: int = 0,
+    num_instances: int | None = None,
     record: Sequence[str] | None = None,
+    record_every: int | None = None,
     probes: Mapping[str, Probe] | None = None,
-    instances: int | None = None,
-    out: str | os.PathLike[str] | None = None,
-    key: int = 0,
+    keep: str = "runs",
+    until_stderr: Mapping[str, float] | None = None,
+    out: str | os.PathLike[str] | Store | None = None,
     execution: Execution | None = None,
     progress: bool = True,
     callback: Callback | None = None,
-    keep: str = "runs",
-    until_stderr: Mapping[str, float] | None = None,
-    keep_states: bool = False,
-    accept_changed_code: bool = False,
-    description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
-    """Plays every policy on every setting for every seed, and returns the recorded curves.
+    """Simulates every policy on every setting for every seed, and returns the recorded curves.
 
     Args:
-      env: an environment, a `Grid` of environments, or a sampler `key -> Environment` (a random instance per run, or
-        `instances` of them shared by all seeds).
-      policies: dict of name to policy; an entry may be a `Grid`, or a function `env -> policy` (an oracle), which follows a
-        swept environment. A single policy is named after its class.
+      env: an environment, a `Grid` of environments, or a sampler `key -> Environment` (a random instance per run, or `num_instances` of them
+        that all seeds share).
+      policies: dict of name to policy; an entry may be a `Grid`, or a function `env -> policy` (an oracle), which follows a swept environment.
+        A single policy is named after its class.
       horizon: `T`, counted rounds.
-      seeds: number of seeds (0, 1, ...), or the seeds themselves. Seed `i` is the same run in any batch, on any number of
-        devices, resumed or not.
+      seeds: number of runs (0, 1, ...), or a list of their numbers. Run `i` is the same in any batch, on any number of devices, resumed or not.
+      root_seed: seed of all randomness; another one gives other random draws to every run.
+      num_instances: number of random instances if `env` is a sampler.
+      record: names of metrics to record (default: those that environment and policy mark as default); `"info.<name>"` records the running mean
+        of an entry of a policy's Info.
       record_every: rounds between two points of a curve (default: that of an existing store, otherwise 100 points).
-      record: names of metrics to record (default: those that environment and policy mark as default); `"info.<name>"` records
-        the running mean of an entry of a policy's Info.
-      probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
-      instances: number of random instances if `env` is a sampler.
-      out: folder for the result, or a URL such as "s3://bucket/folder", as text (`pip install "jaxroute[objects]"`). What is finished is written
-        there every few seconds, into the folder "store". The same call continues where it stopped, and one that asks for more (seeds, policies,
-        values along an axis, a smaller `until_stderr`, with `keep_states` more rounds) simulates what is missing, and ends with the numbers that
-        it would have had alone. Other settings are simulated beside what is there; several processes may write at the same time. Refused is the
-        same simulation by other code: of a policy, the environment, a probe, and of what these call outside of libraries (comments, formatting,
-        docstrings and names of local variables do not matter).
-      key: the root of all randomness; another key gives other luck to the same seeds.
-      execution: how it is computed: backend, devices, block, and the share of this process (default: `Execution()`, which chooses).
+      probes: functions `(env, policy, env_state, policy_state, t) -> array or dict` by name, evaluated at record times.
+      keep: "runs", every run's curves, or "moments", statistics over the runs: count, mean, variance, minimum, maximum and histogram of each
+        metric at each recorded time, and of the differences between policies, run by run. Memory and store then do not grow with the number
+        of runs; `metrics` and `plot` answer the same questions, except those about single runs.
+      until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the simulation stops when those of all policies and settings at the
+        horizon are smaller; `seeds` is then the largest number of runs. They are compared after 256 runs, and each time the number has doubled.
+      out: folder or URL of the stored result, or a `Store`, which has more options. Finished blocks are written every few seconds. The same call
+        resumes; one with more seeds, policies, values along an axis or a smaller `until_stderr` simulates only what is missing. Other
+        settings are stored beside the earlier ones, and several processes may write at the same time. The same simulation by changed code of
+        a policy, the environment or a probe is refused.
+      execution: back end, devices, block and share of this process (default: `Execution()`, which chooses).
       progress: shows a progress bar, or a line now and then where standard error is a file.
-      callback: a function that is called after each block with a `Progress`: what is done, seconds, and the result so
-        far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
-        `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
-        (TensorBoard, Weights & Biases) or your own rule; a smaller `block` of the execution calls it more often.
-      keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
-        histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
-        not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
-      until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the run stops when that of every policy and setting at the
-        horizon is smaller; `seeds` is then the most that are played. It is looked at after 256 seeds and then each time their number has
-        doubled. Whether to stop depends on the sample variance alone, which says nothing about the error of the
-        mean where the two are independent (normal) or uncorrelated (symmetric distributions): the mean stays unbiased. Elsewhere their
-        correlation is `r = skewness / sqrt(excess kurtosis + 2)`, and stopping prefers samples with too small a mean (for `r > 0`) by
-        up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
-        that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
-        in one run of a thousand): there give a fixed number of seeds.
-      keep_states: keeps the states of environment and policy after the last round in the store, from which a longer horizon is played
-        later; how much they take is printed first (see also `run_bytes`).
-      accept_changed_code: simulates it again, beside what other code has made; versions of code never mix in a result.
-      description: more attributes for the result.
+      callback: function that is called with a `Progress` after each block. If it returns True the simulation ends, and the finished part is
+        returned, with the attribute `stopped`; the same call resumes from the store.
 
     Returns:
       An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.store.runs`; of moments without seeds, see
-      `jaxroute.store.moments.Statistics.dataset`. With `until_stderr` the attributes say how many seeds were played (`seeds_played`), whether the
-      goal was reached, and the largest standard errors. Attributes that are lists or dicts are JSON text. Of a share, what other processes have
-      not simulated yet is NaN, and the attribute `missing` says how much that is.
+      `jaxroute.store.moments`. Attributes that are lists or dicts are JSON text. Runs that other processes have not simulated yet are NaN, and
+      the attribute `missing` says how many.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the result does not fit into memory.
       StoreMismatchError: `out` holds the same simulation by other code.
-      ImportError: `out` is a URL, and what reads and writes URLs is not installed.
-      OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
+      ImportError: `out` is a URL, and the packages for URLs are not installed.
+      OSError: the store cannot be written.
+      MemoryError: not even the smallest block fits into memory.
     """
-    for name, value in (
-        ("progress", progress),
-        ("keep_states", keep_states),
-        ("accept_changed_code", accept_changed_code),
-    ):
-        if not isinstance(value, bool):
-            hint = "; a function is given as callback" if name == "progress" and callable(value) else ""
-            raise ValueError(f"{name} must be True or False, got {checks.show(value)}{hint}")
+    checks.boolean("progress", progress, "; a function is given as callback" if callable(progress) else "")
     execution = read_execution(execution)
     follower = Follower(callback)
     inputs.refuse_tracing(env, policies)
-    if keep_states and out is None:
-        raise ValueError("keep_states needs out: the states are kept in the store")
-    if execution.share is not None and out is None:
+    options = read_store(out)
+    if execution.share is not None and options is None:
         raise ValueError("share needs out: the store is where processes meet")
     if until_stderr is not None and isinstance(execution.share, tuple):
         raise ValueError(
             "until_stderr needs share='join' where processes share the work: a part cannot tell how many seeds there will be"
         )
     devices = execution.device_list()
-    store = None if out is None else Store(place_of(out), provenance.made_with(devices[0]))
+    store = None if options is None else PackStore(place_of(options.path), provenance.made_with(devices[0]))
     with contextlib.nullcontext() if store is None else contextlib.closing(store):
         notes = None if store is None else results.Notes(store)
         before = {} if notes is None else notes.settings()
@@ -150,8 +124,8 @@ def simulate(
             record_every=record_every,
             record=record,
             probes=probes,
-            instances=instances,
-            key=key,
+            num_instances=num_instances,
+            root_seed=root_seed,
             block=execution.block,
             backend=execution.backend,
             quick=execution.compile == "quick",
@@ -159,9 +133,9 @@ def simulate(
             platform=devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
-            keep_states=keep_states,
-            accept_changed_code=accept_changed_code,
-            description=description,
+            keep_states=options is not None and options.keep_states,
+            accept_changed_code=options is not None and options.accept_changed_code,
+            description={} if options is None else options.description,
         )
         return _simulate(asked, devices, store, notes, execution, progress, follower)
 
@@ -182,7 +156,7 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 def _simulate(
     asked: Inputs,
     devices: Sequence[Any],
-    store: Store | None,
+    store: PackStore | None,
     notes: results.Notes | None,
     execution: Execution,
     progress: bool,
@@ -265,7 +239,7 @@ def _simulate(
     return data
 
 
-def _prepared(asked: Inputs, store: Store, notes: results.Notes, request: Request) -> bool:
+def _prepared(asked: Inputs, store: PackStore, notes: results.Notes, request: Request) -> bool:
     """Checks a store before anything is computed; returns whether some of the cells may be there.
 
     Raises:
@@ -381,7 +355,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool =
             asked.records[part.policy],
             asked.horizon,
             asked.spec.free_rounds,
-            asked.key,
+            asked.root_seed,
             layout,
             devices,
             "scan" if part.label in alone else asked.backend_of(part),

@@ -19,7 +19,7 @@ from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 from jaxroute.core.protocols import is_environment
-from jaxroute.engine.execution import Execution, PartWarning
+from jaxroute.engine.execution import Execution, PartWarning, Store
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
@@ -165,7 +165,7 @@ class Experiment:
         """The cases with another longest horizon; record intervals that no longer fit shrink with it."""
         if horizon is None or horizon == self.horizon:
             return self.cases
-        share = checks.count("horizon", horizon) / self.horizon
+        share = checks.whole("horizon", horizon) / self.horizon
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -198,7 +198,7 @@ def run(
     seeds: int | range | None = None,
     horizon: int | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
-    key: int = 0,
+    root_seed: int = 0,
     progress: bool = True,
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
@@ -217,7 +217,7 @@ def run(
       seeds: number or range of seeds (default: the experiment's).
       horizon: horizon of the longest case; that of the others keeps its ratio (default: the experiment's).
       changes: new values by policy name and hyperparameter, or `"environment"` and setting.
-      key: root of all randomness.
+      root_seed: seed of all randomness.
       figures: whether to draw them.
       keep_states, accept_changed_code, execution: as for `simulate`.
       callback: likewise, for every case; if it ends one, the experiment ends without summary and figures.
@@ -229,7 +229,7 @@ def run(
     """
     out = _on_disk(out)
     if not isinstance(seeds, range):
-        seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
+        seeds = checks.whole("seeds", experiment.seeds if seeds is None else seeds)
     given = changes or {}
     changes = {name: dict(values) for name, values in given.items()}
     cases = experiment.scaled(horizon)
@@ -255,21 +255,23 @@ def run(
                 record_every=None if case.record_every is None else min(case.record_every, case.horizon),
                 record=case.record,
                 probes=case.probes,
-                out=folder_of(out if store is None else store, case, cases),
-                key=key,
+                out=Store(
+                    folder_of(out if store is None else store, case, cases),
+                    keep_states=keep_states,
+                    accept_changed_code=accept_changed_code,
+                    description={
+                        "experiment": experiment.name,
+                        "case_coordinates": dict(case.coordinates),
+                        "table": f"{table}, {rows(env):,} rows" if table and rows else table,
+                        "departures": experiment.departures(longest, given),
+                    },
+                ),
+                root_seed=root_seed,
                 execution=execution,
                 progress=progress,
                 callback=callback,
                 keep=keep,
                 until_stderr=until_stderr,
-                keep_states=keep_states,
-                accept_changed_code=accept_changed_code,
-                description={
-                    "experiment": experiment.name,
-                    "case_coordinates": dict(case.coordinates),
-                    "table": f"{table}, {rows(env):,} rows" if table and rows else table,
-                    "departures": experiment.departures(longest, given),
-                },
             )
         if "stopped" in data[case.name].attrs:
             return {}

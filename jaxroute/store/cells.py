@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core.types import Metric
-from jaxroute.store.packs import Store, digest_of, plain
+from jaxroute.store.packs import PackStore, digest_of, plain
 
 GRANULE = 256
 ALL = (1 << GRANULE) - 1
@@ -229,7 +229,7 @@ def described_seeds(said: Any) -> np.ndarray:
     return np.concatenate([first + np.arange(number, dtype=np.int64) for first, number in said["spans"]])
 
 
-def held(store: Store, family: bytes, granule: int) -> int:
+def held(store: PackStore, family: bytes, granule: int) -> int:
     """Returns a mask of the seeds of a granule that are there."""
     mask = 0
     for one in store.groups.get(group(family, granule), ()):
@@ -237,7 +237,7 @@ def held(store: Store, family: bytes, granule: int) -> int:
     return mask
 
 
-def chosen(store: Store, family: bytes, granule: int, mask: int) -> list[bytes]:
+def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
     """Returns few cells that hold some seeds of a granule, as far as they are there."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
@@ -265,7 +265,7 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def stored(store: Store, family: bytes) -> Callable[[Range], bool]:
+def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
     """Returns whether a cell of statistics is in a store, as a function of its range."""
     return lambda one: address(family, *one) in store.where
 

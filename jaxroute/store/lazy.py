@@ -10,7 +10,7 @@ from xarray.core import indexing
 
 from jaxroute.store import cells
 from jaxroute.store.cells import CURVES, Request
-from jaxroute.store.packs import Store
+from jaxroute.store.packs import PackStore
 from jaxroute.store.runs import Runs
 
 
@@ -20,7 +20,7 @@ class LazyRuns(Runs):
     With `partial`, runs that are not there or damaged are NaN, and not valid; otherwise they are errors.
     """
 
-    def __init__(self, request: Request, store: Store, partial: bool):
+    def __init__(self, request: Request, store: PackStore, partial: bool):
         self.request, self.store, self.partial = request, store, partial
         self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
         self.done = np.zeros(self.lead, bool)

@@ -22,7 +22,7 @@ from jaxroute.core import reductions
 from jaxroute.core.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, STATISTICS, Range, Request, Tile
-from jaxroute.store.packs import Store, digest_of
+from jaxroute.store.packs import PackStore, digest_of
 from jaxroute.store.runs import Runs, check_size
 
 # Bytes of a number's moments, and of a histogram of some 150 bins, while they are merged.
@@ -195,7 +195,7 @@ class Statistics:
       ValueError: the statistics would not fit into half of the memory.
     """
 
-    def __init__(self, request: Request, store: Store | None, check: bool = True):
+    def __init__(self, request: Request, store: PackStore | None, check: bool = True):
         number = len(request.policies)
         pairs = number * (number - 1) // 2
         if check:

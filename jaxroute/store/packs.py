@@ -207,7 +207,7 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
     return found
 
 
-class Store:
+class PackStore:
     """Union of the packs of a place, as of the last `refresh`; and a writer of new ones.
 
     Cells are written in the background: when `size` bytes have gathered, or `seconds` after the first of them. What goes wrong there is
@@ -494,7 +494,7 @@ class Store:
 
     # Packs as wholes.
 
-    def add(self, other: "Store") -> None:
+    def add(self, other: "PackStore") -> None:
         """Copies the packs of another store."""
         for name in sorted(set(other.packs) - set(self.packs)):
             self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])

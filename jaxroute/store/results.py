@@ -26,7 +26,7 @@ from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
 from jaxroute.store.cells import Request
 from jaxroute.store.moments import Statistics
-from jaxroute.store.packs import ENDING, Store, StoreMismatchError, plain
+from jaxroute.store.packs import ENDING, PackStore, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
 from jaxroute.store.runs import Runs
 
@@ -35,7 +35,7 @@ ADDED = ("compile_s", "run_s", "decisions", "played_again")
 AGAIN = "the same call, or command, simulates just that again"
 
 
-def collect(request: Request, store: Store | None) -> Runs | Statistics:
+def collect(request: Request, store: PackStore | None) -> Runs | Statistics:
     """Returns the result of a request, filled with the cells that are there.
 
     Raises:
@@ -54,7 +54,7 @@ class Notes:
       calls: notes of the beginnings and ends of calls, in order.
     """
 
-    def __init__(self, store: Store):
+    def __init__(self, store: PackStore):
         self._said = dict(store.notes)
         calls = [note for note in self._said.values() if note.get("note") == "call"]
         self.calls = sorted(calls, key=lambda note: (note["order"], note["ended"], note["id"]))
@@ -87,7 +87,7 @@ class Notes:
         }
         return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
 
-    def last(self, store: Store, path: Any) -> tuple[Request, list[dict[str, Any]]]:
+    def last(self, store: PackStore, path: Any) -> tuple[Request, list[dict[str, Any]]]:
         """Returns the last request with the seeds of all like it, and the reports of the calls for it, in order.
 
         Raises:
@@ -120,7 +120,7 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return seeds[np.sort(np.unique(seeds, return_index=True)[1])]
 
 
-def begin(store: Store, request: Request) -> str:
+def begin(store: PackStore, request: Request) -> str:
     """Says in all packs of a store what is simulated; returns the name of the call."""
     call = uuid.uuid4().hex
     store.say(request.plain(), always=True)
@@ -129,14 +129,14 @@ def begin(store: Store, request: Request) -> str:
     return call
 
 
-def end(store: Store, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
+def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
     """Says how a call ended; `whole`: with all that it asked for, by others perhaps."""
     about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": Notes(store).next}
     store.say({**about, "whole": whole, "report": dict(report)})
     store.flush()
 
 
-def check_code(store: Store, request: Request, families: Sequence[bytes], accept: bool) -> None:
+def check_code(store: PackStore, request: Request, families: Sequence[bytes], accept: bool) -> None:
     """Refuses a store that holds the same simulation by other code, unless it holds it by this code, too.
 
     Raises:
@@ -148,11 +148,11 @@ def check_code(store: Store, request: Request, families: Sequence[bytes], accept
         return
     raise StoreMismatchError(
         f"{str(store.place)!r} holds the same simulation by other code: {_what_changed(store, request, other)}; undo the change, choose another "
-        "folder, or simulate it anew beside the other with accept_changed_code=True (--accept-changed-code)"
+        "folder, or simulate it anew beside the other with out=jaxroute.Store(..., accept_changed_code=True) (--accept-changed-code)"
     )
 
 
-def _what_changed(store: Store, request: Request, other: set[bytes]) -> str:
+def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
     own = {one[:32]: one[32:] for some in request.identities.values() for one in some}
     for known in reversed(Notes(store).requests.values()):
         for one in itertools.chain(*known.identities.values()):
@@ -166,7 +166,7 @@ def _what_changed(store: Store, request: Request, other: set[bytes]) -> str:
     return f"what the code was is not said there ({len(other)} other versions)"
 
 
-def sessions(store: Store, families: Sequence[bytes]) -> list[dict[str, Any]]:
+def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
     """Returns with what the cells of some families were made, the most frequent first, with the number of cells."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
@@ -223,7 +223,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
         return data
 
 
-def opened(path: str | os.PathLike[str]) -> Store:
+def opened(path: str | os.PathLike[str]) -> PackStore:
     """Opens an existing store.
 
     Raises:
@@ -234,7 +234,7 @@ def opened(path: str | os.PathLike[str]) -> Store:
         raise ValueError(
             f"path must be a folder with a stored result, got {str(path)!r}, which has no folder {STORE_NAME!r}"
         )
-    store = Store(place)
+    store = PackStore(place)
     if not store.packs and not store.damaged:
         store.close()
         raise ValueError(f"path must be that of a stored result, got {str(path)!r}, where no file ends in {ENDING!r}")
@@ -253,13 +253,13 @@ def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found | sums
 
 
-def made_with(store: Store, families: Sequence[bytes]) -> dict[str, Any]:
+def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
     """Returns with what cells were made, where that is not the same for all, as an attribute."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 
 
-def damage_of(store: Store) -> str:
+def damage_of(store: PackStore) -> str:
     """Says what in a store cannot be read; empty if all can, as far as it was read."""
     found = [f"{name}: {why}" for name, (_, why) in sorted(store.damaged.items())[:3]]
     found += ["..."] if len(store.damaged) > 3 else []
@@ -359,7 +359,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
                 there, here = ({**r.settings, "seeds": 0, "jaxroute": ""} for r in (known[0], one))
                 what = first_difference(there, here) or _code_difference(known[0], one)
                 raise ValueError(f"{str(paths[0])!r} and {str(path)!r} hold the results of different settings: {what}")
-        target = Store(place_of(out))
+        target = PackStore(place_of(out))
         try:
             for source in sources:
                 target.add(source)

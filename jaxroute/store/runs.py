@@ -18,7 +18,7 @@ from jaxroute.core.provenance import memory_limit
 from jaxroute.core.statistics import Moments
 from jaxroute.store import cells
 from jaxroute.store.cells import CURVES, STATES, Request, Seeds, Tile
-from jaxroute.store.packs import Store
+from jaxroute.store.packs import PackStore
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -71,7 +71,7 @@ class Runs:
       done: `[policy, settings..., seeds]`, whether a run is there.
     """
 
-    def __init__(self, request: Request, store: Store | None):
+    def __init__(self, request: Request, store: PackStore | None):
         self.request, self.store = request, store
         check_runs(request.numbers, len(request.seeds))
         self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
@@ -232,7 +232,7 @@ def _as_slice(positions: np.ndarray) -> Any:
 
 
 def write(
-    store: Store, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
+    store: PackStore, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
     """Puts arrays `[tiled axes..., seeds, ...]` into cells, except the seeds that are there."""
     parts = list(request.cut.cut(seeds))
@@ -254,7 +254,7 @@ def write(
 
 
 def read(
-    store: Store, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
+    store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
     """Yields for whom a cell was read, positions of its seeds, and arrays `[seeds, ...]`; what is missing or damaged is left out.
 

@@ -22,7 +22,7 @@ def play(
     horizon: int,
     rounds: int | None = None,
     seed: int = 0,
-    key: int = 0,
+    root_seed: int = 0,
     change_luck_from: int | None = None,
     jit: bool = False,
 ) -> list[dict[str, Any]]:
@@ -34,14 +34,16 @@ def play(
       horizon: counted rounds of the run.
       rounds: how many of them are played, None for all.
       seed: number of the run.
-      key: root of all randomness.
+      root_seed: seed of all randomness.
       change_luck_from: draw the environment's luck from another stream from this round on.
       jit: compile the round; its numbers then are those of `simulate`, bit by bit.
 
     Returns:
       One dict per counted round: `obs`, `action`, `info`, `feedback`, `flows`, `env_state`, `policy_state`.
     """
-    usual, changed = (run_streams(jax.random.key_data(draws.key(k)), np.asarray([seed], np.uint32)) for k in (key, key + 1))
+    usual, changed = (
+        run_streams(jax.random.key_data(draws.key(k)), np.asarray([seed], np.uint32)) for k in (root_seed, root_seed + 1)
+    )
     keys, other = (reference.keys_of({name: words[:, 0] for name, words in one.items()}) for one in (usual, changed))
     env, policy, states = reference.first_states(on_device(env), on_device(policy), keys, horizon)
     stage, played = stage_length_of(env, policy), list[dict[str, Any]]()

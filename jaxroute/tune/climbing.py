@@ -38,7 +38,7 @@ def climb(
     optimizer: optax.GradientTransformation | None = None,
     fresh: int = 256,
     record: Sequence[str] | None = None,
-    key: int = 0,
+    root_seed: int = 0,
     execution: Execution | None = None,
 ) -> Tuned:
     """Improves the mean of a metric at the horizon by steps along its slope; every step plays new seeds.
@@ -50,7 +50,7 @@ def climb(
     nor choices: those are for `search`.
 
     Args:
-      env, policy, leaves, metric, horizon, step, pairs, record, key, execution: as for `slope`.
+      env, policy, leaves, metric, horizon, step, pairs, record, root_seed, execution: as for `slope`.
       maximise: whether more is better (default: by the name of the metric).
       start: values of the leaves (default: the middle of the box).
       seeds: of a step, common to both sides.
@@ -75,14 +75,14 @@ def climb(
         metric,
         maximise,
         record,
-        {"horizon": horizon, "key": key, "execution": execution},
+        {"horizon": horizon, "root_seed": root_seed, "execution": execution},
     )
     step = checked_step(step, sides.number)
     sign = 1.0 if sides.goal.maximise else -1.0
     optimizer = optax.adam(optax.cosine_decay_schedule(_RATE, steps)) if optimizer is None else optimizer
     first = np.full(sides.number, 0.5) if start is None else sides.space.place("start", start)[1]
     point: Any = first.astype(np.float32)
-    state, generator = optimizer.init(point), np.random.default_rng(key)
+    state, generator = optimizer.init(point), np.random.default_rng(root_seed)
     history, seen = [], []
     for number in range(steps):
         middle = sides.inside(point, step if pairs else step / math.sqrt(sides.number))

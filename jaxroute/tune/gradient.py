@@ -83,27 +83,27 @@ _OBJECTIVE = Metric("objective", "mean objective", "", "average")
 
 
 def objective_of(
-    env: Any, policy: Any, objective: Objective, *, horizon: int, seeds: int = 64, first_seed: int = 0, key: int = 0
+    env: Any, policy: Any, objective: Objective, *, horizon: int, seeds: int = 64, first_seed: int = 0, root_seed: int = 0
 ) -> Callable[[Mapping[str, Any]], jax.Array]:
     """The mean objective per round as a differentiable function of some of a policy's leaves.
 
     Args:
       env: an environment. policy: a policy; its other leaves stay as they are.
       objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
-      horizon: rounds. seeds: number of seeds, from `first_seed` on. key: root of all randomness.
+      horizon: rounds. seeds: number of seeds, from `first_seed` on. root_seed: seed of all randomness.
 
     Returns:
       A function of a dict of leaf names to values `[]`. Differentiate it with `jax.jacfwd` or `jax.grad`.
     """
-    value = _objective_by_run(env, policy, objective, horizon, key)
+    value = _objective_by_run(env, policy, objective, horizon, root_seed)
     numbers = np.arange(first_seed, first_seed + checks.count("seeds", seeds), dtype=np.uint32)
     return lambda leaves: jnp.mean(value(leaves, numbers))
 
 
-def _objective_by_run(env, policy, objective: Objective, horizon: int, key: int):
+def _objective_by_run(env, policy, objective: Objective, horizon: int, root_seed: int):
     """Function of leaves by name and seeds `[R]`: the mean objective per round of each run `[R]`."""
     record = Record(every=checks.count("horizon", horizon), flows=(_OBJECTIVE,))
-    root = jax.random.key_data(draws.key(key))
+    root = jax.random.key_data(draws.key(root_seed))
     watched = _Watched(env, objective)
 
     def value(leaves, seeds):
@@ -126,7 +126,7 @@ def improve(
     steps: int = 30,
     optimizer: optax.GradientTransformation | None = None,
     fresh: int = 256,
-    key: int = 0,
+    root_seed: int = 0,
 ) -> Tuned:
     """Raises the objective by gradient steps on some of a policy's leaves; every step plays new seeds.
 
@@ -142,7 +142,7 @@ def improve(
     times, whatever their number, and memory for all rounds.
 
     Args:
-      env, policy, objective, horizon, key: as for `objective_of`.
+      env, policy, objective, horizon, root_seed: as for `objective_of`.
       leaves: name to `(lowest, highest)`, positive bounds.
       seeds: seeds per step. steps: gradient steps.
       optimizer: optax transformation (default Adam with rate 0.15).
@@ -161,7 +161,7 @@ def improve(
     steps, seeds, fresh = checks.count("steps", steps), checks.count("seeds", seeds), checks.count("fresh", fresh, 2)
     optimizer = optax.adam(0.15) if optimizer is None else optimizer
     bounds = {name: tuple(np.log(b).astype(np.float32)) for name, b in leaves.items()}
-    by_run = _objective_by_run(env, policy, objective, horizon, key)
+    by_run = _objective_by_run(env, policy, objective, horizon, root_seed)
 
     @jax.jit
     def score(logs, numbers):

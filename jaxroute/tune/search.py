@@ -96,7 +96,7 @@ def search(
     fresh: int | None = None,
     record: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
-    key: int = 0,
+    root_seed: int = 0,
     execution: Execution | None = None,
     progress: bool = True,
     accept_changed_code: bool = False,
@@ -122,7 +122,7 @@ def search(
       record: metrics that are kept besides (default: those that environment and policy mark as default, if `metric` is a function).
       out: folder of the search, which a killed one goes on from, to the same bits; with more rounds a finished one, too, which then finds what
         it would have found with so many from the start, and plays the generations that both have once.
-      key: root of all randomness, of runs and candidates.
+      root_seed: seed of all randomness, of runs and candidates.
       execution: as for `simulate`; the search chooses the blocks where it does not say them.
       progress: shows a progress bar.
       accept_changed_code: goes on with a folder where the code has changed.
@@ -135,13 +135,14 @@ def search(
     space = Space.of(leaves)
     strategy = CMAES() if strategy is None else strategy
     checks.part("strategy", strategy, "begin", "CMAES()")
-    if not isinstance(progress, bool):
-        raise ValueError(f"progress must be True or False, got {checks.show(progress)}")
-    horizon, seeds = checks.count("horizon", horizon, maximum=2**31 - 1), checks.count("seeds", seeds, 2)
-    if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
-        raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
+    checks.boolean("progress", progress)
+    horizon, seeds = (
+        checks.whole("horizon", horizon, maximum=2**31 - 1),
+        checks.whole("seeds", seeds, 2),
+    )
+    root_seed = checks.root_seed(root_seed)
     begin = None if start is None else space.place("start", start)
-    plan = Plan.of(space, strategy, checks.count("rounds", rounds), horizon, seeds, fresh, 1 if begin is None else 2)
+    plan = Plan.of(space, strategy, checks.whole("rounds", rounds), horizon, seeds, fresh, 1 if begin is None else 2)
     makers = Makers(env, policy, list(space.leaves))
     players = [Players(makers, _probes(space, number)) for number in range(len(space.structures))]
     examples = [space.values(number, np.full(len(space.numbers), 0.5)) for number in range(len(space.structures))]
@@ -149,7 +150,7 @@ def search(
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
     usual = [m.name for m in known.values() if m.default] if callable(metric) else []
     wanted = list(dict.fromkeys([*goal.metrics, *(usual if record is None else record)]))
-    options: dict[str, Any] = {"horizon": horizon, "key": int(key), "execution": execution, "record": wanted}
+    options: dict[str, Any] = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
     settings = fingerprint(
         {
             "environment": describe(env),
@@ -161,7 +162,7 @@ def search(
             "start": None if begin is None else [begin[0], begin[1].tolist()],
             "record": wanted,
             "horizon": horizon,
-            "key": int(key),
+            "root_seed": root_seed,
             "backend": execution.backend,
             **({"compile": execution.compile} if execution.compile != "full" else {}),
         }
@@ -172,7 +173,7 @@ def search(
     }
     history = histories.opened(out, settings, code, accept_changed_code)
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
-        found = _Search(space, goal, plan, strategy, players, history, options, begin, int(key), bar).run()
+        found = _Search(space, goal, plan, strategy, players, history, options, begin, root_seed, bar).run()
     if not found.kept:
         warnings.warn("no finalist keeps all bounds with the margin: the one that lacks least was chosen", stacklevel=2)
     return found
@@ -277,7 +278,7 @@ class _Search:
     history: History
     options: dict[str, Any]
     begin: tuple[int, np.ndarray] | None
-    key: int
+    root_seed: int
     bar: Any
     next_seed: int = 0
     number: int = 0
@@ -345,7 +346,7 @@ class _Search:
 
     def _begin(self, structure: int) -> Points:
         at = None if self.begin is None else self.begin[1]
-        seed = int(np.random.SeedSequence([self.key, structure]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self.root_seed, structure]).generate_state(1)[0])
         return self.strategy.begin(self.space.steps, at, seed)
 
     def _stage(

@@ -155,7 +155,7 @@ def slope(
     pairs: int | None = None,
     record: Sequence[str] | None = None,
     first_seed: int = 0,
-    key: int = 0,
+    root_seed: int = 0,
     execution: Execution | None = None,
 ) -> Slope:
     """The derivative of the mean of a metric at the horizon with respect to leaves, with its standard error.
@@ -175,22 +175,25 @@ def slope(
       pairs: ways in which all leaves move at once (default: one leaf at a time).
       record: metrics that a function needs (default: those that environment and policy mark as default).
       first_seed: the first of consecutive seeds.
-      key: root of all randomness.
+      root_seed: seed of all randomness.
       execution: as for `simulate`.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or a leaf is no continuum.
       FloatingPointError: a run is not valid, or its score not finite.
     """
-    horizon, seeds = checks.count("horizon", horizon, maximum=2**31 - 1), checks.count("seeds", seeds, 2)
-    first_seed = checks.count("first_seed", first_seed, 0)
-    options = {"horizon": horizon, "key": key, "execution": execution}
+    horizon, seeds = (
+        checks.whole("horizon", horizon, maximum=2**31 - 1),
+        checks.whole("seeds", seeds, 2),
+    )
+    first_seed = checks.whole("first_seed", first_seed, 0)
+    options = {"horizon": horizon, "root_seed": root_seed, "execution": execution}
     sides = Sides(env, policy, leaves, metric, True, record, options)
     step = checked_step(step, sides.number)
-    pairs = None if pairs is None else checks.count("pairs", pairs)
+    pairs = None if pairs is None else checks.whole("pairs", pairs)
     point = np.full(sides.number, 0.5) if at is None else sides.space.place("at", at)[1]
     point = sides.inside(point, step if pairs else step / math.sqrt(sides.number))
-    ways = ways_of(sides.number, pairs, np.random.default_rng(key))
+    ways = ways_of(sides.number, pairs, np.random.default_rng(root_seed))
     found, means = sides.slopes(point, ways, step, range(first_seed, first_seed + seeds))
     scales = sides.space.numbers.values()
     found = found / np.array([math.log(s.high / s.low) if isinstance(s, Log) else s.high - s.low for s in scales])

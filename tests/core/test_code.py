@@ -142,7 +142,7 @@ def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine,
     ):
         mine(text, **options)
     del count_blocks[:]
-    found = mine(text, **options, accept_changed_code=True)
+    found = mine(text, **options, out=jr.Store(tmp_path / "out", accept_changed_code=True))
     assert found.attrs["decisions"] == 300 * 20
     for data in (found, jr.load(tmp_path / "out"), mine(text, **options)):
         xr.testing.assert_equal(data, new)
@@ -154,17 +154,17 @@ def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine,
     assert results.inspect(tmp_path / "out").others == 1
 
 
-def test_whether_code_is_the_same_cannot_be_told_by_another_python(mine, monkeypatch):
+def test_whether_code_is_the_same_cannot_be_told_by_another_python(mine, monkeypatch, tmp_path):
     before = mine()
     monkeypatch.setattr(inputs, "python", lambda: "3.99")
     with pytest.raises(jr.StoreMismatchError, match=r"made with Python 3\.\d+, and whether the code .* be told with 3\.99"):
         mine()
-    xr.testing.assert_equal(mine(accept_changed_code=True), before)
+    xr.testing.assert_equal(mine(out=jr.Store(tmp_path / "out", accept_changed_code=True)), before)
 
 
-def test_an_argument_that_is_no_flag(mine):
+def test_an_argument_that_is_no_flag():
     with pytest.raises(ValueError, match="accept_changed_code must be True or False, got 'yes'"):
-        mine(accept_changed_code="yes")
+        jr.Store("out", accept_changed_code="yes")
 
 
 def test_the_code_of_every_policy_is_followed():

@@ -89,6 +89,7 @@ SIMULATE = {
     "fractional horizon": ({"horizon": 10.5}, "horizon must be a whole number .*, got 10.5"),
     "horizon as text": ({"horizon": "20"}, "horizon must be a whole number .*, got '20'"),
     "horizon as truth": ({"horizon": True}, "horizon must be a whole number .*, got True"),
+    "nearly a whole number": ({"horizon": 10.0 + 1e-6}, "horizon must be a whole number"),
     "horizon beyond int32": ({"horizon": 2**31, "record_every": 2**30}, "horizon must be .*2147483648"),
     "no seeds": ({"seeds": 0}, "seeds must be at least 1, got 0"),
     "negative number of seeds": ({"seeds": -3}, "seeds must be at least 1, got -3"),
@@ -104,19 +105,18 @@ SIMULATE = {
     "unknown metric": ({"record": ["regrett"]}, "record must be one of .*'regret'.*, got 'regrett'; did you mean 'regret'"),
     "unknown info": ({"record": ["info.bounds"]}, "record.*bounds"),
     "record as a number": ({"record": 5}, "record must be .*, got 5"),
-    "fractional key": ({"key": 1.5}, "key must be a whole number.*, got 1.5"),
-    "key beyond 32 bits": ({"key": 2**32}, "key must be .*, got 4294967296"),
-    "key with the bits of another": ({"key": -1}, "key must be .*, got -1"),
-    "key of jax": ({"key": jax.random.key(0)}, "key must be a whole number"),
-    "instances of a given environment": ({"instances": 3}, "instances needs a sampler"),
-    "no instances": ({"env": lambda key: BANDIT, "instances": 0}, "instances must be at least 1, got 0"),
+    "fractional root seed": ({"root_seed": 1.5}, "root_seed must be a whole number.*, got 1.5"),
+    "root seed beyond 32 bits": ({"root_seed": 2**32}, "root_seed must be .*, got 4294967296"),
+    "root seed with the bits of another": ({"root_seed": -1}, "root_seed must be .*, got -1"),
+    "key of jax": ({"root_seed": jax.random.key(0)}, "root_seed must be a whole number"),
+    "instances of a given environment": ({"num_instances": 3}, "instances needs a sampler"),
+    "no instances": ({"env": lambda key: BANDIT, "num_instances": 0}, "num_instances must be at least 1, got 0"),
     "a probe that is no function": ({"probes": {"x": 3}}, r"probes\['x'\] must be a function, got 3"),
     "probes without names": ({"probes": lambda *a: a[-1]}, "probes must be a dict"),
     "a probe with the name of a metric": ({"probes": {"regret": lambda *a: a[-1]}}, "probes.*'regret'"),
     "a probe with the name of a flag": ({"probes": {"valid": lambda *a: a[-1]}}, "probes.*'valid'"),
     "execution as a dict": ({"execution": {"backend": "scan"}}, "execution must be a jaxroute.Execution.*, got {'backend': 'scan'}"),
     "execution by name": ({"execution": "scan"}, "execution must be a jaxroute.Execution.*, got 'scan'"),
-    "a description that is no JSON": ({"description": {"made": np.float32(1)}}, "description"),
     "environment class": ({"env": stochastic.BanditEnv}, "env is the class BanditEnv; pass an instance"),
     "environment as a number": ({"env": 42}, "env must have the methods init, observe and step, .*got 42"),
     "a sampler of something else": ({"env": lambda key: 42}, "env.*42"),
@@ -271,7 +271,7 @@ def test_unknown_arguments_are_named():
 def test_the_right_input_is_not_refused(tmp_path):
     """What the table above varies does run."""
     assert play(
-        tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], key=2**31, execution=jr.Execution(block=3)
+        tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], root_seed=2**31, execution=jr.Execution(block=3)
     )["valid"].all()
     assert market().budget == np.float32(3.0)
     assert table().scores.shape == (2, 2)

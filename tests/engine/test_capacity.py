@@ -95,7 +95,7 @@ def test_a_mean_without_them_would_be_biased(enough):
     ("env", "options"),
     [
         (lambda key: Buffer(rate=0.6 + 0.2 * draws.uniform(key)), {}),
-        (lambda key: Buffer(rate=0.6 + 0.2 * draws.uniform(key)), {"instances": 2}),
+        (lambda key: Buffer(rate=0.6 + 0.2 * draws.uniform(key)), {"num_instances": 2}),
         (jr.grid(Buffer, rate=[0.6, 0.8]), {}),
     ],
     ids=["sampler", "instances", "grid"],

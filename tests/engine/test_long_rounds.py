@@ -53,8 +53,8 @@ def test_in_a_grid():
 
 
 def test_goes_on(tmp_path):
-    played(Long(), horizon=30, out=tmp_path / "runs", keep_states=True)
-    longer = played(Long(), horizon=60, out=tmp_path / "runs", keep_states=True)
+    played(Long(), horizon=30, out=jr.Store(tmp_path / "runs", keep_states=True))
+    longer = played(Long(), horizon=60, out=jr.Store(tmp_path / "runs", keep_states=True))
     assert_equal(longer, played(Long()))
 
 
@@ -63,7 +63,7 @@ def test_a_store_with_several_settings_a_call_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Long, "cost_hint", lambda self, spec: jr.CostHint())
         played({"a": grid}, out=tmp_path / "runs")
-    longer = played({"a": grid}, seeds=5, out=tmp_path / "runs", accept_changed_code=True)
+    longer = played({"a": grid}, seeds=5, out=jr.Store(tmp_path / "runs", accept_changed_code=True))
     assert_equal(longer, played({"a": jr.grid(Short, width=[0.5, 1.0, 2.0])}, seeds=5))
 
 

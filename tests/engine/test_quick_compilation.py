@@ -67,14 +67,14 @@ def test_a_store_goes_on_as_it_was_begun(tmp_path):
 
 
 def test_it_is_refused_on_a_gpu():
-    options = dict.fromkeys(("record_every", "record", "probes", "instances", "block", "until_stderr", "description"))
+    options = dict.fromkeys(("record_every", "record", "probes", "num_instances", "block", "until_stderr"))
     with pytest.raises(ValueError, match="compile='quick' is for CPUs, got devices of the platform 'cuda'"):
         read_inputs(
             ENV,
             stochastic.UCB1(),
             horizon=10,
             seeds=16,
-            key=0,
+            root_seed=0,
             backend="auto",
             quick=True,
             arithmetic="auto",
@@ -82,5 +82,6 @@ def test_it_is_refused_on_a_gpu():
             keep="runs",
             keep_states=False,
             accept_changed_code=False,
+            description={},
             **options,
         )

@@ -96,7 +96,7 @@ def test_settings_samplers_and_functions_of_the_environment():
     widths = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
     sampler = lambda key: stochastic.BanditEnv(mean=jax.random.uniform(key, (3,)), scale=None)  # noqa: E731
     assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of})
-    assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of}, instances=2)
+    assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of}, num_instances=2)
 
 
 def test_a_policy_that_does_not_run_says_so():

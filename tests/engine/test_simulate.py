@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from flax import struct
 from helpers import CHILDREN_PATH, SUPPORT
 from toys import Clock, Coin, Cycle, Idle, Planner, play_by_hand, small_market
@@ -104,7 +105,7 @@ def test_a_block_is_rounded_up_to_whole_vectors_and_says_so():
 
 
 def test_another_key_is_other_luck_and_the_same_key_the_same():
-    one, again, other = (play(BANDIT, stochastic.UCB1(), key=key) for key in (0, 0, 1))
+    one, again, other = (play(BANDIT, stochastic.UCB1(), root_seed=seed) for seed in (0, 0, 1))
     assert engine_child.differences(one, again) == []
     assert (one["reward"] != other["reward"]).mean() > 0.5
 
@@ -374,6 +375,13 @@ def test_defaults_record_a_hundred_points():
 # What is recorded.
 
 
+def test_counts_may_be_written_as_floats():
+    counts = {"horizon": 2e1, "record_every": 1e1, "execution": jr.Execution(block=np.float64(16))}
+    whole = {"horizon": 20, "record_every": 10, "execution": jr.Execution(block=16)}
+    found = play(random_bandit, stochastic.UCB1(), seeds=1e1, num_instances=2.0, **counts)
+    xr.testing.assert_equal(found, play(random_bandit, stochastic.UCB1(), seeds=10, num_instances=2, **whole))
+
+
 def test_totals_are_accumulated_in_double_precision():
     """2**24 + 1 + 1 + ... stands still in float32."""
 
@@ -545,7 +553,9 @@ def test_a_sampler_gives_each_run_its_own_instance():
 
 def test_a_sampler_with_a_number_of_instances_shares_them():
     policies = {"oracle": stochastic.Oracle.of, "ucb": stochastic.UCB1()}
-    data = play(random_bandit, policies, instances=3, record=["regret", "pulls"], probes={"mean": lambda env, *_: env.mean})
+    data = play(
+        random_bandit, policies, num_instances=3, record=["regret", "pulls"], probes={"mean": lambda env, *_: env.mean}
+    )
     assert data["pulls"].dims == ("policy", "instance", "seed", "time", "model")
     assert (data["regret"].sel(policy="oracle") == 0).all()
     assert len(np.unique(data["mean"].isel(policy=0, seed=0, time=0), axis=0)) == 3
@@ -664,7 +674,7 @@ def test_one_trace_per_structure(monkeypatch, fresh_programs):
 def test_another_key_is_not_another_trace():
     play(BANDIT, stochastic.UCB1(), horizon=29)
     before = jr.trace_count()
-    play(BANDIT, stochastic.UCB1(), horizon=29, key=1)
+    play(BANDIT, stochastic.UCB1(), horizon=29, root_seed=1)
     assert jr.trace_count() == before
 
 

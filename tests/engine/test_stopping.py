@@ -134,11 +134,11 @@ def test_stopping_does_not_bias_a_simulation():
     """Thompson sampling, a goal just at a look, one hundred roots of randomness, against eight times as many seeds without a goal."""
     policies = {"th": stochastic.GaussianThompson()}
     options = {"seeds": 2048, "execution": jr.Execution(block=256), "record": ["regret"], "record_every": 40}
-    truth = run_three(ENV, policies, key=10**6, **options | {"seeds": 100_000, "execution": jr.Execution(block=1024)})
+    truth = run_three(ENV, policies, root_seed=10**6, **options | {"seeds": 100_000, "execution": jr.Execution(block=1024)})
     goal = float(np.sqrt(truth["regret_variance"].isel(time=-1).item() / 512))
     found, played = [], []
     for key in range(100):
-        data = run_three(ENV, policies, key=key, until_stderr={"regret": goal}, **options)
+        data = run_three(ENV, policies, root_seed=key, until_stderr={"regret": goal}, **options)
         found.append(data["regret_mean"].isel(time=-1).item())
         played.append(data.attrs["seeds_played"])
     assert 20 < np.sum(np.asarray(played) == 512) < 80 and max(played) == 1024

@@ -144,8 +144,8 @@ def test_long_tables_stay_in_memory():
 def test_a_longer_horizon_goes_on_from_kept_states(tmp_path):
     options = {"seeds": 12, "record_every": 10, "progress": False, "execution": jr.Execution("kernel")}
     env, policy = CASES["stochastic/UCB1"].env(), CASES["stochastic/UCB1"].policy
-    jr.simulate(env, policy, horizon=40, out=tmp_path, keep_states=True, **options)
-    grown = jr.simulate(env, policy, horizon=60, out=tmp_path, keep_states=True, **options)
+    jr.simulate(env, policy, horizon=40, out=jr.Store(tmp_path, keep_states=True), **options)
+    grown = jr.simulate(env, policy, horizon=60, out=jr.Store(tmp_path, keep_states=True), **options)
     at_once = jr.simulate(env, policy, horizon=60, **options)
     assert decoded(grown.attrs)["last_call"]["decisions"] == 12 * 20
     for name in at_once.data_vars:

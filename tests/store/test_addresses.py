@@ -78,7 +78,7 @@ def test_static_settings_are_told_apart(name, tmp_path):
     for order in ((one, other), (other, one)):
         for what in order:
             value = 1.0 if what is one else 7.0
-            assert spent(run({"p": Spends(what)}, out=tmp_path / "alone", accept_changed_code=True)) == [value]
+            assert spent(run({"p": Spends(what)}, out=jr.Store(tmp_path / "alone", accept_changed_code=True))) == [value]
 
 
 def test_a_static_setting_that_brings_new_code_is_simulated_beside_the_others(tmp_path, count_blocks):

@@ -50,8 +50,7 @@ def results(request, tmp_path_factory):
         record=["regret", "pulls"],
         probes={"spread": spread},
         keep=request.param,
-        out=out,
-        description=DESCRIPTION,
+        out=jr.Store(out, description=DESCRIPTION),
     )
     return {"fresh": fresh, "loaded": jr.load(out)}
 
@@ -187,7 +186,9 @@ def test_statistics_of_two_metrics_do_not_share_a_name():
 
 def test_a_description_leaves_xarrays_own_attribute_alone():
     with pytest.raises(ValueError, match="description must not have the entry 'coordinates'"):
-        play(description={"coordinates": "here"})
+        jr.Store("out", description={"coordinates": "here"})
+    with pytest.raises(ValueError, match="description must be a dict of plain JSON values"):
+        jr.Store("out", description={"made": np.float32(1)})
 
 
 # Attributes alone.
@@ -312,13 +313,13 @@ def test_a_large_result_is_read_when_it_is_indexed(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "memory_limit", lambda device: limit)
     with pytest.raises(ValueError, match="more than half of the memory"):
         play(seeds=600, out=tmp_path, **options)
-    read, cells = packs.Store.read, []
+    read, cells = packs.PackStore.read, []
 
     def counted(self, wanted):
         cells.append(len(wanted := list(wanted)))
         return read(self, wanted)
 
-    monkeypatch.setattr(packs.Store, "read", counted)
+    monkeypatch.setattr(packs.PackStore, "read", counted)
     found = jr.load(tmp_path)
     assert found.sizes == whole.sizes and cells == []
     places = [

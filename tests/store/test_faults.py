@@ -34,7 +34,7 @@ run = functools.partial(store_cases.run, record=["regret", "pulls"])
 
 def small_packs(monkeypatch, size=1):
     """Every cell gets a pack of its own."""
-    monkeypatch.setattr(simulate, "Store", functools.partial(packs.Store, size=size))
+    monkeypatch.setattr(simulate, "PackStore", functools.partial(packs.PackStore, size=size))
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +141,13 @@ def test_damaged_statistics_are_named_and_simulated_again(tmp_path, monkeypatch,
 def test_a_later_result_that_cannot_be_read_is_not_passed_over_in_silence(tmp_path, undisturbed):
     run(out=tmp_path)
     before = packs_in(tmp_path)
-    run(out=tmp_path, key=5)
+    run(out=tmp_path, root_seed=5)
     (file,) = set(packs_in(tmp_path)) - set(before)
     flip(file, -50)
     with pytest.warns(UserWarning, match=f"1 files of the result .* cannot be read .{file.name}: .*; the same call"):
         assert_same(jr.load(tmp_path), undisturbed)
     with pytest.warns(UserWarning, match="1 files in .* are damaged .* what was in them is simulated again"):
-        assert decoded(run(out=tmp_path, key=5).attrs)["settings"]["key"] == 5
+        assert decoded(run(out=tmp_path, root_seed=5).attrs)["settings"]["root_seed"] == 5
 
 
 def test_a_store_in_which_nothing_can_be_read_says_so_and_is_made_again(tmp_path, undisturbed):
@@ -177,14 +177,14 @@ def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path, undisturb
 
 def test_the_order_of_calls_does_not_depend_on_clocks(tmp_path, undisturbed):
     """The files of the first call are of the future, those of the last are old."""
-    run(out=tmp_path, key=5)
+    run(out=tmp_path, root_seed=5)
     before = packs_in(tmp_path)
     run(out=tmp_path)
     for file in packs_in(tmp_path):
         os.utime(file, (4e9 if file in before else 0,) * 2)
     assert_same(jr.load(tmp_path), undisturbed)
-    run(out=tmp_path, key=5)
-    assert decoded(jr.load(tmp_path).attrs)["settings"]["key"] == 5
+    run(out=tmp_path, root_seed=5)
+    assert decoded(jr.load(tmp_path).attrs)["settings"]["root_seed"] == 5
 
 
 # The disk.
@@ -252,7 +252,7 @@ def test_a_finished_result_is_read_from_a_folder_that_cannot_be_written_to(tmp_p
 
 def test_packs_that_cannot_be_joined_or_removed_do_not_end_a_call(tmp_path, monkeypatch, undisturbed):
     small_packs(monkeypatch)
-    monkeypatch.setattr(packs.Store, "tidy", functools.partialmethod(packs.Store.tidy, 1))
+    monkeypatch.setattr(packs.PackStore, "tidy", functools.partialmethod(packs.PackStore.tidy, 1))
     failing(monkeypatch, "unlink", 2, errno.EPERM)
     assert_same(run(out=tmp_path), undisturbed)
     monkeypatch.undo()
@@ -313,7 +313,7 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
     file = tmp_path / "mine.py"
     file.write_text(EXPERIMENT)
     command = ["run", str(file), "--seeds", "70", "--out", str(tmp_path / "out")]
-    put, wait = packs.Store.put, threading.Event()
+    put, wait = packs.PackStore.put, threading.Event()
 
     def interrupted(self, *args):
         put(self, *args)
@@ -324,7 +324,7 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
     others = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        monkeypatch.setattr(packs.Store, "put", interrupted)
+        monkeypatch.setattr(packs.PackStore, "put", interrupted)
         assert cli.main(command) == 128 + number
         assert {signal.getsignal(one) for one in others} == {signal.SIG_DFL}
     finally:

@@ -89,7 +89,7 @@ WAYS = {
         {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": ONES},
     ),
     "instances of a sampler": Way(
-        {"instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "instances": 4, "policies": ONES}
+        {"num_instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "num_instances": 4, "policies": ONES}
     ),
     "a metric that one policy has": Way(
         {"record": ["reward", "waiting"]},
@@ -98,7 +98,7 @@ WAYS = {
         {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]},
     ),
     "another record": Way({"record": ["reward"]}, 4 * 300, 4 * 300),
-    "another key": Way({"key": 3}, 4 * 300, 4 * 300),
+    "another root seed": Way({"root_seed": 3}, 4 * 300, 4 * 300),
     "another horizon": Way({"horizon": 50}, 4 * 300, 4 * 300),
     "everything": Way({"policies": THREE, "seeds": 600}, 4 * 300 + 600, 5 * 600 - 4 * 44),
 }
@@ -244,14 +244,14 @@ class Impatient(Idle):
 
 
 def test_a_longer_horizon_goes_on_from_the_states_that_were_kept(tmp_path):
-    run(out=tmp_path, keep_states=True)
+    run(out=jr.Store(tmp_path, keep_states=True))
     for horizon, seeds, number in (
         (75, 300, 300 * 35),  # No multiple of what is recorded.
         (90, 320, 300 * 50 + 20 * 90),
         (120, 330, 320 * 30 + 10 * 120),
         (40, 330, 30 * 40),
     ):
-        found = run(out=tmp_path, keep_states=True, horizon=horizon, seeds=seeds)
+        found = run(out=jr.Store(tmp_path, keep_states=True), horizon=horizon, seeds=seeds)
         assert rounds(found) == 4 * number
         check(tmp_path, found, horizon=horizon, seeds=seeds)
 
@@ -262,24 +262,24 @@ def test_runs_are_simulated_from_the_first_round_where_they_cannot_go_on(tmp_pat
     run(out=tmp_path / "none", policies=policies)
     longer = run(out=tmp_path / "none", policies=policies, horizon=80)
     assert rounds(longer) == 2 * 300 * 80
-    run(out=tmp_path / "states", policies=policies, keep_states=True)
+    run(out=jr.Store(tmp_path / "states", keep_states=True), policies=policies)
     for file in (tmp_path / "states" / "store").iterdir():
         flip(file)
-    again = run(out=tmp_path / "states", policies=policies, keep_states=True, horizon=80)
+    again = run(out=jr.Store(tmp_path / "states", keep_states=True), policies=policies, horizon=80)
     assert 300 * (40 + 80) <= rounds(again) <= 2 * 300 * 80
     assert differences(longer, again) == [] == differences(run(policies=policies, horizon=80), longer)
 
 
 def test_the_size_of_states_is_said_first(tmp_path, capsys):
-    run(out=tmp_path, keep_states=True, progress=True, seeds=10)
+    run(out=jr.Store(tmp_path, keep_states=True), progress=True, seeds=10)
     assert "the states at the end, which are kept, take up to" in capsys.readouterr().err
-    assert rounds(run(out=tmp_path, keep_states=True, seeds=10, record_every=None, horizon=50)) == 4 * 10 * 10
+    assert rounds(run(out=jr.Store(tmp_path, keep_states=True), seeds=10, record_every=None, horizon=50)) == 4 * 10 * 10
 
 
-@pytest.mark.parametrize("options", [{"keep": "moments"}, {"execution": jr.Execution("reference")}, {"out": None}])
+@pytest.mark.parametrize("options", [{"keep": "moments"}, {"execution": jr.Execution("reference")}])
 def test_states_can_be_kept_of_single_runs_in_a_store(options, tmp_path):
     with pytest.raises(ValueError, match="keep_states needs"):
-        run(**{"out": tmp_path, "keep_states": True} | options)
+        run(out=jr.Store(tmp_path, keep_states=True), **options)
 
 
 @pytest.mark.slow
@@ -290,8 +290,8 @@ def test_a_longer_horizon_of_every_policy(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # That it was made for another horizon.
         whole = run(**options, horizon=30)
-        run(out=tmp_path, **options, horizon=18, keep_states=True)
-        longer = run(out=tmp_path, **options, horizon=30, keep_states=True)
+        run(out=jr.Store(tmp_path, keep_states=True), **options, horizon=18)
+        longer = run(out=jr.Store(tmp_path, keep_states=True), **options, horizon=30)
     assert differences(whole, longer) == []
 
 
@@ -360,7 +360,7 @@ def test_a_merged_result_says_what_made_it(tmp_path, monkeypatch):
 
 
 DIFFERENT = {
-    "key": ({"key": 1}, "key is 0 there and 1 here"),
+    "root_seed": ({"root_seed": 1}, "root_seed is 0 there and 1 here"),
     "policies": ({"policies": THREE}, "policies.eps is only in this run"),
     "setting": (
         _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 3.0])),

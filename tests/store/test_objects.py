@@ -49,7 +49,7 @@ def keys(bucket):
 @pytest.mark.parametrize("folder", ["", "a folder/of runs/", "memory"])
 def test_a_result_at_a_url_is_the_local_one(bucket, tmp_path, undisturbed, count_blocks, keep, folder):
     out = f"memory://{time.monotonic_ns()}" if folder == "memory" else f"{bucket}/{folder}"
-    stored = run(keep, out=out, description={"experiment": "a test"})
+    stored = run(keep, out=jr.Store(out, description={"experiment": "a test"}))
     run(keep, out=tmp_path)
     assert jr.load(out).attrs["experiment"] == "a test"
     there = keys(bucket)
@@ -161,8 +161,8 @@ def test_large_objects_are_written_and_read_in_parts(bucket, server):
 def test_packs_are_joined_while_others_read(bucket, undisturbed):
     for first in range(0, 70, 10):
         run(out=bucket, seeds=range(first, first + 10))
-    with contextlib.closing(packs.Store(places.place_of(bucket))) as reader:
-        with contextlib.closing(packs.Store(places.place_of(bucket))) as writer:
+    with contextlib.closing(packs.PackStore(places.place_of(bucket))) as reader:
+        with contextlib.closing(packs.PackStore(places.place_of(bucket))) as writer:
             writer.compact()
         assert len(keys(bucket)) == 1 and len(reader.packs) == 7
         assert len(reader.get(list(reader.where))) == 7 * 2 and not reader.bad
@@ -177,7 +177,7 @@ def test_what_killed_processes_left_is_removed_by_the_clock_of_the_server(bucket
         obstore.put(client(bucket), f"store/{name}", b"left")
     for seconds, left in ((3500, 2), (3700, 0)):
         clock[0] = -1e8 + seconds
-        with contextlib.closing(packs.Store(places.place_of(bucket))) as store:
+        with contextlib.closing(packs.PackStore(places.place_of(bucket))) as store:
             store.clean()
         assert len(keys(bucket)) == len(sound) + left
 
@@ -187,7 +187,7 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
 ):
     monkeypatch.setattr(plan, "EXPIRES_S", 1.0)
     run(out=(alone := f"memory://{time.monotonic_ns()}"))
-    with contextlib.closing(packs.Store(places.place_of(alone))) as store:
+    with contextlib.closing(packs.PackStore(places.place_of(alone))) as store:
         families = set(results.Notes(store).last(store, alone)[0].families("curves", "narrow"))
         claimed = [group for group in store.groups if group[:24] in families]
     clock[0], order, own = 1000.0, [], []

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from store_cases import flip
 
 from jaxroute.store import packs
-from jaxroute.store.packs import ADDRESS, ENDING, Store, digest_of
+from jaxroute.store.packs import ADDRESS, ENDING, PackStore, digest_of
 from jaxroute.store.places import Folder
 
 NAMES = st.text(max_size=8)
@@ -36,7 +36,7 @@ def cell(number, size=40):
 
 @contextlib.contextmanager
 def opened(path, **options):
-    with contextlib.closing(Store(Folder(path), **options)) as store:
+    with contextlib.closing(PackStore(Folder(path), **options)) as store:
         yield store
 
 
@@ -328,7 +328,7 @@ def test_what_could_not_be_read_once_is_read_again_before_anything_is_removed(pl
                 content[-4 if place == "index" else 20] ^= 1
             return bytes(content)
 
-    store = Store(Flaky(tmp_path))
+    store = PackStore(Flaky(tmp_path))
     assert len(store.get(some(1))) == 0
     store.tidy()
     store.close()

@@ -32,7 +32,7 @@ def contents(path):
 def test_a_stored_result_is_the_result_and_the_same_call_again_changes_nothing(keep, tmp_path, count_blocks):
     fresh = run(keep=keep)
     del count_blocks[:]
-    stored = run(keep=keep, out=tmp_path / "out", description={"experiment": "a test"})
+    stored = run(keep=keep, out=jr.Store(tmp_path / "out", description={"experiment": "a test"}))
     xr.testing.assert_identical(stored.drop_attrs(deep=False), fresh.drop_attrs(deep=False))
     assert len(count_blocks) == 10
     before = contents(tmp_path)
@@ -83,7 +83,12 @@ def test_provenance(tmp_path):
     assert attributes["decisions"] == 2 * 20 * 40 and attributes["compile_s"] >= 0 and attributes["run_s"] > 0
     assert attributes["created"].startswith("20") and isinstance(attributes["commit"], str)
     settings = attributes["settings"]
-    assert (settings["problem"], settings["horizon"], settings["record_every"], settings["key"]) == ("stochastic", 40, 10, 0)
+    assert (settings["problem"], settings["horizon"], settings["record_every"], settings["root_seed"]) == (
+        "stochastic",
+        40,
+        10,
+        0,
+    )
     assert settings["seeds"] == list(range(20))
     assert "1.41421" in json.dumps(settings["policies"]["ucb"]) and "0.69999" in json.dumps(settings["environment"])
     assert attributes["layout"] == {"block": 16, "tile": {}}

@@ -21,6 +21,7 @@ import xarray as xr
 from every_experiment import EXPERIMENTS
 from studies import cascade as cascade_study
 
+from jaxroute.core.attributes import encoded
 from jaxroute.core.protocols import build_policy, is_environment, metrics_of
 from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
@@ -241,6 +242,5 @@ def dry_results(name: str, seeds: int = 8) -> dict[str, xr.Dataset]:
                 record=case.record,
                 probes=case.probes,
                 progress=False,
-                description={"experiment": name, "case_coordinates": dict(case.coordinates)},
-            )
+            ).assign_attrs(encoded({"experiment": name, "case_coordinates": dict(case.coordinates)}))
     return results

@@ -491,7 +491,7 @@ X = {"x": tune.Linear(0.0, 1.0)}
         ({"seeds": 1}, "seeds must be at least 2, got 1"),
         ({"fresh": 1}, "fresh must be at least 2, got 1"),
         ({"progress": 1}, "progress must be True or False, got 1"),
-        ({"key": -1}, "key must be a whole number from 0"),
+        ({"root_seed": -1}, "root_seed must be a whole number from 0"),
         ({"start": {"y": 1.0}}, "start must be one of 'x', got 'y'"),
         ({"start": {"x": 11.0}}, r"start\['x'\] must be from 0.001 to 10, got 11"),
         ({"strategy": "cma"}, r"strategy must be an object such as CMAES\(\), got 'cma'"),

@@ -125,7 +125,7 @@ def test_at_a_bound_it_is_that_of_a_step_away():
 def test_seeds_are_those_that_are_asked_for():
     both, late = found(seeds=20).runs, found(seeds=10, first_seed=10).runs
     np.testing.assert_array_equal(both[10:], late)
-    assert not np.array_equal(found(seeds=10, key=1).runs, late)
+    assert not np.array_equal(found(seeds=10, root_seed=1).runs, late)
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_counts_its_rounds_and_plays_new_seeds_in_each_step():
     assert climbed(steps=3, seeds=2, fresh=2, pairs=3).rounds == 3 * 2 * 10 * 6
     again = climbed(steps=3, seeds=2, fresh=2)
     np.testing.assert_array_equal(one.history, again.history)
-    assert not np.array_equal(one.history, climbed(steps=3, seeds=2, fresh=2, key=1).history)
+    assert not np.array_equal(one.history, climbed(steps=3, seeds=2, fresh=2, root_seed=1).history)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_sampler_with_many_settings():
     """Every run has an environment of its own: nothing is known of what they share."""
     widths = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
     sampler = lambda key: stochastic.BanditEnv(mean=jax.random.uniform(key, (3,)), scale=None)  # noqa: E731
-    data = jr.simulate(sampler, widths, horizon=20, seeds=16, instances=3, record=["reward"], progress=False)
+    data = jr.simulate(sampler, widths, horizon=20, seeds=16, num_instances=3, record=["reward"], progress=False)
     assert data["reward"].sizes["instance"] == 3 and data["reward"].sizes["width"] == 6 and bool(data["valid"].all())
 
 
