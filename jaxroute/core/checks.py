@@ -1,11 +1,17 @@
 """Checks of user input at the boundary: each error names the argument, its value and what is allowed."""
 
 import difflib
+import functools
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Largest number of names that an error lists.
 _MOST_NAMES = 32
@@ -146,6 +152,25 @@ def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) ->
             close = difflib.get_close_matches(key, parameters, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(parameters) or 'none'}"
             raise TypeError(f"{called}() got an unexpected keyword argument {key!r}{hint}")
+
+
+def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a function: the error about an unknown keyword argument suggests the closest one."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        keywords(function.__qualname__.removesuffix(".__init__"), function, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns about the line of the user's code that called the package."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("jaxroute."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=2 if frame is None else level)
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

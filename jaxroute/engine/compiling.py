@@ -1,12 +1,12 @@
 """How XLA is told to compile for speed over runs."""
 
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
+from jaxroute.core import checks
 from jaxroute.core.quick import quick_options
 
 # How XLA compiles for CPUs. It drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers;
@@ -69,10 +69,9 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
     news = [name for name in refused if name not in _dropped]  # Another thread may have said so.
     if news:
         _dropped.extend(news)
-        warnings.warn(
+        checks.warn(
             f"this version of XLA does not have what jaxroute compiles with on a {platform.upper()}: {', '.join(news)}; results are right, but "
-            "simulations may take up to four times as long",
-            stacklevel=2,
+            "simulations may take up to four times as long"
         )
     return compiled
 

@@ -121,6 +121,10 @@ class Store:
             raise ValueError("description must not have the entry 'coordinates', which xarray takes for itself in files")
 
 
+for _options in (Execution, Store):
+    _options.__init__ = checks.suggest_keywords(_options.__init__)
+
+
 def read_store(out: Any) -> Store | None:
     """The store that `out` names; None without one."""
     return out if out is None or isinstance(out, Store) else Store(out)

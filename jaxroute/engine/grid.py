@@ -1,7 +1,6 @@
 """Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -140,9 +139,9 @@ class FunctionGrid(Grid):
 def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
-    A value that is a list, a range or a 1-d array (of NumPy or JAX) is swept; anything else, a tuple or a matrix for example, is passed on
-    as it is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The
-    constructor runs on the host for each setting, so that what it derives (benchmarks, normalised tables) stays true.
+    A list, a range or an array (of NumPy or JAX) is swept along its first dimension; any other value, a tuple for example, is passed on as it
+    is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The constructor
+    runs on the host for each setting, so derived values (benchmarks, normalised tables) are those of the setting.
 
     Numbers are swept in one program. Static fields (sizes, choices of behaviour) may be swept, too: each of their values is a program of
     its own, compiled apart, under the same axis of the result. States may be of different sizes; what is recorded must have one shape.
@@ -168,12 +167,11 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
         raise ValueError(f"constructor must be a class or function, got {show(constructor)}")
     function = getattr(constructor, "func", constructor)
     name = getattr(function, "__qualname__", type(function).__name__)
-    swept = {k: list(v) for k, v in settings.items() if _is_swept(v)}
+    swept = {k: _settings_of(v) for k, v in settings.items() if _is_swept(v)}
     fixed = {k: v for k, v in settings.items() if k not in swept}
     if not swept:
         raise ValueError(
-            f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}; only a list, a range or a 1-d array is "
-            "swept"
+            f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}; only a list, a range or an array is swept"
         )
     for key, values in swept.items():
         if not values:
@@ -218,7 +216,7 @@ def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
             different, counts = np.unique(coordinates, return_counts=True)
             if len(different) < len(coordinates):
                 again = different[counts > 1][0].item()
-                warnings.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs", stacklevel=3)
+                checks.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs")
 
 
 def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
@@ -241,7 +239,12 @@ def instances(environments: Sequence[Any]) -> Grid:
 
 
 def _is_swept(value: Any) -> bool:
-    return isinstance(value, (list, range)) or (hasattr(value, "shape") and np.ndim(value) == 1)
+    return isinstance(value, (list, range)) or (hasattr(value, "shape") and np.ndim(value) > 0)
+
+
+def _settings_of(value: Any) -> list[Any]:
+    """The settings along an axis: the entries of a list, or of an array along its first dimension, of which rows are lists."""
+    return np.asarray(value).tolist() if hasattr(value, "shape") and np.ndim(value) > 1 else list(value)
 
 
 def canonical(tree: Any) -> Any:

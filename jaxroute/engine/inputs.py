@@ -4,7 +4,6 @@ import functools
 import itertools
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -358,7 +357,7 @@ def read_inputs(
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
         same = " with the same numbers" if platform == "cpu" else ""
-        warnings.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}", stacklevel=3)
+        checks.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}")
     return asked
 
 
@@ -473,7 +472,7 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
         if missing:
             raise ValueError(f"{what}: {missing}")
         for wrong, meant in misspelt(value, (*methods, *options)):
-            warnings.warn(f"{what} has {wrong!r}, which nothing calls; is {meant!r} meant?", stacklevel=4)
+            checks.warn(f"{what} has {wrong!r}, which nothing calls; is {meant!r} meant?")
     return made, built
 
 
@@ -660,7 +659,7 @@ def _warn_assumptions(parts: Mapping[str, Sequence[Part]]) -> None:
             texts = (one.violations(rewards) for rewards in given if rewards for one in assumed)
             missed |= {f"policy {name!r} {text}": None for text in itertools.islice(filter(None, texts), 1)}
     if missed:
-        warnings.warn("\n".join(missed), AssumptionWarning, stacklevel=4)
+        checks.warn("\n".join(missed), AssumptionWarning)
 
 
 def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:
@@ -669,8 +668,7 @@ def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None
         leaves: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
         made_for = {int(np.asarray(leaf)) for leaf in leaves if np.ndim(leaf) == 0}
         if made_for and made_for != {horizon}:
-            warnings.warn(
+            checks.warn(
                 f"{what} was made for a horizon of {', '.join(map(str, sorted(made_for)))} rounds, the run has {horizon}: what it does "
-                f"with the horizon (a total budget, say) refers to the former; make it with horizon={horizon}",
-                stacklevel=4,
+                f"with the horizon (a total budget, say) refers to the former; make it with horizon={horizon}"
             )

@@ -3,7 +3,6 @@
 import copy
 import re
 import time
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxroute.core import draws, rounding
+from jaxroute.core import checks, draws, rounding
 from jaxroute.engine import reference
 from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
@@ -358,7 +357,7 @@ class Block:
         self.ran.name, self.ran.kernels = "scan", []
         self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
         if refused or not (self.quiet or slower):
-            warnings.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}", stacklevel=2)
+            checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def padded(self, runs: int) -> int:
         """Runs that are played where so many are asked for."""
@@ -469,7 +468,7 @@ class Block:
                 raise MemoryError(
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
                 ) from error
-            warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=4)
+            checks.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it")
             (first, a), (second, b) = (self.play(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
 

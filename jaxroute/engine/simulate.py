@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -39,6 +38,7 @@ _CURVES = 1 << 30
 _LOOK = 1 << 17
 
 
+@checks.suggest_keywords
 def simulate(
     env: EnvironmentLike,
     policies: Policies,
@@ -226,10 +226,9 @@ def _simulate(
     state["last_call"] = {name: report[name] if call or store is None else 0 for name in results.ADDED}
     data.attrs = encoded({"settings": request.settings, **results.summed(reports), **made_with, **state})
     if missing and store is not None:
-        warnings.warn(
+        checks.warn(
             f"the result in {str(store.place)!r} is not complete: {missing}; other processes have not simulated their share yet",
             PartWarning,
-            stacklevel=4,
         )
     if whole:
         _warn_invalid(data)
@@ -249,9 +248,8 @@ def _prepared(asked: Inputs, store: PackStore, notes: results.Notes, request: Re
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
     results.check_code(store, request, families, asked.accept_changed_code)
     if store.damaged:
-        warnings.warn(
-            f"{len(store.damaged)} files in {str(store.place)!r} are damaged ({results.damage_of(store)}); what was in them is simulated again",
-            stacklevel=5,
+        checks.warn(
+            f"{len(store.damaged)} files in {str(store.place)!r} are damaged ({results.damage_of(store)}); what was in them is simulated again"
         )
     own, other = dict(store.session), results.sessions(store, families)
     for there in other:
@@ -259,10 +257,9 @@ def _prepared(asked: Inputs, store: PackStore, notes: results.Notes, request: Re
             f"{name} {there.get(name)!r} there and {value!r} here" for name, value in own.items() if there.get(name) != value
         ]
         if different:
-            warnings.warn(
+            checks.warn(
                 f"{str(store.place)!r} was begun with something else: {', '.join(different)}; what is simulated now may differ from it in the last "
-                "bits. Each cell says with what it was made",
-                stacklevel=5,
+                "bits. Each cell says with what it was made"
             )
             break
     return bool(other) or bool(notes.requests)
@@ -518,10 +515,9 @@ def _warn_invalid(data: xr.Dataset) -> None:
         invalid, runs, where = int((~data["valid"]).sum()), data["valid"].size, "'valid'"
     if invalid:
         firsts = "".join(f"; first bad value of {text}" for text in map(diagnose.text, decoded(data.attrs)["invalid"]))
-        warnings.warn(
+        checks.warn(
             f"{invalid} of {runs} runs are invalid (something is NaN, or a flow is not finite, or must be zero and is not): "
-            f"see the variable {where} and the counters beside it{firsts}",
-            stacklevel=4,
+            f"see the variable {where} and the counters beside it{firsts}"
         )
 
 
@@ -540,13 +536,12 @@ def _warn_probes(data: xr.Dataset, asked: Inputs, blocks: Mapping[str, Block]) -
             if number:
                 found[name] = found.get(name, 0) + number
     for name, number in found.items():
-        warnings.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid", stacklevel=4)
+        checks.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid")
 
 
 def _warn_goals(asked: Inputs, ending: _Ending) -> None:
     if asked.goals and not ending.met:
-        warnings.warn(
+        checks.warn(
             f"the standard errors after {ending.seeds} seeds are not below the goal, until_stderr={asked.goals}: the largest are "
-            f"{ending.errors}",
-            stacklevel=4,
+            f"{ending.errors}"
         )

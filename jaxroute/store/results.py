@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import uuid
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.core import code
+from jaxroute.core import checks, code
 from jaxroute.core.attributes import encoded
 from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
@@ -178,6 +177,7 @@ def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]
     return [{**json.loads(session), "cells": number} for session, number in said.most_common()]
 
 
+@checks.suggest_keywords
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     """Reads a stored result: the one that was asked for last.
 
@@ -211,10 +211,9 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
                 f"the result in {str(path)!r} is not complete: {missing}{damage}; {AGAIN}, or load the rest with partial=True"
             )
         if store.damaged:
-            warnings.warn(
+            checks.warn(
                 f"{len(store.damaged)} files of the result in {str(path)!r} cannot be read ({damage_of(store)}): what was asked for last may have been "
                 f"in them; {AGAIN}",
-                stacklevel=2,
             )
         data = found.dataset(seeds)
         data.attrs = encoded({"settings": request.settings, **summed(reports), **made_with(store, found.families)})

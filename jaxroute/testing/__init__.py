@@ -4,7 +4,7 @@
     check_policy(MyPolicy(width=0.5), stochastic.bernoulli([0.6, 0.4]))
 
 Two tiers: `check_structure` traces every method and compiles nothing (milliseconds); `check_behaviour` plays (seconds).
-`check_policy` and `check_environment` do both. `play` is one run as a plain loop, for a debugger.
+`check_policy` and `check_environment` do both. `run_eagerly` is one run as a plain loop, for a debugger.
 
 `jaxroute.testing.figures.faults` looks for what is wrong with a figure.
 
@@ -14,10 +14,10 @@ Each check raises `AssertionError` with a sentence that says what is wrong and w
 from typing import Any
 
 from jaxroute.testing.behaviour import check_behaviour, check_valid
-from jaxroute.testing.play import play
+from jaxroute.testing.eager import run_eagerly
 from jaxroute.testing.structure import check_structure
 
-__all__ = ["check_behaviour", "check_environment", "check_policy", "check_structure", "play"]
+__all__ = ["check_behaviour", "check_environment", "check_policy", "check_structure", "run_eagerly"]
 
 
 def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:

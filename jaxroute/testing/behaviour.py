@@ -11,7 +11,7 @@ from jaxroute.engine.execution import Execution
 from jaxroute.engine.grid import Grid, canonical
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.simulate import simulate
-from jaxroute.testing.play import on_device, play
+from jaxroute.testing.eager import on_device, run_eagerly
 
 
 def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
@@ -77,7 +77,7 @@ def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
     rounds: list[dict[str, Any]] = []
     data = simulate(env, {"policy": policy}, horizon=horizon, seeds=[3], record_every=1, record=names, progress=False)
     for jit, length in ((False, 2), (True, horizon)):
-        rounds = play(env, policy, horizon=horizon, rounds=length, seed=3, jit=jit)
+        rounds = run_eagerly(env, policy, horizon=horizon, rounds=length, seed=3, jit=jit)
         for metric in env.spec.metrics:
             if metric.name not in names:
                 continue
@@ -129,8 +129,8 @@ def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
 
 def _check_not_anticipating(name: str, policy, env, horizon: int) -> None:
     change = horizon // 2
-    usual = play(env, policy, horizon=horizon, seed=5, jit=True)
-    other = play(env, policy, horizon=horizon, seed=5, change_luck_from=change + env.spec.free_rounds, jit=True)
+    usual = run_eagerly(env, policy, horizon=horizon, seed=5, jit=True)
+    other = run_eagerly(env, policy, horizon=horizon, seed=5, change_draws_from=change + env.spec.free_rounds, jit=True)
     for number in range(change):
         message = f"{name}: the decision of round {number} depends on luck of round {change} or later"
         _assert_equal(usual[number]["action"], other[number]["action"], message)

@@ -78,6 +78,7 @@ class Found(NamedTuple):
     history: xr.Dataset
 
 
+@checks.suggest_keywords
 def search(
     env: Any,
     policy: Any,

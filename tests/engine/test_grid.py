@@ -78,6 +78,14 @@ def test_lists_arrays_and_ranges_are_swept(values):
     assert [float(o.width) for o in grid.objects] == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("made", [list, np.array, jnp.array], ids=["list", "NumPy", "jax"])
+def test_rows_of_a_matrix_are_swept(made):
+    rows = [[0.25, 0.5], [0.75, 0.125], [1.0, 0.0]]
+    grid = jr.grid(stochastic.bernoulli, mean=made(rows))
+    assert [str(c) for c in grid.axes["mean"]] == ["[0.25, 0.5]", "[0.75, 0.125]", "[1.0, 0.0]"]
+    np.testing.assert_array_equal([one.mean for one in grid.objects], rows)
+
+
 def test_a_tuple_is_one_value_and_a_list_of_tuples_an_axis():
     def bandit(mean, scale):
         return stochastic.gaussian(mean, scale)

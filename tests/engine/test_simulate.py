@@ -342,9 +342,9 @@ def test_a_policy_knows_the_counted_rounds_of_its_run(horizon, every, free):
     sampled = play(lambda key: Clock(free_rounds=free), {"knows": Counting()}, horizon=horizon, record_every=every)
     for other in (built, sampled):
         np.testing.assert_array_equal(other["known"], data["known"].sel(policy=["knows"]))
-    rounds = testing.play(env, Counting(), horizon=horizon)
+    rounds = testing.run_eagerly(env, Counting(), horizon=horizon)
     assert len(rounds) == horizon and all(int(r["policy_state"]) == horizon for r in rounds)
-    assert [int(r["policy_state"]) for r in testing.play(env, Counting(), horizon=horizon, rounds=1)] == [horizon]
+    assert [int(r["policy_state"]) for r in testing.run_eagerly(env, Counting(), horizon=horizon, rounds=1)] == [horizon]
     assert env.spec.horizon is None
 
 

@@ -56,7 +56,7 @@ def test_quick_environments_behave(env, policy):
 
 def test_the_plain_loop_equals_the_compiled_run():
     env = cases.small_market()
-    rounds = testing.play(env, staged.StageRoute(), horizon=20, seed=4)
+    rounds = testing.run_eagerly(env, staged.StageRoute(), horizon=20, seed=4)
     data = jr.simulate(env, staged.StageRoute(), horizon=20, seeds=[4], record_every=1, progress=False)
     regret = np.cumsum([float(r["flows"]["regret"]) for r in rounds])
     np.testing.assert_allclose(data["regret"].values[0, 0], regret, atol=1e-5)

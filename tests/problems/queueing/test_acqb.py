@@ -53,7 +53,7 @@ def test_grid_of_kappa_c1_ridge_and_arrival_rate_in_one_trace():
 def test_all_models_explored_in_turn():
     """Every arrival is explored, with the next pair in lexicographic order."""
     policy = qu.ACQB(trigger=qu.PhaseThenCoin(phase=1000.0, coin=0.0), solver=Online())
-    rounds = testing.play(small(num_offered=2), policy, horizon=30, jit=True)
+    rounds = testing.run_eagerly(small(num_offered=2), policy, horizon=30, jit=True)
     shown = [
         np.flatnonzero(r["action"].offered).tolist() for r in rounds if r["action"].explored and r["obs"].queue_length > 0
     ]

@@ -10,7 +10,7 @@ from service_cases import LOGISTIC, cells, learner, played, probit, table, typed
 from jaxroute import simulate
 from jaxroute.estimators.sgd import SGD, TheorySteps
 from jaxroute.problems import service as sv
-from jaxroute.testing import play
+from jaxroute.testing import run_eagerly
 
 
 def reference_params(params):
@@ -234,7 +234,7 @@ def test_the_scan_of_the_protocol_is_the_engines_run():
         np.testing.assert_allclose(data[name].values[-1], found["flows"][name].mean(), rtol=1e-5)
     np.testing.assert_allclose(data["virtual_queue"].values[-1], found["gauges"]["virtual_queue"][-1], atol=1e-4)
     np.testing.assert_allclose(data["decision_queue"].values[-1], found["queue"][-1], atol=1e-4)
-    rounds = play(env, policy, horizon=3, seed=5, jit=True)
+    rounds = run_eagerly(env, policy, horizon=3, seed=5, jit=True)
     for t, one in enumerate(rounds):
         assert int(one["action"].serve) == found["action"].serve[t]
         np.testing.assert_allclose(one["policy_state"].loss.total, found["loss"][t], rtol=1e-5)

@@ -15,7 +15,7 @@ from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import run_streams
 
 
-def play(
+def run_eagerly(
     env: Any,
     policy: Any,
     *,
@@ -23,7 +23,7 @@ def play(
     rounds: int | None = None,
     seed: int = 0,
     root_seed: int = 0,
-    change_luck_from: int | None = None,
+    change_draws_from: int | None = None,
     jit: bool = False,
 ) -> list[dict[str, Any]]:
     """One run as a plain Python loop over the protocol: slow, and easy to step through in a debugger.
@@ -35,7 +35,7 @@ def play(
       rounds: how many of them are played, None for all.
       seed: number of the run.
       root_seed: seed of all randomness.
-      change_luck_from: draw the environment's luck from another stream from this round on.
+      change_draws_from: draw the environment's luck from another stream from this round on.
       jit: compile the round; its numbers then are those of `simulate`, bit by bit.
 
     Returns:
@@ -51,7 +51,7 @@ def play(
     if jit:
         play_round = [quick_jit(one, often=True) for one in play_round]
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
-        changes = change_luck_from is not None and number >= change_luck_from
+        changes = change_draws_from is not None and number >= change_draws_from
         luck = {"env": other["env"]} if changes else {}
         begins = bool(stage) and number % (stage or 1) == 0
         states, said = play_round[begins](keys | luck, states, jnp.int32(number))
