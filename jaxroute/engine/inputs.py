@@ -297,7 +297,7 @@ def read_inputs(
       ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
     """
     horizon = checks.whole("horizon", horizon, maximum=2**31 - 1)
-    seeds = checks.whole("seeds", seeds) if isinstance(seeds, float) else seeds
+    seeds = checks.whole("seeds", seeds) if isinstance(seeds, float) and seeds.is_integer() else seeds
     number = _number_of_seeds(seeds)
     if record_every is None:
         record_every = max(1, horizon // 100)
