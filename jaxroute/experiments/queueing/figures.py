@@ -75,20 +75,11 @@ _WHERE = f"{PAPER}, section 6.1 and appendix C.1"
 _CLAIMS = (
     Claim("best", "ACQB has less regret than the policies that ignore contexts", _WHERE, _least_regret),
     Claim("beats-cqb", "ACQB has less regret than CQB-eps", _WHERE, less("ACQB", "CQB-eps")),
-    Claim(
-        "hump-lower", "the queue of ACQB is shorter than that of CQB-eps early in the run (one answer)", _WHERE, _early_queue
-    ),
+    Claim("hump-lower", "the queue of ACQB is shorter than that of CQB-eps early in the run (one answer)", _WHERE, _early_queue),
     Claim("queue", "at the end no learner's queue is shorter by more than a tenth", _WHERE, _final_queue),
-    Claim(
-        "returns",
-        "the queue of ACQB first grows and then returns towards the optimal one (one answer)",
-        f"{PAPER}, theorem 5",
-        _hump,
-    ),
-    Claim(
-        "linear", "the regret of policies without contexts grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear
-    ),
-)
+    Claim("returns", "the queue of ACQB first grows and then returns towards the optimal one (one answer)", f"{PAPER}, theorem 5", _hump),
+    Claim("linear", "the regret of policies without contexts grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear),
+)  # fmt: skip
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:

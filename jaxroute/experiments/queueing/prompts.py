@@ -192,21 +192,13 @@ def _sublinear(results: Results) -> Iterator[Finding]:
 
 
 _CLAIMS = (
-    (
-        "stable",
-        "the queues of ACQB and ACQB-CL stop growing (by at most one query in the second half), while that of Random still grows",
-        _stable,
-    ),
+    ("stable", "the queues of ACQB and ACQB-CL stop growing (by at most one query in the second half), while that of Random still grows", _stable),
     ("shorter", "their final queues are shorter than those of policies that do not learn from contexts", _shorter),
     ("sublinear", "their regret is sublinear", _sublinear),
     ("beats-cqb", "ACQB has less regret than CQB-eps at every load", less("ACQB", "CQB-eps")),
     ("contrastive", "ACQB-CL, trained as in the paper, has less regret than ACQB at every load", less("ACQB-CL", "ACQB")),
-    (
-        "longer",
-        "ACQB-CL, trained longer than in the paper, has less regret than ACQB at every load",
-        less("ACQB-CL, longer", "ACQB"),
-    ),
-)
+    ("longer", "ACQB-CL, trained longer than in the paper, has less regret than ACQB at every load", less("ACQB-CL, longer", "ACQB")),
+)  # fmt: skip
 
 # Figures.
 

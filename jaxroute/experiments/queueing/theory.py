@@ -278,38 +278,13 @@ _CLAIMS = (
     ("theorem-5", "theorem 5", "the queue above the optimal one finally falls at least as fast as t^-1/4", _decay),
     ("explorations", "appendix G.1", "the number of explorations is lambda times the sum of eta, within 2 %", _explorations),
     ("coverage", "lemma 33", "the radius covers the truth in 99 % of the runs (shared model, valid kappa)", _coverage),
-    (
-        "eigenvalue",
-        "lemma 25",
-        "the design matrix grows as in the lemma in 99 % of the runs (shared model)",
-        _least_eigenvalue,
-    ),
-    (
-        "round-bound",
-        "proposition 10",
-        "a round without exploration loses at most (alpha + 48 beta) / sqrt(least eigenvalue)",
-        _round_bound,
-    ),
+    ("eigenvalue", "lemma 25", "the design matrix grows as in the lemma in 99 % of the runs (shared model)", _least_eigenvalue),
+    ("round-bound", "proposition 10", "a round without exploration loses at most (alpha + 48 beta) / sqrt(least eigenvalue)", _round_bound),
     ("round-decay", "lemma 11", "the loss of such a round falls at least as fast as t^-1/4, like the bound", _round_decay),
-    (
-        "good-rounds",
-        "proposition 14; ours",
-        "99 % of such rounds lose at most half the slack, long before tau(t)",
-        _good_rounds,
-    ),
-    (
-        "mixed",
-        "ours",
-        "with two answers in a quarter of the rounds the queue is less than half of that with one answer",
-        _second_answers,
-    ),
-    (
-        "switching",
-        "lemma 8",
-        "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies",
-        _switch_signs,
-    ),
-)
+    ("good-rounds", "proposition 14; ours", "99 % of such rounds lose at most half the slack, long before tau(t)", _good_rounds),
+    ("mixed", "ours", "with two answers in a quarter of the rounds the queue is less than half of that with one answer", _second_answers),
+    ("switching", "lemma 8", "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies", _switch_signs),
+)  # fmt: skip
 THEORY = Experiment(
     "queueing/theory",
     "Theory of ACQB: regret, queue, exploration and coverage",

@@ -245,37 +245,15 @@ def _planes(results: Results) -> Any:
 _CLOSE = "cost within 15 %, satisfaction within 1.5 points"
 _CLAIMS_2 = (
     *(claim(name, "Table 2", _against_paper(*who), f"{who[0]}: {_CLOSE}") for name, who in _METHODS.items()),
-    *(
-        claim(
-            f"ratio-{name}",
-            "Table 2",
-            _call_ratio(*_METHODS[name]),
-            f"{_METHODS[name][0]}: model call ratio, within 5 points",
-        )
-        for name in ("guessing", "routellm", "routerdc", "messplus")
-    ),
+    *(claim(f"ratio-{name}", "Table 2", _call_ratio(*_METHODS[name]), f"{_METHODS[name][0]}: model call ratio, within 5 points")
+      for name in ("guessing", "routellm", "routerdc", "messplus")),
     claim("replay", "ours", _as_replayed),
-    claim(
-        "cheapest",
-        "section 4.2",
-        _times_cheaper(_ADAPTIVE, 1.0, together=False),
-        "MESS+ is the cheapest adaptive method on every benchmark (whatever share it satisfies)",
-    ),
-    claim(
-        "twice",
-        "abstract",
-        _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True),
-        "RouteLLM and RouterDC cost about twice as much (1.8 times), mean of the benchmarks",
-    ),
-    claim(
-        "guess-20",
-        "section 4.2",
-        _times_cheaper(("EducatedGuessing",), 1.2, together=True),
-        "educated guessing costs 20 % more, mean of the benchmarks",
-    ),
+    claim("cheapest", "section 4.2", _times_cheaper(_ADAPTIVE, 1.0, together=False), "MESS+ is the cheapest adaptive method on every benchmark (whatever share it satisfies)"),
+    claim("twice", "abstract", _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True), "RouteLLM and RouterDC cost about twice as much (1.8 times), mean of the benchmarks"),
+    claim("guess-20", "section 4.2", _times_cheaper(("EducatedGuessing",), 1.2, together=True), "educated guessing costs 20 % more, mean of the benchmarks"),
     claim("closest", "section 4.2", _closest),
     claim("single", "ours", _single_is_cheaper),
-)
+)  # fmt: skip
 _PREDICTORS = (
     case
     for name in MESSPLUS_BENCHMARKS
