@@ -30,8 +30,8 @@ FOLDER = ROOT / "notebooks"
 MAX_BYTES = 200_000  # Of a notebook with its pictures.
 
 _FIRST_CELL = """\
-# On Colab: between the quotes belongs the address of a wheel of jaxroute, or "git+" and that of its repository. A GPU is to be had there by
-# Runtime > Change runtime type, before anything runs.
+# On Colab: write the address of a wheel of jaxroute, or "git+" and the address of its repository, between the quotes. For a GPU, choose
+# Runtime > Change runtime type before running anything.
 JAXROUTE = "{address}"
 
 import os, subprocess, sys
@@ -43,9 +43,9 @@ elif JAXROUTE:
 try:
     from jaxroute import installation
 except ImportError:
-    raise ImportError("jaxroute is not installed here: write into JAXROUTE, above, where it is, and run this cell again") from None
+    raise ImportError("jaxroute is not installed: write its address into JAXROUTE, above, and run this cell again") from None
 
-# With an address, installs what else is missing. A jax that is recent enough stays as it is; an older one goes together with its GPU plugin.
+# With an address, installs missing packages. A recent jax stays; an older one is replaced together with its GPU plugin.
 installation.prepare("plot", "tune", install=bool(JAXROUTE))"""
 
 

@@ -131,7 +131,7 @@ def test_first_cell_where_jaxroute_is_installed(tmp_path):
 @pytest.mark.fast
 def test_first_cell_where_nothing_is_installed_says_what_to_do(tmp_path):
     shown, error = first_cell_in(tmp_path, "-I", "-S")
-    assert shown == "" and error.startswith("ImportError: jaxroute is not installed here: write into JAXROUTE")
+    assert shown == "" and error.startswith("ImportError: jaxroute is not installed: write its address into JAXROUTE")
 
 
 PIP = """
