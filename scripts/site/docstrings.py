@@ -25,9 +25,8 @@ def _fields(thing: Any) -> set[str]:
     """Names of a class's fields: of a dataclass, of a NamedTuple, or annotated ones."""
     if not inspect.isclass(thing):
         return set()
-    named = {f.name for f in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
-    made_of = set(inspect.signature(thing).parameters) if vars(thing).get("__init__") else set()
-    return named | set(getattr(thing, "_fields", ())) | set(inspect.get_annotations(thing)) | made_of
+    parameters = set(inspect.signature(thing).parameters) if vars(thing).get("__init__") else set()
+    return parameters | set(getattr(thing, "_fields", ())) | set(inspect.get_annotations(thing))
 
 
 def _headed(lines: list[str], fields: set[str]) -> list[str]:
@@ -52,73 +51,47 @@ def _headed(lines: list[str], fields: set[str]) -> list[str]:
 def _resolved(text: str, thing: Any) -> str | None:
     """Full name of the documented object with a name in a docstring; None if there is none."""
     owner = thing.fget if isinstance(thing, property) else thing
-    module = sys.modules.get(thing.__name__ if inspect.ismodule(thing) else getattr(owner, "__module__", None) or "")
+    name = thing.__name__ if inspect.ismodule(thing) else getattr(owner, "__module__", None) or ""
     first, *more = text.split(".")
-    scopes = [vars(module)] if module else []
-    package = sys.modules.get(module.__name__.rpartition(".")[0]) if module else None
-    scopes += [vars(package)] if package else []
-    for scope in scopes:
-        found = scope.get(first)
-        for name in more:
-            found = getattr(found, name, None)
+    for scope in (sys.modules.get(name), sys.modules.get(name.rpartition(".")[0])):
+        found = vars(scope).get(first) if scope else None
+        for part in more:
+            found = getattr(found, part, None)
         if found is not None and id(found) in api.names():
             return api.names()[id(found)]
     return None
 
 
 def _inline(text: str, thing: Any, fields: set[str]) -> str:
+    """Text with links and code for what is in backticks, and bold labels."""
+
     def replaced(match: re.Match) -> str:
         inside = " ".join(match.group(1).split())
         name = inside.removesuffix("()")
-        if _IDENTIFIER.fullmatch(inside) and name not in fields:
-            full = _resolved(name, thing)
-            if full and full != api.names().get(id(thing)):
-                return f":py:obj:`{inside} <{full}>`"
-        return f"``{inside}``"
+        full = _resolved(name, thing) if _IDENTIFIER.fullmatch(inside) and name not in fields else None
+        return f":py:obj:`{inside} <{full}>`" if full and full != api.names().get(id(thing)) else f"``{inside}``"
 
-    return _CODE.sub(replaced, text)
-
-
-def _blocks(lines: list[str]) -> list[str]:
-    """Indented code after a blank line is a literal block."""
-    out: list[str] = []
-    literal, section = False, False
-    for place, line in enumerate(lines):
-        section = bool(_SECTION.match(line)) or (section and (not line.strip() or line.startswith(" ")))
-        starts = place and line.startswith("    ") and not lines[place - 1].strip() and not section
-        if starts and not literal:
-            out += ["::", ""]
-            literal = True
-        elif literal and line.strip() and not line.startswith("    "):
-            literal = False
-        out.append(line)
-    return out
+    return "\n".join(_LABELS.sub(r"**\1:** ", line) for line in _CODE.sub(replaced, text).split("\n"))
 
 
 def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Converts a docstring, in place, for napoleon and Sphinx."""
+    """Converts a docstring, in place, for napoleon and Sphinx. Indented code after a blank line becomes a literal block."""
     fields = _fields(thing)
     if inspect.isclass(thing) and dataclasses.is_dataclass(thing) and lines and lines[0].startswith(f"{thing.__name__}("):
         lines[:] = []  # Written by `dataclass` for a class without docstring.
-    blocks = _blocks(_headed([*lines], fields))
-    text, literal = [], False
-    pieces: list[list[str]] = [[]]
-    for line in blocks:  # Code stays as it is; text is joined, as a formula may go over two lines.
-        if line == "::":
-            pieces += [[line]]
-            literal = True
+    pieces: list[tuple[bool, list[str]]] = [(False, [])]  # Whether it is code; a formula in text may span several lines.
+    section, before = False, "text"
+    for line in _headed([*lines], fields):
+        section = bool(_SECTION.match(line)) or (section and (not line.strip() or line.startswith(" ")))
+        literal = pieces[-1][0]
+        if not literal and line.startswith("    ") and not before.strip() and not section:
+            pieces.append((True, ["::", ""]))
         elif literal and line.strip() and not line.startswith("    "):
-            pieces += [[line]]
-            literal = False
-        else:
-            pieces[-1].append(line)
-    for piece in pieces:
-        if piece and piece[0] == "::":
-            text += piece
-            continue
-        joined = _inline("\n".join(piece), thing, fields)
-        text += [_LABELS.sub(r"**\1:** ", line) for line in joined.split("\n")]
-    lines[:] = text
+            pieces.append((False, []))
+        pieces[-1][1].append(line)
+        before = line
+    text = ("\n".join(piece) if code else _inline("\n".join(piece), thing, fields) for code, piece in pieces if piece)
+    lines[:] = "\n".join(text).split("\n") if any(piece for _, piece in pieces) else []
 
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
