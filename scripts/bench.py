@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -220,17 +221,13 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
 @contextlib.contextmanager
 def empty_caches() -> Iterator[None]:
     """Neither reads nor writes compiled programs on disk."""
-    before, home = jax.config.jax_enable_compilation_cache, os.environ.get("XDG_CACHE_HOME")
-    with tempfile.TemporaryDirectory() as folder:
+    before = jax.config.jax_enable_compilation_cache
+    with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, XDG_CACHE_HOME=kernels):
         jax.config.update("jax_enable_compilation_cache", False)
-        os.environ["XDG_CACHE_HOME"] = folder  # Of kernels.
         try:
             yield
         finally:
             jax.config.update("jax_enable_compilation_cache", before)
-            os.environ.pop("XDG_CACHE_HOME")
-            if home is not None:
-                os.environ["XDG_CACHE_HOME"] = home
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
@@ -263,11 +260,8 @@ def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
 
     PROGRAMS.clear()
     jax.clear_caches()
-    play, Block.play = Block.play, compile_only
-    try:
+    with patch.object(Block, "play", compile_only):
         _, seconds, cpu_seconds = timed(prepare)
-    finally:
-        Block.play = play
     return {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds}
 
 

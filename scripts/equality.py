@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -55,22 +56,16 @@ def everything(env: Any, policy: Any) -> list[str]:
 def prepared(way: str) -> Generator[jr.Execution, None, None]:
     """Context in which kernels are compiled in a way, with the execution that uses it."""
     name, _, lanes = way.partition("-")
-    before = host.X86_FLAGS, programs.WIDE, os.environ.get("CXX")
     host.compiler.cache_clear()
     programs.PROGRAMS.clear()
-    try:
-        if lanes:
-            host.X86_FLAGS, os.environ["CXX"] = VECTORS[int(lanes)], COMPILERS[name]
-        programs.WIDE = way != "one"
-        yield jr.Execution(
-            "kernel" if lanes or way == "one" else "reference" if way == "reference" else "scan",
-            compile="quick" if way == "quick" else "full",
-        )
-    finally:
-        host.X86_FLAGS, programs.WIDE = before[:2]
-        os.environ.pop("CXX", None)
-        if before[2]:
-            os.environ["CXX"] = before[2]
+    flags, compiler = (VECTORS[int(lanes)], {"CXX": COMPILERS[name]}) if lanes else (host.X86_FLAGS, {})
+    backend = "kernel" if lanes or way == "one" else "reference" if way == "reference" else "scan"
+    with (
+        patch.object(host, "X86_FLAGS", flags),
+        patch.object(programs, "WIDE", way != "one"),
+        patch.dict(os.environ, compiler),
+    ):
+        yield jr.Execution(backend, compile="quick" if way == "quick" else "full")
 
 
 def runs_that_differ(ours: Any, theirs: Any) -> int:
