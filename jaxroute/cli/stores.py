@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.data.files import some
+from jaxroute.data.files import join_names
 from jaxroute.store import results
 from jaxroute.store.packs import ENDING
 from jaxroute.store.places import STORE_NAME, is_url, store_path
@@ -56,7 +56,7 @@ def lines_of(found: results.Inspection) -> list[str]:
     for version, calls in by_version.items():
         first, last = min(one["created"] for one in calls), max(one["created"] for one in calls)
         when = f"{first} to {last}, by {len(calls):,} calls" if len(calls) > 1 else first
-        hosts = some(sorted({one.get("host", "") for one in calls}), 3)
+        hosts = join_names(sorted({one.get("host", "") for one in calls}), 3)
         lines.append(f"made      {when} on {hosts}, {version}: {sum(one['decisions'] for one in calls):,} decisions")
     if len(found.made_with) > 1:
         lines += [
@@ -83,7 +83,7 @@ def spans_of(seeds: np.ndarray, most: int = 6) -> str:
     """Returns seeds as ranges in words, such as "0 to 99, 200 and 3 more"."""
     values = np.sort(seeds.astype(np.int64))
     parts = np.split(values, np.flatnonzero(np.diff(values) != 1) + 1)
-    return some([f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts], most)
+    return join_names([f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in parts], most)
 
 
 def experiment_of(path: str | os.PathLike[str]) -> str:

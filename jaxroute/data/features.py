@@ -1,4 +1,4 @@
-"""Features of queries: columns of unlike size, and contexts."""
+"""Standardised features of queries, and contexts made of them."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ import numpy as np
 from jaxroute.core import checks
 
 # Columns of one embedding have standard deviations within this factor of each other.
-_UNLIKE = 100.0
+_LARGEST_RATIO = 100.0
 
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Mean and standard deviation of each column of features: those of a log, for queries that are new."""
+    """Mean and standard deviation of each column of a log's features; applied also to the features of new queries."""
 
     mean: np.ndarray  # `[d]` float64.
     scale: np.ndarray  # `[d]` float64 standard deviations, infinite for a constant column.
 
     @classmethod
     def fit(cls, features: np.ndarray) -> "Standardisation":
-        """The standardisation that gives every column of `[Q, d]` features mean 0 and standard deviation 1.
+        """Returns the standardisation that gives every column of `[Q, d]` features mean 0 and standard deviation 1.
 
         A column is constant if it varies by rounding alone. Differences from the first row are exact for a large column that
         varies little, and are divided by the largest of them, so that no square overflows or vanishes.
@@ -33,23 +33,23 @@ class Standardisation:
         return cls(mean, np.where(constant, np.inf, largest * moved.std(axis=0)))
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """`[Q, d]` float32 of `[Q, d]` features; 0 in a constant column."""
+        """Returns `[Q, d]` float32 standardised features; 0 in a constant column."""
         return ((np.asarray(features, np.float64) - self.mean) / self.scale).astype(np.float32)
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """`[d]` numbers to divide columns by: 1, or standard deviations that differ by more than those of one embedding."""
+    """Returns `[d]` divisors of columns: standard deviations that differ by more than those of one embedding, else 1."""
     scale = Standardisation.fit(features).scale
-    sizes = scale[np.isfinite(scale)]
-    return scale if sizes.size and sizes.max() > _UNLIKE * sizes.min() else np.ones_like(scale)
+    finite = scale[np.isfinite(scale)]
+    return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
 
 
 def main_directions(features: np.ndarray, number: int) -> np.ndarray:
-    """1 and the directions in which features of queries differ most, for contexts.
+    """Returns contexts: 1 and the directions in which features of queries differ most.
 
     Args:
       features: `[N, d]`; columns of unlike size are standardised.
-      number: of directions, at most `d`.
+      number: number of directions, at most `d`.
 
     Returns:
       `[N, 1 + number]`: ones, then the principal components, the longest row of these of length 1.

@@ -1,4 +1,4 @@
-"""Tables of files: complete ones, those that an experiment plays, and columns of any schema."""
+"""Tables from files: complete ones, those of experiments, and single columns of any schema."""
 
 import os
 import warnings
@@ -9,24 +9,23 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from .files import named
+from .files import errors_name
 from .logs import Log, read_log
-from .logs.cells import empty, read_numbers
+from .logs.cells import is_empty, read_numbers
 from .logs.files import open_log
 from .table import RoutingTable
 
 
 def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:
-    """Reads a table of scores and costs: `read_log(path).table`, complete unless the caller says otherwise.
+    """Reads a complete table of scores and costs: `read_log(path).table`.
 
     Args:
       path: as in `read_log`.
-      missing: "error" refuses a table in which some model has not answered a query, "drop" leaves such queries out and warns.
+      missing: "error" refuses a table in which some model has not answered a query; "drop" leaves such queries out and warns.
       reading: further arguments of `read_log`, such as `costs` and `cost_unit`.
 
     Raises:
-      ValueError: as in `read_log`, or queries are missing.
-      UnsafePickleError, ImportError: as in `read_log`.
+      ValueError, UnsafePickleError, ImportError: as in `read_log`; or answers are missing.
     """
     checks.one_of("missing", missing, ("error", "drop"))
     log = read_log(path, **reading)
@@ -42,10 +41,10 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_played(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads a file for an experiment: `read_log`, which warns of what is left out and of text that became features.
+    """Reads the log of an experiment; warns of omitted queries and of text that became features.
 
     Raises:
-      ValueError: there is no file; or as in `read_log`, with how an experiment is given what is lacking.
+      ValueError: there is no file; or as in `read_log`, with the remedy in terms of an experiment.
       UnsafePickleError, ImportError, OSError: as in `read_log`.
     """
     if not data:
@@ -53,16 +52,16 @@ def read_played(
     try:
         log = read_log(data, costs=costs, features=None if features is None else os.fspath(features))
     except ValueError as error:
-        if " --" not in str(error) and "(--" not in str(error):
+        if not any(before in str(error) for before in (" --", "(--")):
             raise
         raise ValueError(
             f"{error}. An experiment has none of these options: --set environment.costs='{{\"MODEL\": 0.01, ...}}' gives "
             "costs, and whatever else is read with options is played as "
             "jaxroute.data.read_log(FILE, ...).table.save('table.npz'), --data table.npz"
         ) from None
-    said = ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
+    warned = ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
     for line in log.read:
-        if line.startswith(said):
+        if line.startswith(warned):
             warnings.warn(f"{os.fspath(data)}: {line}", UserWarning, stacklevel=3)
     return log
 
@@ -72,22 +71,22 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
 
     Args:
       path: a file as in `read_log`.
-      numbers: names of columns that are read as float64, NaN for empty cells.
-      labels: names of columns that are read as text.
+      numbers: names of columns to read as float64, NaN for empty cells.
+      labels: names of columns to read as text.
 
     Returns:
       `[Q]` arrays by name.
 
     Raises:
-      ValueError: the file lacks a column, or a cell is no number.
+      ValueError: the file lacks a column, or a cell is not a number.
     """
     numbers, labels = ((names,) if isinstance(names, str) else tuple(names) for names in (numbers, labels))
     sheet = open_log(path)
     for name in (*numbers, *labels):
         if name not in sheet.names:
             raise ValueError(f"{path} lacks the column {name}; it has {', '.join(sheet.names)}")
-    with named(path):
-        found = {name: read_numbers(sheet, name, "score").values for name in numbers}
+    with errors_name(path):
+        arrays = {name: read_numbers(sheet, name, "score").values for name in numbers}
         for name in labels:
-            found[name] = np.array(["unknown" if empty(cell) else str(cell) for cell in sheet.cells(name)])
-    return found
+            arrays[name] = np.array(["unknown" if is_empty(cell) else str(cell) for cell in sheet.cells(name)])
+    return arrays

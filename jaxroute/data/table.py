@@ -1,4 +1,4 @@
-"""A table of real queries: what each model would have scored, and cost, on each of them."""
+"""Table of real queries: score and cost of every model on each of them."""
 
 import os
 from collections import Counter
@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from .files import given, named, read_arrays, some
+from .files import errors_name, file_path, join_names, read_arrays
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoutingTable:
-    """Scores and costs of `N` models on `Q` queries; every entry is there, so any router can be replayed.
+    """Complete scores and costs of `N` models on `Q` queries, on which any router can be replayed.
 
-    The arrays are copied, checked and made read-only, so a table that exists is a valid one.
+    The arrays are copied, checked and made read-only.
 
     Attributes:
       scores: `[Q, N]` float32 in `[0, 1]`.
@@ -27,14 +27,14 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or
-        chosen. A file with a row per query and model counts its different queries.
-      num_rows: number of rows that there were.
+      rows: `[Q]` int64 row of each query in the file (or in the arrays); in a file with a row per query and model, its number
+        among the different queries.
+      num_rows: number of rows of the file.
       prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and
         each query counts as different. Copies stay together wherever queries are split.
 
     Raises:
-      ValueError: an argument has the wrong shape or an impossible value; the message says which and where.
+      ValueError: an argument has the wrong shape or an impossible value; the message names the argument and the place.
     """
 
     scores: np.ndarray
@@ -78,9 +78,9 @@ class RoutingTable:
             raise ValueError(f"group_names has {len(group_names)} names but groups is None; give both or neither")
         if groups is not None:
             rule = f"must index group_names, 0 to {len(group_names) - 1}"
-            groups = _numbers("groups", groups, num_queries, len(group_names), rule)
+            groups = _integers("groups", groups, num_queries, len(group_names), rule)
         if prompts is not None:
-            prompts = _numbers("prompts", prompts, num_queries, 2**31, "must be numbers of prompts, 0 to 2^31 - 1")
+            prompts = _integers("prompts", prompts, num_queries, 2**31, "must be numbers of prompts, 0 to 2^31 - 1")
 
         rows = np.arange(num_queries) if self.rows is None else np.array(self.rows)
         num_rows = num_queries if self.num_rows is None else int(self.num_rows)
@@ -88,16 +88,13 @@ class RoutingTable:
             raise ValueError(f"rows must be [{num_queries}] integers from 0 to num_rows - 1 = {num_rows - 1}, got {rows}")
 
         # The fields of a frozen dataclass cannot be assigned.
-        vars(self).update(
-            scores=scores, costs=costs, models=models, features=features, groups=groups, group_names=group_names
-        )
-        vars(self).update(
-            cost_unit=str(self.cost_unit), rows=_frozen(rows.astype(np.int64)), num_rows=num_rows, prompts=prompts
-        )
+        vars(self).update(scores=scores, costs=costs, models=models, features=features, prompts=prompts, num_rows=num_rows)
+        vars(self).update(groups=groups, group_names=group_names, cost_unit=str(self.cost_unit))
+        vars(self).update(rows=_frozen(rows.astype(np.int64)))
 
     @property
     def currency(self) -> str:
-        """In which costs are counted: `cost_unit` without what it is counted per."""
+        """Currency of costs: `cost_unit` without "per query"."""
         return self.cost_unit.split(" per ")[0]
 
     @property
@@ -113,14 +110,14 @@ class RoutingTable:
     def subset(
         self, models: Sequence[str] | None = None, rows: slice | Sequence[int] | np.ndarray | None = None
     ) -> "RoutingTable":
-        """A new table of some models, some queries, or both; `group_names` stays complete, as groups are numbers of these.
+        """Returns a table of some models, some queries, or both; `group_names` stays complete.
 
         Args:
-          models: names in the order wanted; None keeps all.
+          models: names in the new order; None keeps all.
           rows: a slice, query numbers (repeats allowed) or a `[Q]` boolean mask; None keeps all.
 
         Raises:
-          ValueError: a model that the table does not have, or nothing left.
+          ValueError: a model is not in the table, or nothing would be left.
           IndexError: `rows` points outside the table.
         """
         names = self.models if models is None else _names("models", models)
@@ -146,11 +143,11 @@ class RoutingTable:
         )
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
-        """The same table with other features.
+        """Returns the same table with other features.
 
         Args:
-          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]`, in
-            the order of the file's rows, of which those of the table's queries are taken; None for no features.
+          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]` in
+            the order of the file's rows; None for no features.
 
         Raises:
           ValueError: not one row per query, or a value that is not finite.
@@ -165,19 +162,19 @@ class RoutingTable:
         return replace(self, features=features)
 
     def mean_scores(self) -> np.ndarray:
-        """`[N]` float64 mean score of each model."""
+        """Returns the `[N]` float64 mean score of each model."""
         return self.scores.mean(axis=0, dtype=np.float64)
 
     def mean_costs(self) -> np.ndarray:
-        """`[N]` float64 mean cost of each model, in `cost_unit`."""
+        """Returns the `[N]` float64 mean cost of each model, in `cost_unit`."""
         return self.costs.mean(axis=0, dtype=np.float64)
 
     def order_by_cost(self) -> "RoutingTable":
-        """The same table with its models from the lowest to the highest mean cost; ties keep their order."""
+        """Returns the same table with its models from the lowest to the highest mean cost; ties keep their order."""
         return self.subset(models=[self.models[i] for i in np.argsort(self.mean_costs(), kind="stable")])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per query and model, with `query` (a number), `model`, `score`, `cost` and, of groups, `group` (a name)."""
+        """Returns a row per query and model: `query` (a number), `model`, `score`, `cost` and, with groups, `group` (a name)."""
         query = np.repeat(np.arange(self.num_queries), self.num_models)
         model = np.tile(np.array(self.models, object), self.num_queries)
         frame = pd.DataFrame({"query": query, "model": model, "score": self.scores.ravel(), "cost": self.costs.ravel()})
@@ -187,7 +184,7 @@ class RoutingTable:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
-        given(path)
+        file_path(path)
         arrays = {name: value for name, value in vars(self).items() if value is not None}
         if self.groups is None:
             del arrays["group_names"]
@@ -203,13 +200,13 @@ class RoutingTable:
         Raises:
           ValueError: an array is missing, or as in `RoutingTable`.
         """
-        with named(path):
+        with errors_name(path):
             file = read_arrays(path)
             if missing := [name for name in ("scores", "costs", "models", "cost_unit") if name not in file]:
-                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {some(file)}")
-            about: dict[str, Any] = {field.name: file[field.name] for field in fields(cls) if field.name in file}
-            about |= {name: about[name].ravel().tolist() for name in ("models", "group_names") if name in about}
-            return cls(**about)
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {join_names(file)}")
+            arrays: dict[str, Any] = {field.name: file[field.name] for field in fields(cls) if field.name in file}
+            arrays |= {name: arrays[name].ravel().tolist() for name in ("models", "group_names") if name in arrays}
+            return cls(**arrays)
 
     def __repr__(self) -> str:
         features = "" if self.features is None else f", {self.features.shape[1]} features"
@@ -219,9 +216,9 @@ class RoutingTable:
 
 
 def _percent(scores: np.ndarray) -> str:
-    """A hint for scores that are no fractions, empty where that is not what is wrong."""
-    known = scores[np.isfinite(scores)]
-    are_percent = known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100
+    """Hint at scores in percent; empty where they cannot be."""
+    finite = scores[np.isfinite(scores)]
+    are_percent = finite.size and finite.min() >= 0 and finite.mean() > 1 and finite.max() <= 100
     return "; are they percent? divide them by 100" if are_percent else ""
 
 
@@ -231,17 +228,17 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _floats(argument: str, values: ArrayLike) -> np.ndarray:
-    """A read-only float32 copy of `values`."""
+    """Read-only float32 copy of `values`."""
     try:
-        with np.errstate(over="ignore"):  # Becomes inf, which is refused by name.
+        with np.errstate(over="ignore"):  # An overflow becomes inf, which is refused by name.
             return _frozen(np.array(values, dtype=np.float32))
     except (TypeError, ValueError) as error:
         reason = "rows of different lengths" if "inhomogeneous" in str(error) else error
         raise ValueError(f"{argument} must be an array of numbers: {reason}") from error
 
 
-def _numbers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """A read-only int32 copy of a number per query, from 0 to before `end`."""
+def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
+    """Read-only int32 copy of a number per query, from 0 to before `end`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -251,7 +248,7 @@ def _numbers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
-    """`names` as a tuple of different strings."""
+    """Tuple of different strings."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)

@@ -17,7 +17,7 @@ from jaxroute.data import (
     read_log,
 )
 from jaxroute.data.logs import features as features_of
-from jaxroute.data.logs.names import _NAMES
+from jaxroute.data.logs.names import NAMES
 
 pytestmark = pytest.mark.fast
 
@@ -194,7 +194,7 @@ def test_what_is_odd_is_read_and_said(name, tmp_path):
 
 
 SPELT = [
-    (role, name) for role in ("query", "model", "score", "cost", "latency", "category", "date") for name in _NAMES[role]
+    (role, name) for role in ("query", "model", "score", "cost", "latency", "category", "date") for name in NAMES[role]
 ]
 CELLS = {"latency": "0.5", "category": "law", "date": "2025-01-31T10:00:00Z"}
 NAMES = {"query": "query_id", "model": "model", "score": "score", "cost": "cost"}
@@ -220,7 +220,7 @@ def test_every_name_of_a_role_is_known(role, name, tmp_path):
         assert log.dates.tolist() == [np.datetime64("2025-01-31T10:00:00").tolist()] * 2
 
 
-@pytest.mark.parametrize(("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in _NAMES[role]])
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in NAMES[role]])
 def test_every_name_of_tokens_is_known(role, name, tmp_path):
     path = make(tmp_path, "t.csv", LONG.replace("cost", name).replace(".", ""))
     log = read_log(path, prices={"a": (0, 1e6), "b": (0, 1e6)}, scale=(0, 25)) if role == "tokens_out" else None

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from jaxroute.data.logs import answers, cells, features, log, names, pivot, pricing, roles, scales
+from jaxroute.data.logs import answers, cells, complete, families, features, log, names, pivot, pricing, roles, scales
 
 
 def last_candidate(patch):
     """L1: all names of a role count the same, and the last column wins."""
-    known = roles.level
-    patch.setattr(roles, "level", lambda role, name: float(known(role, name) >= 1))
+    match_level = roles.match_level
+    patch.setattr(roles, "match_level", lambda role, name: float(match_level(role, name) >= 1))
 
     def column(self, role):
         found = self.candidates.get(role, [])
@@ -28,30 +28,30 @@ def one_scale(patch):
 
 def merged_questions(patch):
     """L4: questions with the same id are averaged."""
-    patch.setattr(pivot, "_several", lambda codes, labels: False)
+    patch.setattr(pivot, "_have_several", lambda codes, labels: False)
 
 
 def no_model_called_max(patch):
     """L5: models whose names are words of statistics are dropped."""
-    known = names.families
 
-    def families(*given):
-        found = known(*given)
-        for of in found:
-            of.columns = {m: c for m, c in of.columns.items() if names.plain(m) not in names._STATISTICS}
+    def find_families(*given):
+        found = families.find_families(*given)
+        for family in found:
+            statistics = names.WORDS["statistics"]
+            family.columns = {m: c for m, c in family.columns.items() if names.plain_name(m) not in statistics}
         return found
 
-    patch.setattr(roles, "families", families)
+    patch.setattr(roles, "find_families", find_families)
 
 
 def raw_features(patch):
     """L6: columns of features stay in their own units."""
-    patch.setattr(features, "_narrow", lambda numbers, source, columns: (numbers.astype(np.float32), source, [], None))
+    patch.setattr(features, "_from_numbers", lambda numbers, source, _: (numbers.astype(np.float32), source, [], None))
 
 
 def free_answers(patch):
     """L7: an answer with 0 tokens costs nothing."""
-    patch.setattr(pricing, "_lost", lambda values, *tokens: np.zeros(len(next(iter(values.values()))), bool))
+    patch.setattr(pricing, "_lost_usage", lambda values, *tokens: np.zeros(len(next(iter(values.values()))), bool))
 
 
 def averaged_settings(patch):
@@ -68,7 +68,7 @@ def text_with_blanks(patch):
     """L12: text is known by the blanks between words of letters."""
 
     def looks_like_text(column):
-        found = [str(cell) for cell in cells.some_cells(column)]
+        found = [str(cell) for cell in cells.first_cells(column)]
         return sum(bool(re.search(r"[^\W\d_]+\s+\S", text)) for text in found) > 0.2 * len(found)
 
     patch.setattr(roles, "looks_like_text", looks_like_text)
@@ -77,43 +77,42 @@ def text_with_blanks(patch):
 
 def silent_gaps(patch):
     """L18: nothing is said of queries that are left out and not like the others."""
-    patch.setattr(pivot, "_unlike", lambda *_: [])
+    patch.setattr(pivot, "_unlike_rest", lambda *_: [])
 
 
 def full_price(patch):
     """L19: cached tokens cost what others do, and reasoning tokens are never added."""
-    patch.setattr(pricing, "_cached", lambda found, *_: np.zeros(len(found.row)))
-    patch.setattr(pricing, "_beside", lambda *_: False)
+    patch.setattr(pricing, "_cached_cost", lambda found, *_: np.zeros(len(found.row)))
+    patch.setattr(pricing, "_are_beside", lambda *_: False)
 
 
 def split_copies(patch):
     """L20: copies of a prompt are different prompts."""
-    known = log._log
 
-    def read(*given):
-        found = known(*given)
+    def complete_log(*given):
+        found = complete.complete_log(*given)
         return replace(found, table=replace(found.table, prompts=None))
 
-    patch.setattr(log, "_log", read)
+    patch.setattr(log, "complete_log", complete_log)
 
 
 def deaf_roles(patch):
     """L21: texts of answers have no effect."""
-    known = answers._needed
-    patch.setattr(answers, "_needed", lambda found, role: not role.startswith("response") and known(found, role))
+    is_needed = answers._is_needed
+    patch.setattr(answers, "_is_needed", lambda found, role: not role.startswith("response") and is_needed(found, role))
 
 
 def dropped_copies(patch):
     """L22: rows that look alike count once."""
-    known = log.open_log
+    original = log.open_log
 
     def open_log(*given):
-        sheet = known(*given)
+        sheet = original(*given)
         columns = [sheet.cells(name) for name in sheet.names if sheet.names.count(name) == 1]
         first = {}
         for row, key in enumerate(zip(*(map(str, column) for column in columns), strict=True)):
             first.setdefault(key, row)
-        sheet.keep(np.array(list(first.values())))
+        sheet.select(np.array(list(first.values())))
         return sheet
 
     patch.setattr(log, "open_log", open_log)

@@ -1,5 +1,6 @@
-"""Logs of answers of any kind and with any names of columns, as complete tables with an account of how they were read."""
+"""Reading logs of answers of any kind as complete tables."""
 
-from jaxroute.data.logs.log import Log, read_answers, read_log
+from jaxroute.data.logs.complete import Log
+from jaxroute.data.logs.log import read_answers, read_log
 
 __all__ = ["Log", "read_answers", "read_log"]

@@ -7,19 +7,19 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import some
-from jaxroute.data.logs.names import level, plain
+from jaxroute.data.files import join_names
+from jaxroute.data.logs.names import match_level, plain_name
 
-_NAMES = ("name", "key", "metric", "scorer", "id", "type")
-_PAGES = ("totalpages", "pages", "numpages", "hasmore", "hasnext", "next", "nextpage", "nexturl", "nextcursor")
-_VALUES = ("value", "score", "mean", "result", "number_value", "float_value")
+_NAME_KEYS = ("name", "key", "metric", "scorer", "id", "type")
+_VALUE_KEYS = ("value", "score", "mean", "result", "number_value", "float_value")
+_PAGE_KEYS = ("totalpages", "pages", "numpages", "hasmore", "hasnext", "next", "nextpage", "nexturl", "nextcursor")
 
 
 def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
-    """Returns the records that a JSON value holds, and notes on where they were.
+    """Returns the records in a JSON value, and notes on where they were.
 
-    It is a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
-    equally long columns; or an object of objects by id. Anything else is refused by the name of the file.
+    The value is a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
+    equally long columns; or an object of objects by id. Anything else is refused.
     """
     if isinstance(value, list):
         if not value:
@@ -30,95 +30,99 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
         return value, []
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a list of records [{{...}}, ...], got {checks.show(value)}")
-    columns = list(value.values())
-    lists = dict(_lists(value, ""))
+    lists = dict(_record_lists(value, ""))
     if not lists:
-        if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-            return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
-        if len(columns) > 1 and all(isinstance(column, Mapping) for column in columns):
-            return _of_objects(value)
-        if _known(value, "score", "cost"):
-            return [dict(value)], ["file: one record"]
-        raise ValueError(f"{name} must be a list of records or hold one, got an object with {some(map(repr, value))}")
-    most = max(map(_roles, lists.values()))
-    lists = {key: records for key, records in lists.items() if _roles(records) == most}
+        return _without_lists(name, value)
+    best = max(map(_role_evidence, lists.values()))
+    lists = {key: records for key, records in lists.items() if _role_evidence(records) == best}
     if len(lists) == 1:
         key, records = next(iter(lists.items()))
-        said = {name: of for name, of in value.items() if plain(name) in _PAGES and isinstance(of, (int, str))}
-        more = [
-            f"; it is one page of several ({name}: {of})" for name, of in said.items() if of is True or of not in ("", 0, 1)
-        ]
-        return records, [f"file: the records are under {key!r}{''.join(more[:1])}"]
+        pages = {k: v for k, v in value.items() if plain_name(k) in _PAGE_KEYS and isinstance(v, (int, str))}
+        notes = [f"; it is one page of several ({k}: {v})" for k, v in pages.items() if v is True or v not in ("", 0, 1)]
+        return records, [f"file: the records are under {key!r}{''.join(notes[:1])}"]
     fields, *others = ({field for record in records for field in record} for records in lists.values())
     if any(fields != other for other in others):
-        raise ValueError(f"{name} has several lists of records, {some(map(repr, lists))}: write one to a file of its own")
-    where = "file" if any(level("model", field) for field in fields) else "model" if _same_queries(lists) else "key"
-    labels = {key: key.split(".")[-1] if where == "model" else key for key in lists}
-    records = [{**record, where: labels[key]} for key, of in lists.items() for record in of]
-    return records, [f"file: the records are under {some(map(repr, lists), 6)}, which is the column {where!r}"]
+        has = join_names(map(repr, lists))
+        raise ValueError(f"{name} has several lists of records, {has}: write one to a file of its own")
+    has_model = any(match_level("model", field) for field in fields)
+    column = "file" if has_model else "model" if _have_same_queries(lists) else "key"
+    labels = {key: key.split(".")[-1] if column == "model" else key for key in lists}
+    joined = [{**record, column: labels[key]} for key, records in lists.items() for record in records]
+    return joined, [f"file: the records are under {join_names(map(repr, lists), 6)}, which is the column {column!r}"]
 
 
-def _known(names: Iterable[Any], *roles: str) -> int:
-    """The number of names that can be one of the roles."""
-    return sum(any(level(role, str(name)) for role in roles) for name in names)
-
-
-def _lists(value: Mapping, before: str) -> list[tuple[str, list]]:
+def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
     """Lists of records inside an object, by their keys joined by dots; objects by number ("0", "1", ...) are a list, too."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
             found.append((f"{before}{key}", part))
         elif isinstance(part, Mapping):
-            records = [{"index": n, **of} for n, of in part.items() if isinstance(of, Mapping) and str(n).isdigit()]
-            found += [(f"{before}{key}", records)] if len(records) > 1 else _lists(part, f"{before}{key}.")
+            records = [{"index": n, **one} for n, one in part.items() if isinstance(one, Mapping) and str(n).isdigit()]
+            found += [(f"{before}{key}", records)] if len(records) > 1 else _record_lists(part, f"{before}{key}.")
     return found
 
 
-def _same_queries(lists: Mapping[str, Sequence[Mapping]]) -> bool:
-    """Whether the first two lists have most of their ids in common, as lists of models have, and those of tasks have not."""
+def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
+    """Records of an object of columns, of objects by id, or of one record."""
+    columns = list(value.values())
+    if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
+    if len(columns) > 1 and all(isinstance(column, Mapping) for column in columns):
+        return _from_objects(value)
+    if _count_matches(value, "score", "cost"):
+        return [dict(value)], ["file: one record"]
+    has = join_names(map(repr, value))
+    raise ValueError(f"{name} must be a list of records or hold one, got an object with {has}")
+
+
+def _count_matches(names: Iterable[Any], *roles: str) -> int:
+    """Number of names that match one of the roles."""
+    return sum(any(match_level(role, str(name)) for role in roles) for name in names)
+
+
+def _have_same_queries(lists: Mapping[str, Sequence[Mapping]]) -> bool:
+    """Whether the first two lists have most of their ids in common, as lists of models have; lists of tasks have not."""
     first, second, *_ = lists.values()
-    names = [name for name in first[0] if _known([name], "query", "text")]
+    names = [name for name in first[0] if _count_matches([name], "query", "text")]
     ids = [{str(record.get(name)) for name in names for record in records} for records in (first, second)]
     return bool(names) and 2 * len(ids[0] & ids[1]) >= min(map(len, ids))
 
 
-def _roles(records: Sequence[Mapping]) -> float:
-    """A measure of how clearly the fields of records name the roles that a log needs; a score counts twice."""
+def _role_evidence(records: Sequence[Mapping]) -> float:
+    """Measure of how well the fields of records match the roles of a log; a score counts twice."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
-    *others, score = (max((level(role, name) for name in names), default=0.0) for role in roles)
+    *others, score = (max((match_level(role, name) for name in names), default=0.0) for role in roles)
     return sum(others) + score + max(score, wide)
 
 
-def _of_objects(value: Mapping[str, Mapping]) -> tuple[list[dict], list[str]]:
-    """Objects by id, or columns that are objects by id."""
-    deep = [part for one in value.values() for part in one.values()]
-    if deep and all(isinstance(part, Mapping) for part in deep):  # By model and query, or by query and model.
+def _from_objects(value: Mapping[str, Mapping]) -> tuple[list[dict], list[str]]:
+    """Records of objects by id, or of columns that are objects by id."""
+    cells = [part for one in value.values() for part in one.values()]
+    if cells and all(isinstance(part, Mapping) for part in cells):  # By model and query, or by query and model.
         outer, inner = len(value), len({key for one in value.values() for key in one})
         if max(outer, inner) < 3 * min(outer, inner):
-            what = f"an object of {outer} objects of {inner} objects"
-            raise ValueError(f"{what} does not say which of them are the models: write a list of records")
+            kind = f"an object of {outer} objects of {inner} objects"
+            raise ValueError(f"{kind} does not say which of them are the models: write a list of records")
         models = "inner" if outer > inner else "outer"
         rows = []
-        for a, one in value.items():
-            for b, record in one.items():
-                query, model = (a, b) if models == "inner" else (b, a)
+        for outer_key, one in value.items():
+            for inner_key, record in one.items():
+                query, model = (outer_key, inner_key) if models == "inner" else (inner_key, outer_key)
                 rows.append({"query_id": query, "model": model, **record})
         return rows, [f"file: objects by query and model; the {models} names are taken for the {min(outer, inner)} models"]
     keys, roles = list(next(iter(value.values()))), ("query", "model", "score", "cost")
-    if _known(value, *roles) > _known(keys, *roles):
+    if _count_matches(value, *roles) > _count_matches(keys, *roles):
         return [{name: column.get(key) for name, column in value.items()} for key in keys], ["file: an object of columns"]
     records = [{"key": key, **record} for key, record in value.items()]
     return records, ["file: an object of records, whose keys are the column 'key'"]
 
 
 def first_object(cells: pd.Series) -> Mapping | None:
-    """The first object of a column that has objects, or lists (or arrays) of objects, in its cells."""
-    if cells.dtype != object:
-        return None
-    for cell in cells:
+    """Returns the first object in a column of objects, or of lists of objects."""
+    for cell in cells if cells.dtype == object else ():
         if isinstance(cell, dict):
             return cell
         if isinstance(cell, (list, np.ndarray)) and len(cell):
@@ -141,32 +145,32 @@ def frame_of(records: Sequence[Mapping]) -> pd.DataFrame:
         first = first_object(cells)
         if first is None:
             continue
-        if any(level("model", str(key)) == 3 or str(key) in ("model_name", "generator") for key in first):
+        if any(match_level("model", str(key)) == 3 or str(key) in ("model_name", "generator") for key in first):
             return frame_of(_exploded(frame, str(column)))
-        named = [_named(cell) for cell in cells]
+        named = [_named_values(cell) for cell in cells]
         if any(named):
             wide = pd.DataFrame(named, index=frame.index).add_prefix(f"{column}.")
             frame = pd.concat([frame.drop(columns=column), wide.astype(object)], axis=1)
     return frame
 
 
-def _named(cell: Any) -> dict[str, Any]:
-    """`[{"name": "f1", "value": 1}]` as `{"f1": 1}`; empty if it is something else."""
+def _named_values(cell: Any) -> dict[str, Any]:
+    """`[{"name": "f1", "value": 1}]` as `{"f1": 1}`; empty for another cell."""
     if not isinstance(cell, (list, np.ndarray)) or not all(isinstance(item, Mapping) for item in cell):
         return {}
-    found = {}
+    values = {}
     for item in cell:
         name = item
         while isinstance(name, Mapping):
-            name = next((name[key] for key in _NAMES if key in name), None)
-        value = next((item[key] for key in _VALUES if key in item), None)
+            name = next((name[key] for key in _NAME_KEYS if key in name), None)
+        value = next((item[key] for key in _VALUE_KEYS if key in item), None)
         if isinstance(name, str) and not isinstance(value, (Mapping, list)):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _exploded(frame: pd.DataFrame, column: str) -> list[dict]:
-    """A record for each object in the lists of a column, with the other columns repeated."""
+    """Record for each object in the lists of a column, with the other columns repeated."""
     rows = []
     for record in frame.to_dict("records"):
         items = record.pop(column)

@@ -6,27 +6,29 @@ import numpy as np
 
 from jaxroute.core import checks
 
-_REMEDY = "say which scale it is (scale=(LOW, HIGH), on the command line --scale LOW:HIGH)"
+_GIVE = "say which scale it is (scale=(LOW, HIGH), on the command line --scale LOW:HIGH)"
+_GRADED = ("judge", "rating", "grade", "stars", "likert")  # Parts of names of grades.
+Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 
-def in_unit(
+def to_unit_interval(
     scores: np.ndarray,
     percent: np.ndarray | None,
-    named: bool,
+    named_percent: bool,
     scale: tuple[float, float] | None,
     name: str,
     place: Callable[[int], str],
-    groups: Mapping[str, tuple[np.ndarray, Sequence[str]]],
-) -> tuple[np.ndarray, str | None]:
-    """Returns scores in [0, 1], and the conversion in words.
+    groups: Groups,
+) -> tuple[np.ndarray, str]:
+    """Returns scores in [0, 1], and the conversion in words, empty without one.
 
     Args:
-      scores: `[A]`, NaN where there is none; a percentage is a fraction already.
+      scores: `[A]`, NaN for gaps; a percentage is a fraction already.
       percent: `[A]` whether the cell had a % sign, or None.
-      named: whether the column's name says percent.
-      scale: lowest and highest score there can be; None to find it.
+      named_percent: whether the column's name says percent.
+      scale: lowest and highest possible score; None to find it.
       name: name of the column.
-      place: returns the place of an answer.
+      place: function that returns the place of an answer.
       groups: numbers `[A]` and names of models and of categories, whose scales must be the same.
 
     Raises:
@@ -38,74 +40,72 @@ def in_unit(
             answer = int(np.argmax(wrong))
             raise ValueError(f"{place(answer)} is {scores[answer]:g}{why}")
 
-    there = np.isfinite(scores)
+    present = np.isfinite(scores)
     if scale is not None:
-        try:
-            low, high = map(float, scale)
-        except (TypeError, ValueError):
-            raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
-        if not -np.inf < low < high < np.inf:
-            raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
+        low, high = _check_scale(scale)
         if percent is not None and high > 1:  # A % sign was read as a hundredth.
             scores = np.where(percent, scores * 100.0, scores)
         refuse((scores < low) | (scores > high), f", outside the scale {low:g}:{high:g} that was given, or is in the name")
-        note = None if (low, high) == (0, 1) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
+        note = "" if (low, high) == (0, 1) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
         return (scores - low) / (high - low), note
-    if named:
+    if named_percent:
         signs = np.zeros(len(scores), bool) if percent is None else percent
-        bare = scores[there & ~signs]
+        bare = scores[present & ~signs]
         if bare.size and bare.max() <= 1 and len(np.unique(bare)) > 1:
-            raise ValueError(
-                f"the column {name!r} has percent in its name, and numbers from {bare.min():g} to {bare.max():g}: say which scale it is (scale=(0, 1) or "
-                "(0, 100), on the command line --scale 0:1 or --scale 0:100)"
-            )
-        scores, percent = np.where(signs, scores, scores / 100.0), there
+            has = f"the column {name!r} has percent in its name, and numbers from {bare.min():g} to {bare.max():g}"
+            give = "(scale=(0, 1) or (0, 100), on the command line --scale 0:1 or --scale 0:100)"
+            raise ValueError(f"{has}: say which scale it is {give}")
+        scores, percent = np.where(signs, scores, scores / 100.0), present
     if percent is not None:
         refuse(percent & ((scores < 0) | (scores > 1)), ", outside 0 % to 100 %")
-        bare = there & ~percent & ~np.isin(scores, (0.0, 1.0))
+        bare = present & ~percent & ~np.isin(scores, (0.0, 1.0))
         refuse(bare, " without a % sign, where others have one: write all in one way")
         return scores, "percentages divided by 100"
-    known = scores[there]
-    outside = (known < 0) | (known > 1)
+    finite = scores[present]
+    outside = (finite < 0) | (finite > 1)
     if not outside.any():
-        return scores, None
-    low, high = known.min(), known.max()
+        return scores, ""
+    low, high = finite.min(), finite.max()
     if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
-        far = f"{outside.sum()} of {known.size:,} outside [0, 1] by at most {max(-low, high - 1.0):.2g}"
+        far = f"{outside.sum()} of {finite.size:,} outside [0, 1] by at most {max(-low, high - 1.0):.2g}"
         return np.clip(scores, 0.0, 1.0), f"{far}: cut off at the end"
-    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: mend it, or {_REMEDY}")
+    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: mend it, or {_GIVE}")
     _refuse_mixed(scores, groups, place)
-    halves, between = (known % 0.5 == 0).all(), ((known > 0) & (known < 1)).any()
-    judged = any(word in name.lower() for word in ("judge", "rating", "grade", "stars", "likert"))
-    if halves and high in (5.0, 10.0) and (judged or len(np.unique(known)) > 2):
+    halves, between = (finite % 0.5 == 0).all(), ((finite > 0) & (finite < 1)).any()
+    if halves and high in (5.0, 10.0) and (any(part in name.lower() for part in _GRADED) or len(np.unique(finite)) > 2):
         low = 0.0 if low < 1 else 1.0
         note = f"taken for a scale of {low:g} to {high:g} and mapped to 0 to 1; --scale decides"
         return (scores - low) / (high - low), note
-    if between or high <= 50 or (known[known > 0] > 1).mean() <= 0.5:
-        why = (
-            f", and scores go from {low:g} to {high:g}: are they fractions, percent or grades? mend the value, or {_REMEDY}"
-        )
-        refuse(scores > 1, f"{why}, for example 0:10")
+    if between or high <= 50 or (finite[finite > 0] > 1).mean() <= 0.5:
+        unclear = f"scores go from {low:g} to {high:g}: are they fractions, percent or grades?"
+        refuse(scores > 1, f", and {unclear} mend the value, or {_GIVE}, for example 0:10")
     return scores / 100.0, "taken for percent, and divided by 100; --scale decides"
 
 
-def _refuse_mixed(
-    scores: np.ndarray, groups: Mapping[str, tuple[np.ndarray, Sequence[str]]], place: Callable[[int], str]
-) -> None:
-    """Refuses scores of which one model or category has fractions and another does not."""
-    found, there = [], np.isfinite(scores)
+def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = map(float, scale)
+    except (TypeError, ValueError):
+        raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
+    if not -np.inf < low < high < np.inf:
+        raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
+    return low, high
+
+
+def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
+    """Refuses scores if one model or category has fractions and another does not."""
+    found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
-        np.maximum.at(high, codes[there], scores[there])
-        np.minimum.at(low, codes[there], scores[there])
+        np.maximum.at(high, codes[present], scores[present])
+        np.minimum.at(low, codes[present], scores[present])
         small, large = np.flatnonzero((high <= 1) & (low < high)), np.flatnonzero(high > 1)
         if small.size and large.size:
-            found.append(
-                " but ".join(f"{kind} {names[of]!r} from {low[of]:g} to {high[of]:g}" for of in (small[0], large[0]))
-            )
+            ranges = (f"{kind} {names[i]!r} from {low[i]:g} to {high[i]:g}" for i in (small[0], large[0]))
+            found.append(" but ".join(ranges))
     if found:
         first = int(np.argmax(np.nan_to_num(scores) > 1))
-        raise ValueError(
-            f"scores have different scales: {'; '.join(found)} ({place(first)} is {scores[first]:g}); mend the value, bring all to one scale, or keep one part "
-            "(where={'COLUMN': 'VALUE'}, on the command line --where COLUMN=VALUE, or --models A,B); if they are on one scale, give it (--scale 0:100)"
-        )
+        mixed = f"scores have different scales: {'; '.join(found)} ({place(first)} is {scores[first]:g})"
+        keep = "keep one part (where={'COLUMN': 'VALUE'}, on the command line --where COLUMN=VALUE, or --models A,B)"
+        give = "if they are on one scale, give it (--scale 0:100)"
+        raise ValueError(f"{mixed}; mend the value, bring all to one scale, or {keep}; {give}")

@@ -1,0 +1,94 @@
+"""The rows and the models that count."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jaxroute.core import checks
+from jaxroute.data.files import join_names, option
+from jaxroute.data.logs.answers import Answers
+from jaxroute.data.logs.cells import is_empty
+from jaxroute.data.logs.names import similar_names
+from jaxroute.data.logs.presets import Prices
+from jaxroute.data.logs.sheet import Sheet
+
+
+def choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
+    """Selects the rows that the caller wants, or that the format counts; returns the columns that decide."""
+    for name, value in where.items():
+        column = str(name)
+        if column not in sheet.names:
+            has = join_names(map(repr, sheet.names), 40)
+            raise ValueError(f"where names the column {column!r}, which {sheet.name} lacks; it has {has}")
+        cells = sheet.cells(column)
+        values = value if isinstance(value, (list, tuple, set)) else [value]
+        rows = np.flatnonzero([any(_equals(cell, one) for one in values) for cell in cells])
+        if not rows.size:
+            has = join_names(map(repr, dict.fromkeys(cells)))
+            raise ValueError(f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {has}")
+        sheet.select(rows)
+        sheet.notes.append(f"kept: the {len(rows):,} of {len(cells):,} rows whose {column!r} is {value!r}")
+    first = sheet.preset.first if sheet.preset else None
+    if first not in sheet.names or first in where:
+        return [*map(str, where)]
+    cells, labels = (pd.Series([str(cell) for cell in sheet.cells(name)], dtype=object) for name in (first, "category"))
+    rows = cells == cells.groupby(labels).transform("first")
+    if not rows.all():
+        sheet.select(np.flatnonzero(rows))
+        used, left = (join_names(map(repr, cells[chosen].unique())) for chosen in (rows, ~rows))
+        other = f"({option('--where', f'{first}={cells[~rows].iloc[0]}')} keeps the tasks that have it)"
+        counts = f"{used} counts, the first of each task, and not {left}"
+        sheet.notes.append(f"{first}: the same answers are judged several times; {counts} {other}")
+    return [*map(str, where), first]
+
+
+def _equals(cell: Any, value: Any) -> bool:
+    """Whether a cell is a value: as texts, or as numbers if the cell is one."""
+    if str(cell).strip().lower() == str(value).strip().lower() or (str(value) == "" and is_empty(cell)):
+        return True
+    try:
+        return isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool) and float(cell) == float(value)
+    except (TypeError, ValueError):
+        return False
+
+
+def choose_models(
+    answers: Answers, models: Sequence[str] | None, costs: Mapping[str, float] | None, prices: Prices | None, file: str
+) -> None:
+    """Selects the models that are named, and that have a cost where costs or prices were given; `file` of prices may have more."""
+    name, present = answers.sheet.name, set(answers.models)
+    if len(present) < 2:
+        others = [c for c in similar_names("model", answers.sheet.names) if answers.roles.num_different(c) > 1]
+        more = f", or name their column ({option('--column', f'model={others[0]}')})" if others else ""
+        one = f"{name} has one model, {answers.models[0]!r}: there is nothing to choose"
+        raise ValueError(f"{one}; add answers of another{more}")
+    if file and prices is not None and not prices.keys() <= present:
+        others = join_names(sorted(prices.keys() - present), 4)
+        answers.notes.append(f"prices: {file} also has those of {others}, which the log lacks")
+        prices = {model: price for model, price in prices.items() if model in present}
+    for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
+        for model in names or ():
+            checks.one_of(f"a model in {argument}", model, answers.models)
+    wanted = models or answers.models
+    kept = [model for model in wanted if all(given is None or model in given for given in (costs, prices))]
+    numbers = {model: number for number, model in enumerate(kept)}
+    lacking = [model for model in wanted if model not in numbers]
+    if lacking and models is not None:
+        argument = "prices" if costs is None else "costs"
+        raise ValueError(f"{argument} lacks {join_names(lacking)}, which models names: give it too")
+    if lacking and file:
+        add = "add a line for each, or keep the others (--models A,B)"
+        raise ValueError(f"{file} has no price of {join_names(lacking)}: {add}")
+    if len(kept) < 2:
+        left = f"only {join_names(kept)} would be left: there is nothing to choose"
+        raise ValueError(f"{name}: {left}; give those of others, too")
+    omitted = [model for model in answers.models if model not in numbers]
+    number = np.array([numbers.get(model, -1) for model in answers.models])[answers.model]
+    chosen, place = np.flatnonzero(number >= 0), answers.place
+    answers.row, answers.model, answers.models = answers.row[chosen], number[chosen], kept
+    answers.place = lambda answer: place(int(chosen[answer]))
+    answers.values = {role: values[chosen] for role, values in answers.values.items()}
+    answers.percent = None if answers.percent is None else answers.percent[chosen]
+    answers.notes.extend([f"left out: the models {join_names(omitted)}, which were not named"] if omitted else [])
