@@ -21,10 +21,6 @@ def test_import_does_not_need_pyarrow():
     )
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "fine"

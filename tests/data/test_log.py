@@ -10,14 +10,9 @@ import pytest
 from data_cases import assert_same
 from log_cases import LONG, WIDE, both_layouts, long_rows, make, shared
 
-from jaxroute.data import (
-    RoutingTable,
-    costs_by_size,
-    load_table,
-    read_log,
-)
+from jaxroute.data import RoutingTable, costs_by_size, load_table, read_log
 from jaxroute.data.logs import features as features_of
-from jaxroute.data.logs.names import NAMES
+from jaxroute.data.logs.names import NAMES as NAMES_OF_ROLES
 
 pytestmark = pytest.mark.fast
 
@@ -194,7 +189,9 @@ def test_what_is_odd_is_read_and_said(name, tmp_path):
 
 
 SPELT = [
-    (role, name) for role in ("query", "model", "score", "cost", "latency", "category", "date") for name in NAMES[role]
+    (role, name)
+    for role in ("query", "model", "score", "cost", "latency", "category", "date")
+    for name in NAMES_OF_ROLES[role]
 ]
 CELLS = {"latency": "0.5", "category": "law", "date": "2025-01-31T10:00:00Z"}
 NAMES = {"query": "query_id", "model": "model", "score": "score", "cost": "cost"}
@@ -220,7 +217,9 @@ def test_every_name_of_a_role_is_known(role, name, tmp_path):
         assert log.dates.tolist() == [np.datetime64("2025-01-31T10:00:00").tolist()] * 2
 
 
-@pytest.mark.parametrize(("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in NAMES[role]])
+@pytest.mark.parametrize(
+    ("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in NAMES_OF_ROLES[role]]
+)
 def test_every_name_of_tokens_is_known(role, name, tmp_path):
     path = make(tmp_path, "t.csv", LONG.replace("cost", name).replace(".", ""))
     log = read_log(path, prices={"a": (0, 1e6), "b": (0, 1e6)}, scale=(0, 25)) if role == "tokens_out" else None

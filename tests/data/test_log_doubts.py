@@ -247,10 +247,7 @@ PRINTED = {
         BASE.assign(cost_usd=np.outer(np.arange(1, 21), [0.1, 0.01]).ravel()),
         "cost: doubtful, as that of every model rises from row to row",
     ),
-    "costs rounded to nothing": (
-        BASE.assign(cost_usd=[0.01, 0] * 20),
-        "cost: nothing for b: are small costs rounded to 0?",
-    ),
+    "costs rounded to nothing": (BASE.assign(cost_usd=[0.01, 0] * 20), "cost: nothing for b: are small costs rounded to 0?"),
     "prices per thousand": (
         PRICED.assign(input_tokens=1000, output_tokens=100, price_in=0.0025, price_out=0.01),
         "cost: implausible prices of at most 0.01",

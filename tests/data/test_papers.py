@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from helpers import shared_data
 
-from jaxroute.data import (
-    STAGEROUTE_TABLE_1,
-    STAGEROUTE_TABLE_2,
-    ModelTable,
-    PriceTable,
-    divide_by_max,
-    min_max,
-    papers,
-)
+from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, ModelTable, PriceTable, divide_by_max, min_max, papers
 
 
 def test_table_1_is_the_papers_and_normalises_as_specified():

@@ -316,13 +316,7 @@ def test_damaged_pickles_raise_value_errors(tmp_path):
 def test_npz_names(names, tmp_path):
     path = tmp_path / "table.npz"
     groups = {"eval_name_idx": GROUPS.astype(np.int16), "eval_names": np.array(GROUP_NAMES)}
-    np.savez(
-        path,
-        **dict(zip(names, (SCORES, COSTS), strict=True)),
-        models=np.array(MODELS),
-        feat=FEATURES,
-        **groups,
-    )
+    np.savez(path, **dict(zip(names, (SCORES, COSTS), strict=True)), models=np.array(MODELS), feat=FEATURES, **groups)
     assert_same(load_table(path), full_table())
 
 
@@ -382,11 +376,7 @@ def test_sprout(tmp_path):
     sprout_file(tmp_path / "train-00000-of-00002.parquet", rows)
     sprout_file(
         tmp_path / "train-00001-of-00002.parquet",
-        [
-            ("math", None, (1.0, 1, 1)),
-            ("math", (1.0, 50, 5), (None, 50, 5)),
-            ("math", (0.25, 10, 0), (0.0, 10, 2)),
-        ],
+        [("math", None, (1.0, 1, 1)), ("math", (1.0, 50, 5), (None, 50, 5)), ("math", (0.25, 10, 0), (0.0, 10, 2))],
     )
     with pytest.warns(UserWarning, match="dropped 2 of 5 queries"):
         table = load(tmp_path, prices=prices)

@@ -82,10 +82,7 @@ def test_load_without_labels_or_benchmarks(tmp_path):
         ),
         (("label_small",), "has scores of one model, 'large': .* It has 'doc_id'"),  # No acc_small beside label_large.
         (("energy_consumption_small",), "has no cost of small: keep the others"),
-        (
-            ("label_small", "label_large", "acc_small", "acc_large"),
-            "It has 'doc_id', 'input_text', 'benchmark_name'",
-        ),
+        (("label_small", "label_large", "acc_small", "acc_large"), "It has 'doc_id', 'input_text', 'benchmark_name'"),
     ],
 )
 def test_a_file_that_lacks_something(absent, message, tmp_path):

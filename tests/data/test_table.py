@@ -4,38 +4,23 @@ import numpy as np
 import pytest
 from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table
 
-from jaxroute.data import (
-    RoutingTable,
-    load_table,
-)
+from jaxroute.data import RoutingTable, load_table
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"scores": SCORES[0]}, r"scores has shape \(2,\); expected \[Q, N\]"),
-        (
-            {"scores": SCORES[:0], "costs": COSTS[:0]},
-            r"scores has shape \(0, 2\); expected .* at least one query",
-        ),
+        ({"scores": SCORES[:0], "costs": COSTS[:0]}, r"scores has shape \(0, 2\); expected .* at least one query"),
         ({"scores": SCORES[:, :0], "models": ()}, r"scores has shape \(3, 0\); expected .* at least one"),
         ({"scores": [["a", "b"]]}, r"scores must be an array of numbers: .*'a'"),
         ({"costs": COSTS[:2]}, r"costs has shape \(2, 2\); expected \(3, 2\)"),
         ({"models": ("a",)}, r"models has 1 names; expected 2"),
         ({"models": ("a", "a")}, r"models has 'a' more than once"),
-        (
-            {"scores": changed(SCORES, (1, 1), np.nan)},
-            f"scores is nan at row 1, model '{MODELS[1]}'; .* finite",
-        ),
+        ({"scores": changed(SCORES, (1, 1), np.nan)}, f"scores is nan at row 1, model '{MODELS[1]}'; .* finite"),
         ({"costs": changed(COSTS, (2, 0), np.inf)}, f"costs is inf at row 2, model '{MODELS[0]}'; .* finite"),
-        (
-            {"costs": changed(COSTS.astype(float), (0, 0), 1e300)},
-            f"costs is inf at row 0, model '{MODELS[0]}'",
-        ),
-        (
-            {"scores": changed(SCORES, (0, 1), 1.5)},
-            rf"scores is 1.5 at row 0, model '{MODELS[1]}'; .*\[0, 1\]",
-        ),
+        ({"costs": changed(COSTS.astype(float), (0, 0), 1e300)}, f"costs is inf at row 0, model '{MODELS[0]}'"),
+        ({"scores": changed(SCORES, (0, 1), 1.5)}, rf"scores is 1.5 at row 0, model '{MODELS[1]}'; .*\[0, 1\]"),
         ({"scores": changed(SCORES, (0, 1), -0.5)}, r"scores is -0.5 at row 0, .*\[0, 1\]"),
         ({"costs": changed(COSTS, (1, 0), -1.0)}, "costs is -1.0 at row 1, .* at least 0"),
         ({"features": FEATURES[:2]}, r"features has shape \(2, 4\); expected \[3, d\]"),
@@ -91,12 +76,7 @@ def test_subset():
     assert_same(
         table.subset(models=MODELS[::-1], rows=[2, 0]),
         RoutingTable(
-            SCORES[[2, 0]][:, ::-1],
-            COSTS[[2, 0]][:, ::-1],
-            MODELS[::-1],
-            FEATURES[[2, 0]],
-            GROUPS[[2, 0]],
-            GROUP_NAMES,
+            SCORES[[2, 0]][:, ::-1], COSTS[[2, 0]][:, ::-1], MODELS[::-1], FEATURES[[2, 0]], GROUPS[[2, 0]], GROUP_NAMES
         ),
     )
     assert_same(table.subset(rows=slice(1, None)), table.subset(rows=np.array([False, True, True])))

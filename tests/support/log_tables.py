@@ -14,8 +14,6 @@ import lzma
 import math
 import random
 import re
-import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -26,222 +24,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
+_WORDS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 # By role: exact names, synonyms, generic names.
-NAMES = {
-    role: tuple(tuple(level.split()) for level in levels.split("|"))
-    for role, levels in {
-        "query": "query_id | prompt_id question_id sample_id doc_id example_id item_id instance_id qid global_index "
-        "request_id trace_id conversation_id canonical_id | id index idx key uid uuid task_id query prompt "
-        "question input_text input text",
-        "model": "model | model_name llm llm_name model_id chosen_model selected_model llm_selected generator "
-        "deployment_name model_version | engine deployment endpoint router agent",
-        "score": "score | correct is_correct correctness accuracy acc acc_norm exact_match em f1 quality quality_score "
-        "performance perf reward judge_score judge_rating rating grade pass passed "
-        "evaluation_score resolved | label judge judgement judgment verdict stars "
-        "feedback outcome result value",
-        "cost": "cost | total_cost cost_total cost_per_query usd_per_query inference_cost "
-        "evaluation_result.inference_cost response_cost estimated_cost usage_cost calculated_total_cost spend usd "
-        "eur energy energy_consumption | price spending amount charge fee",
-        "tokens_in": "tokens_in input_tokens prompt_tokens | in_tokens num_input_tokens num_prompt_tokens tokens_prompt "
-        "tokens_input input_token_count prompt_token_count usage.prompt_tokens usage.input_tokens "
-        "token_usage.input_tokens token_usage.prompt_tokens n_tokens_in |",
-        "tokens_out": "tokens_out output_tokens completion_tokens | out_tokens num_output_tokens num_completion_tokens "
-        "response_tokens generated_tokens tokens_completion tokens_output output_token_count "
-        "completion_token_count candidates_token_count usage.completion_tokens usage.output_tokens "
-        "token_usage.output_tokens token_usage.completion_tokens n_tokens_out |",
-        "tokens_cached": "tokens_cached cached_tokens cached | cache_read_input_tokens cached_input_tokens cache_read_tokens "
-        "cached_content_token_count input_tokens_cached prompt_tokens_details.cached_tokens "
-        "usage.prompt_tokens_details.cached_tokens usage.cache_read_input_tokens |",
-        "tokens_reasoning": "tokens_reasoning reasoning_tokens | thoughts_token_count thinking_tokens native_tokens_reasoning "
-        "completion_tokens_details.reasoning_tokens usage.completion_tokens_details.reasoning_tokens |",
-        "price_in": "price_in | input_price price_input prompt_price usd_tok_in input_cost_tok usd_mtok_in "
-        "usd_per_input_token |",
-        "price_out": "price_out | output_price price_output completion_price usd_tok_out output_cost_tok usd_mtok_out "
-        "usd_per_output_token |",
-        "latency": "latency | duration response_time elapsed inference_time runtime total_time time_taken generation_time "
-        "wall_time | seconds milliseconds ms time",
-        "category": "category | task task_name task_type eval_name dataset dataset_name benchmark benchmark_name subject "
-        "topic domain subset category_name | group family intent",
-        "text": "text prompt question | prompt_text question_text query_text input_text user_prompt user_message "
-        "instruction origin_query input query | message request",
-        "response": "response | answer completion output model_response generation | prediction",
-        "date": "date timestamp | created_at datetime request_time start_time started_at created_time event_time | "
-        "created time day ts",
-        "embedding": "embedding embeddings | prompt_embedding query_embedding feature features feat vector |",
-        "prompt_chars": "prompt_chars | input_chars chars_in prompt_length |",
-        "response_chars": "response_chars | resp_chars output_chars chars_out response_length |",
-        "confidence": "confidence | self_confidence uncertainty entropy |",
-    }.items()
-}
+NAMES = {role: tuple(tuple(names.split()) for names in levels) for role, levels in _WORDS["names"].items()}
 # Names that say something of their own (a unit, another role) and are drawn only where that is meant.
-NOT_DRAWN = {
-    "query",
-    "prompt",
-    "question",
-    "input_text",
-    "input",
-    "text",
-    "label",
-    "usd",
-    "eur",
-    "energy",
-    "energy_consumption",
-    "time",
-    "created",
-} | {
-    *["seconds", "milliseconds", "ms", "usd_tok_in", "input_cost_tok", "usd_mtok_in", "usd_per_input_token"],
-    *["usd_tok_out", "output_cost_tok", "usd_mtok_out", "usd_per_output_token"],
-}
-TOKENS = (
-    "tokens_in tokens_out|input_tokens output_tokens|prompt_tokens completion_tokens|in_tokens out_tokens|num_input_tokens num_output_tokens|"
-    "num_prompt_tokens num_completion_tokens|tokens_prompt tokens_completion|tokens_input tokens_output|"
-    "input_token_count output_token_count|prompt_token_count candidates_token_count|usage.prompt_tokens usage.completion_tokens|"
-    "usage.input_tokens usage.output_tokens|token_usage.input_tokens token_usage.output_tokens|n_tokens_in n_tokens_out|"
-    "prompt_tokens response_tokens|input_tokens generated_tokens"
+NOT_DRAWN = set(_WORDS["not drawn"].split())
+TOKENS, PRICES, VERDICTS = (
+    _WORDS[key] for key in ("tokens", "prices", "verdicts")
+)  # A price: names, units per million tokens.
+COST_UNITS, TIME_UNITS = _WORDS["cost units"], _WORDS["time units"]
+OPTIONS, STATISTICS, PLAIN_MODELS, RUNS, WORDS = (
+    _WORDS[key].split() for key in ("options", "statistics", "plain models", "runs", "words")
 )
-PRICES = (  # Names, and how many of the unit make a price per million tokens.
-    ("price_in", "price_out", 1),
-    ("input_price", "output_price", 1),
-    ("price_input", "price_output", 1),
-    ("prompt_price", "completion_price", 1),
-    ("usd_mtok_in", "usd_mtok_out", 1),
-    ("usd_per_input_token", "usd_per_output_token", 1e6),
-    ("usd_tok_in", "usd_tok_out", 1e6),
-    ("price_in_per_1k", "price_out_per_1k", 1e3),
-    ("input_price_per_1k", "output_price_per_1k", 1e3),
-    ("price_in_per_1m", "price_out_per_1m", 1),
-    ("input_price_per_token", "output_price_per_token", 1e6),
-)
-COST_UNITS = {
-    "usd": 1,
-    "cents": 100,
-    "ct": 100,
-    "milli": 1e3,
-    "musd": 1e3,
-    "micro": 1e6,
-    "uusd": 1e6,
-    "per_1k": 1e3,
-    "eur": 1,
-    "gbp": 1,
-}
-TIME_UNITS = {"us": 1e6, "ms": 1e3, "s": 1, "sec": 1, "seconds": 1, "min": 1 / 60}
-VERDICTS = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("correct", "incorrect"))
-OPTIONS = [
-    "columns",
-    "where",
-    "units",
-    "scale",
-    "costs",
-    "prices",
-    "models",
-    "missing",
-    "separator",
-    "encoding",
-    "features",
-    "cost_unit",
-]
-STATISTICS = [
-    "max",
-    "min",
-    "mean",
-    "median",
-    "avg",
-    "average",
-    "std",
-    "sum",
-    "best",
-    "worst",
-    "overall",
-    "test",
-    "train",
-    "all",
-]
-PLAIN_MODELS = [
-    "gpt-4",
-    "gpt-4o-mini",
-    "gpt-3.5-turbo",
-    "turbo",
-    "plus",
-    "small",
-    "large",
-    "mixtral_8x7b",
-    "qwen-2.5",
-    "yi34",
-    "phi_3",
-    "o1",
-    "nova",
-]
-FILE_MODELS = [*PLAIN_MODELS, "claude 3 haiku", "llama-3.1-8b", "größe-7b", "max", "median", "test", "mean"]
-ODD_MODELS = [
-    *FILE_MODELS,
-    "meta/llama-3.1-70b",
-    "openai/o3",
-    "Qwen/Qwen2 72B",
-    "münchen-x",
-    "org/a.b_c",
-    "command r+",
-    "x:free",
-]
-RUNS = ["run", "seed", "epoch", "trial", "repeat", "attempt", "sample", "replicate", "iteration"]
-WORDS = [
-    "what",
-    "is",
-    "the",
-    "name",
-    "of",
-    "a",
-    "city",
-    "that",
-    "lies",
-    "on",
-    "river",
-    "and",
-    "why",
-    "do",
-    "people",
-    "there",
-    "speak",
-    "two",
-    "tongues",
-    "when",
-    "winter",
-    "comes",
-    "early,",
-    "so",
-    "say",
-    "more",
-    "of",
-    "it",
-]
-SCRIPTS = {
-    "Khmer": "ភ្នំពេញ ជា រាជធានី នៃ ប្រទេស អ្វី ទន្លេ ផ្លូវ",
-    "Chinese": "中国 的 首都 是 哪里 为什么 河流 冬天",
-    "Thai": "เมืองหลวง ของ ประเทศ คือ อะไร แม่น้ำ",
-    "Japanese": "日本 の 首都 は どこ です か 川",
-}
-THEMES = {
-    "plain": 14,
-    "two": 7,
-    "lower": 6,
-    "mixed": 5,
-    "restart": 5,
-    "statistic": 5,
-    "vectors": 3.5,
-    "zero": 4,
-    "apart": 6,
-    "unit": 9,
-    "script": 4,
-    "harder": 4,
-    "tokens": 6,
-    "twins": 4,
-    "answers": 4.5,
-    "alike": 5,
-    "scale": 5,
-    "costless": 2.5,
-    "incomplete": 2,
-    "similar": 2.5,
-    "lists": 1,
-}
+FILE_MODELS = [*PLAIN_MODELS, *_WORDS["file models"]]
+ODD_MODELS = [*FILE_MODELS, *_WORDS["odd models"]]
+SCRIPTS, THEMES = _WORDS["scripts"], _WORDS["themes"]
 IN_MEMORY = ("pandas", "arrow", "dict", "records")
 
 
@@ -764,7 +561,7 @@ class _Making:
     def plan_tokens(self) -> None:
         """Chooses names of tokens, and what cached and reasoning tokens count."""
         rng, self.cached, self.reasoning, self.cached_name, self.reasoning_name = self.rng, "", "", "", ""
-        self.token_names = rng.choice(TOKENS.split("|")).split()
+        self.token_names = rng.choice(TOKENS)
         self.ignore_cached = self.no_third = False
         if self.theme != "tokens":
             return
@@ -1768,50 +1565,3 @@ def matched(fits: np.ndarray) -> list[int] | None:
         free[left[0]] = False
         rows.append(int(left[0]))
     return rows
-
-
-def masked(message: str) -> str:
-    """A message without what differs from file to file: names, places, numbers, options."""
-    message = re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S+|the (data frame|dict|records)", "…", message)
-    while re.search(r"\([^()]*\)", message):
-        message = re.sub(r"\([^()]*\)", "", message)
-    message = re.sub(r"--(\w+) \S+", r"--\1 …", re.sub(r"(line|row|record) \d+", r"line …", message))
-    message = re.sub(r"(… (and|or|,) )+…", "…", re.sub(r"\d[\d.,]*", "#", message))
-    return re.sub(r"(… *)?(line|row|record) …[ ,]*(column …|query …)( and model …)?|(… *)+|…? *#csv:", "… ", message)[:110]
-
-
-def main(number: int, first_seed: int = 0) -> None:
-    """Reads `number` draws and prints the verdicts, the most frequent refusals, and the seeds of what failed."""
-    from jaxroute.data import read_log
-
-    verdicts, refusals, failures, kinds = Counter(), Counter(), {}, {}
-    for seed in range(first_seed, first_seed + number):
-        drawn = draw_table(seed)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                outcome: Any = read_log(drawn.write(folder), **drawn.options)
-            except ValueError as error:
-                outcome = error
-            except Exception as error:
-                outcome = None
-                verdict = f"silently wrong: crashed with {type(error).__name__}"
-            if outcome is not None:
-                verdict = judge(drawn, outcome)
-        verdicts[verdict] += 1
-        if isinstance(outcome, ValueError):
-            refusals[verdict, masked(str(outcome))] += 1
-        if verdict not in ("right", "refused ambiguous"):
-            failures.setdefault(verdict, []).append(seed)
-            kinds.setdefault(verdict, Counter()).update(drawn.kinds)
-    for verdict, count in verdicts.most_common():
-        print(f"{count:7} {verdict}")
-    for (verdict, text), count in refusals.most_common(10):
-        print(f"{count:7} {verdict}: {text}")
-    for verdict, seeds in failures.items():
-        print(
-            verdict, "seeds:", *seeds[:20], "kinds:", *(f"{kind} {count}" for kind, count in kinds[verdict].most_common(6))
-        )
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -83,13 +83,7 @@ class Answers:
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
     """Reads the answers of a log, in seconds, USD and tokens.
 
-    Args:
-      roles: roles of the columns.
-      units: units by role that the caller specified.
-      instead: replacement of the file's costs by the caller: "costs", or "prices", so that costs are made of tokens.
-
-    Raises:
-      ValueError: a cell cannot be read, or two columns could have a role.
+    The caller may have given "costs" `instead` of the file's, or "prices", so that costs are made of tokens.
     """
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:

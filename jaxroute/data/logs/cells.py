@@ -122,18 +122,7 @@ def _cell_error(sheet: "Sheet", row: Any, column: str, why: str) -> ValueError:
 def read_numbers(
     sheet: "Sheet", column: str, role: str, units: Mapping[str, str] | None = None, name: str | None = None
 ) -> Numbers:
-    """Reads the numbers of a column in common units; scores may be verdicts, costs may have currencies.
-
-    Args:
-      sheet: the open file.
-      column: name of the column.
-      role: role of the column.
-      units: the caller's units by role.
-      name: name in which a unit is searched; None for the column's.
-
-    Raises:
-      ValueError: a cell is not a number, infinite, negative where it cannot be, or in another currency than those above it.
-    """
+    """Reads the numbers of a column in common units; the unit is that of the caller's `units`, or in the (column's) `name`."""
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
     cells = sheet.cells(column)

@@ -48,14 +48,7 @@ class Log:
 def complete_log(
     answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None, options: Mapping[str, Any]
 ) -> Log:
-    """Returns the complete log.
-
-    Args:
-      answers: answers of the chosen models.
-      costs: cost per query by model, or None.
-      prices: USD per million tokens by model, or None.
-      options: arguments of `read_log`.
-    """
+    """Returns the complete log of the answers of the chosen models; `options` are the arguments of `read_log`."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
     groups = _groups(answers)

@@ -57,13 +57,7 @@ class Split(NamedTuple):
 
 
 def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Finds the families among columns.
-
-    Args:
-      names: all columns.
-      given: the caller's columns by role; one with `*` is that role's only family.
-      wanted: models that the caller named; their columns of scores may be called like them.
-    """
+    """Finds the families among columns; a `given` one with `*` is that role's only family, scores may be called like `wanted` models."""
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
     free = [name for name in unnamed if name and not has_role(name, nested=False)]

@@ -134,14 +134,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 
 
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
-    """Reads the answers of a file.
-
-    Args:
-      options: arguments of `read_log`.
-      wanted: models that these name.
-      instead: replacement of the file's costs, "costs" or "prices".
-      scored: whether the file must have scores.
-    """
+    """Reads the answers of a file with the arguments of `read_log`, the models that these name, and what replaces the file's costs."""
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):
         chosen = choose_rows(sheet, options.get("where") or {})

@@ -20,15 +20,7 @@ _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2
 def explain_no_log(
     sheet: Sheet, candidates: Mapping[str, list[str]], scores: Family, families: Sequence[Family], wanted: Sequence[str]
 ) -> str:
-    """Returns why a file is no log, and what would make it one.
-
-    Args:
-      sheet: the open file.
-      candidates: columns by role.
-      scores: best family of scores, maybe without columns.
-      families: all families.
-      wanted: models that the caller named.
-    """
+    """Returns why a file is no log, and what would make it one; models that the caller named are `wanted`."""
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):

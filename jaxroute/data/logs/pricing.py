@@ -29,13 +29,7 @@ _COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out", "outp
 def check_costs(
     costs: Any, prices: Any, units: Mapping[str, str] | None = None
 ) -> tuple[dict[str, float] | None, Prices | None]:
-    """Returns the caller's costs and prices by model, checked.
-
-    Args:
-      costs: cost per query by model, or None.
-      prices: USD per million input, output and, if known, cached input tokens by model; a file with the columns model, price_in and price_out; or None.
-      units: units by role, for a file.
-    """
+    """Returns the caller's costs and prices by model, checked; prices may be in a file, whose units are `units`."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -87,13 +81,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns `[A]` costs in USD with NaN for gaps, or None without any source of them; notes the source.
-
-    Args:
-      answers: answers of the log.
-      costs: cost per query by model, instead of the file's.
-      prices: USD per million tokens by model, instead of the file's.
-    """
+    """Returns `[A]` costs with NaN for gaps, from the caller's costs or prices, or the file's; None without any of these."""
     name, values, preset = answers.sheet.name, answers.values, answers.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")

@@ -103,14 +103,7 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
     """Assigns a role to each column: the one that its name matches best, if its cells fit.
 
-    Args:
-      sheet: the open file.
-      given: columns by role that the caller named.
-      wanted: models that the caller named.
-      scored: whether a row per query and model needs a score.
-
-    Raises:
-      ValueError: the file is no log; the message names the columns that are missing, and likely ones.
+    Columns that the caller named, by role, are `given`; models that the caller named are `wanted`. A file that is no log is refused.
     """
     given = {**sheet.given, **given}
     _check_header(sheet, given)

@@ -20,19 +20,15 @@ def to_unit_interval(
     place: Callable[[int], str],
     groups: Groups,
 ) -> tuple[np.ndarray, str]:
-    """Returns scores in [0, 1], and the conversion in words, empty without one.
+    """Returns scores in [0, 1], and the conversion in words, empty without one; refuses an unclear scale, or several.
 
     Args:
       scores: `[A]`, NaN for gaps; a percentage is a fraction already.
       percent: `[A]` whether the cell had a % sign, or None.
-      named_percent: whether the column's name says percent.
+      named_percent: whether the name of the column says percent.
       scale: lowest and highest possible score; None to find it.
-      name: name of the column.
       place: function that returns the place of an answer.
       groups: numbers `[A]` and names of models and of categories, whose scales must be the same.
-
-    Raises:
-      ValueError: a score is outside the scale, the scale is unclear, or two groups have different ones.
     """
 
     def refuse(wrong: np.ndarray, why: str) -> None:
