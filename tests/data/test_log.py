@@ -10,7 +10,7 @@ import pytest
 from data_cases import assert_same
 from log_cases import LONG, WIDE, both_layouts, long_rows, make, shared
 
-from jaxroute.data import RoutingTable, costs_by_size, load_table, read_log
+from jaxroute.data import read_log
 from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.names import NAMES as NAMES_OF_ROLES
 
@@ -338,60 +338,6 @@ def test_a_misspelt_file_is_proposed(tmp_path):
 def test_data_that_are_no_file(data, message):
     with pytest.raises(ValueError, match=message):
         read_log(data)
-
-
-# The authors' own files, as their loaders read them.
-
-
-def test_routerbench_and_messplus(tmp_path):
-    text = "sample_id,prompt,eval_name,a,b,a|model_response,b|model_response,a|total_cost,b|total_cost,oracle_model_to_route_to\n"
-    text += "1,\"['who']\",mbpp,1,0.5,x,y,0.1,0.2,a\n2,\"['what is it']\",mmlu,0,0.5,x,y,0.1,0.2,b\n"
-    path = make(tmp_path, "t.csv", text)
-    table = read_log(path, features="none").table
-    assert_same(table, RoutingTable([[1, 0.5], [0, 0.5]], [[0.1, 0.2]] * 2, ("a", "b"), None, [0, 1], ("mbpp", "mmlu")))
-    text = "doc_id,input_text,benchmark_name,label_s,acc_s,energy_consumption_s,inference_time_s,label_l,acc_l,energy_consumption_l,inference_time_l\n"
-    path = make(tmp_path, "m.csv", text + "1,who is it,arc,1,0,5,0.5,1,1,50,2\n2,what is it,sciq,0,1,6,0.5,1,1,60,3\n")
-    log = read_log(path, features="none")
-    groups = {"groups": [0, 1], "group_names": ("arc", "sciq"), "cost_unit": "J per request"}
-    assert_same(log.table, RoutingTable([[1, 1], [0, 1]], [[5, 50], [6, 60]], ("s", "l"), **groups))
-    assert log.latency.tolist() == [[0.5, 2], [0.5, 3]] and log.table.cost_unit == "J per request"
-
-
-def test_embedllm(tmp_path):
-    text = "prompt_id,model_id,category_id,label,prompt,model_name,category\n7,0,0,1,p q,x-13b,law\n3,0,0,0,q r,x-13b,art\n"
-    path = make(tmp_path, "train.csv", text + "3,1,0,1,q r,phi,art\n7,1,0,0,p q,phi,law\n7,1,0,1,p q,phi,law\n")
-    given = {"phi": 1.0, "x-13b": 2.0}
-    table = read_log(path, costs=given, models=list(given), features="none").table
-    groups = {"groups": [0, 1], "group_names": ("art", "law")}  # By prompt_id.
-    assert_same(table, RoutingTable([[1, 0], [1, 1]], [[1, 2]] * 2, ("phi", "x-13b"), **groups))
-    log = read_log(path, features="none")
-    assert log.table.costs[0].tolist() == list(costs_by_size(log.table.models).values())
-    assert any("the models' sizes in 1e9 parameters" in line for line in log.read)
-
-
-def test_sprout(tmp_path):
-    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    cell = {"score": 1.0, "num_input_tokens": 1_000_000, "num_output_tokens": 0, "response": "x"}
-    names = ["openai-gpt-4o", "openai-gpt-4o-mini"]
-    data = {
-        "dataset": ["m"] * 3,
-        "prompt": ["who is it", None, "what is it"],
-        names[0]: [cell, None, {**cell, "score": 0.5}],
-        names[1]: [cell] * 3,
-    }
-    folder = tmp_path / "sprout"
-    folder.mkdir()
-    writer.write_table(pyarrow.table(data), folder / "train-0.parquet")
-    with pytest.warns(UserWarning, match="dropped 1 of 3"):
-        expected = load_table(folder, missing="drop", features="none")
-    assert (expected.scores.tolist(), expected.costs.tolist()) == ([[1, 1], [0.5, 1]], [[2.5, np.float32(0.15)]] * 2)
-    for path in (folder, folder / "train-0.parquet"):
-        assert_same(read_log(path, features="none").table, expected)
-    assert read_log(folder, prices={names[0]: (5.0, 5.0)}).table.costs[0, 0] == 5.0
-    assert read_log(folder, missing="zero").table.scores[1].tolist() == [0, 1]
-    writer.write_table(pyarrow.table({**data, "new-model": [cell] * 3}), folder / "train-0.parquet")
-    with pytest.raises(ValueError, match="has models without a price, new-model: .*--price new-model=IN:OUT"):
-        read_log(folder)
 
 
 # The files of real answers that the measurements use.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxroute.data import load_table
+from jaxroute.data import load_table, read_log
 
 
 def load(path, benchmark=None):
@@ -52,6 +52,7 @@ def test_load(name, tmp_path):
     assert table.cost_unit == "J per request"
     assert table.group_names == ("piqa", "sciq")
     assert table.groups.tolist() == [1, 0, 1, 0]
+    np.testing.assert_allclose(read_log(tmp_path / name).latency, [[0.5, 0.1], [0.4, 0.1], [0.5, 0.1], [0.4, 0.1]])
 
 
 def test_load_one_benchmark(tmp_path):
@@ -76,15 +77,12 @@ def test_load_without_labels_or_benchmarks(tmp_path):
 @pytest.mark.parametrize(
     ("absent", "message"),
     [
-        (
-            ("energy_consumption_small", "energy_consumption_large"),
-            "has no costs: give the cost of each model .*; models: large, small",
-        ),
-        (("label_small",), "has scores of one model, 'large': .* It has 'doc_id'"),  # No acc_small beside label_large.
+        (("energy_consumption_small", "energy_consumption_large"), "has no costs: give the cost of each model .*; models: large, small"),
+        (("label_small",), "has scores of one model, 'large': .* It has 'doc_id'"),
         (("energy_consumption_small",), "has no cost of small: keep the others"),
         (("label_small", "label_large", "acc_small", "acc_large"), "It has 'doc_id', 'input_text', 'benchmark_name'"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_lacks_something(absent, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         load(write(tmp_path / "requests.csv", without(*absent)))

@@ -38,7 +38,9 @@ OPTIONS, STATISTICS, PLAIN_MODELS, RUNS, WORDS = (
 )
 FILE_MODELS = [*PLAIN_MODELS, *_WORDS["file models"]]
 ODD_MODELS = [*FILE_MODELS, *_WORDS["odd models"]]
-SCRIPTS, THEMES = _WORDS["scripts"], _WORDS["themes"]
+SCRIPTS, THEMES, CHOICES = (_WORDS[key] for key in ("scripts", "themes", "choices"))
+VERDICT_SCALES = ("binary", "floats", "booleans", "verdicts", "letters")
+WITHOUT_GAPS = ("two", "mixed", "restart", "twins", "alike", "apart", "unit", "vectors")
 IN_MEMORY = ("pandas", "arrow", "dict", "records")
 
 
@@ -59,27 +61,28 @@ class Column(NamedTuple):
 class Drawn:
     """A drawn log: how it is written, and what is true of it.
 
-    seed: what it was drawn from.
-    options: for `read_log`.
-    determined: whether there is one reading; if not, the reader must refuse.
-    kinds: what it has, with the numbers of the findings that it exercises.
-    why: why it is ambiguous; empty otherwise.
-    models: all of them.
-    queries: the keys of the queries that have an answer of every model.
-    scores: mean score by (key, model), of `queries`.
-    costs: mean cost likewise, in `currency`.
-    categories: by key, or None where nothing is promised.
-    latency: mean seconds by (key, model), or None where the log must have none.
-    features: whether the table must have features.
-    vectors: by key, what can be found in the features again, or None.
-    prompts: how often the different prompts of `queries` occur, sorted, or None where nothing is promised.
-    lines: patterns of which each must be found in a line of `Log.read`.
-    says: alternatives of which one each must be found in the refusal.
-    may_refuse: a word; a refusal that has it is right, too.
-    currency: of the costs.
-    columns: as written.
-    keys: the columns that together tell queries apart.
-    form: how the columns are written.
+    Attributes:
+      seed: seed of the draw.
+      options: arguments of `read_log`.
+      determined: whether there is one reading; if not, the reader must refuse.
+      kinds: properties, with the numbers of the findings that it exercises.
+      why: reason why it is ambiguous, or empty.
+      models: all models.
+      queries: keys of the queries that have an answer of every model.
+      scores: mean score by (key, model), of `queries`.
+      costs: mean cost likewise, in `currency`.
+      categories: category by key, or None where nothing is promised.
+      latency: mean seconds by (key, model), or None where the log must have none.
+      features: whether the table must have features.
+      vectors: expected numbers among the features by key, or None.
+      prompts: counts of the different prompts of `queries`, sorted, or None where nothing is promised.
+      lines: patterns, each of which must match a line of `Log.read`.
+      says: alternatives, one of each must be in the refusal.
+      may_refuse: word of a refusal that is right, too.
+      currency: currency of the costs.
+      columns: columns as written.
+      keys: columns that together tell queries apart.
+      form: how the columns are written.
     """
 
     seed: int
@@ -214,7 +217,7 @@ def make_scale(name: str, rng: random.Random) -> Scale:
     if name == "fractions":
         digits = rng.choice([1, 2, 3])
         return Scale(name, lambda skill: round(_number(rng, skill), digits), float, float)
-    if name in ("binary", "floats", "booleans", "verdicts", "letters"):
+    if name in VERDICT_SCALES:
         if name == "verdicts":
             case = rng.choice([str.lower, str.title, str.upper])
             good, bad = map(case, rng.choice(VERDICTS))
@@ -306,27 +309,11 @@ class _Making:
         rng, theme = self.rng, self.theme
         only_long = ("two", "lower", "vectors", "apart", "alike", "similar", "lists")
         self.wide = theme == "statistic" or (theme not in only_long and self.chance(0.35))
-        self.part = rng.choice(
-            [
-                "cost",
-                "cost option",
-                "cost named",
-                "latency none",
-                "latency option",
-                "latency named",
-                "price",
-                "small",
-                "large",
-            ]
-        )
+        self.part = rng.choice(CHOICES["part"])
         self.wide &= not (theme == "unit" and self.part in ("cost named", "latency named", "price"))
         self.repeats = theme if theme in ("alike", "apart") else ""
-        if (
-            not self.repeats
-            and not self.wide
-            and theme in ("plain", "lower", "script", "scale", "answers")
-            and self.chance(0.35)
-        ):
+        may_repeat = not self.repeats and not self.wide and theme in ("plain", "lower", "script", "scale", "answers")
+        if may_repeat and self.chance(0.35):
             self.repeats = rng.choice(["run", "run", "unnumbered"])
         self.per_model_files = not self.wide and theme not in ("lists", "two", "similar") and self.chance(0.12)
         self.pattern = rng.choice(["prefix", "suffix", "bare"])
@@ -345,9 +332,8 @@ class _Making:
             self.mode = "prices"
         units = ["fractions"] * 4 + ["binary", "binary", "floats", "booleans", "verdicts", "letters"]
         names = [*units, "sign", "named", "percent", "percent", "grade5", "grade10"]
-        self.scale = make_scale(
-            "other" if theme == "scale" else rng.choice(units if theme in ("mixed", "two") else names), rng
-        )
+        names = units if theme in ("mixed", "two") else names
+        self.scale = make_scale("other" if theme == "scale" else rng.choice(names), rng)
         if self.scale.name == "named" and self.pattern == "bare":
             self.pattern = "prefix"
         if theme == "harder" and self.scale.name not in ("fractions", "percent", "sign"):
@@ -373,22 +359,11 @@ class _Making:
     def make_queries(self) -> None:
         """Fills `queries`, and says which columns tell them apart."""
         rng, theme = self.rng, self.theme
-        number = (
-            rng.randint(24, 36)
-            if theme == "harder"
-            else rng.randint(80, 160)
-            if self.big
-            else rng.randint(3, rng.choice([8, 16, 30]))
-        )
-        number = (
-            max(number, 4) if theme in ("mixed", "restart", "alike", "statistic", "incomplete", "twins", "zero") else number
-        )
+        least, most = (24, 36) if theme == "harder" else (80, 160) if self.big else (3, rng.choice([8, 16, 30]))
+        at_least_4 = theme in ("mixed", "restart", "alike", "statistic", "incomplete", "twins", "zero")
+        number = max(rng.randint(least, most), 4 if at_least_4 else 0)
         script = theme == "script"
-        kind = (
-            rng.choice([*SCRIPTS, "formulas", "code", "addresses"])
-            if script
-            else rng.choice(["plain", "quotes", "lines", "umlauts"])
-        )
+        kind = rng.choice([*SCRIPTS, "formulas", "code", "addresses"] if script else ["plain", "quotes", "lines", "umlauts"])
         if theme in ("plain", "answers", "tokens") and self.chance(0.1):
             kind = rng.choice(list(SCRIPTS))
         way = rng.choice(["number", "number", "letter", "path", "hash"])
@@ -399,18 +374,13 @@ class _Making:
             "path": lambda n: f"set/{n:04d}",
             "hash": lambda n: f"{rng.getrandbits(40):010x}x",
         }[way]
-        self.with_text = (
-            script or theme in ("twins", "answers") or (theme not in ("vectors", "similar") and self.chance(0.35))
-        )
+        may_have_text = theme not in ("vectors", "similar")
+        self.with_text = script or theme in ("twins", "answers") or (may_have_text and self.chance(0.35))
         if self.mode == "characters" and (self.with_text or theme == "restart"):
             self.mode = "costs"  # Lengths beside texts would be said twice.
         by_model = theme == "mixed" and self.chance(0.5)
         with_category = (theme == "mixed" and not by_model) or self.chance(0.4)
-        categories = (
-            rng.sample(["law", "maths", "code review", "mmlu-physics", "Chemie", "gsm8k"], rng.randint(2, 3))
-            if with_category
-            else []
-        )
+        categories = rng.sample(CHOICES["category"], rng.randint(2, 3)) if with_category else []
         self.mixed_by_model = by_model
         self.queries = []
         if theme == "restart":
@@ -457,11 +427,8 @@ class _Making:
         low = rng.uniform(1e-5, 1e-3)
         self.usual = {model: low * rng.uniform(1, 300) for model in self.models}
         if theme == "unit" and self.part in ("small", "large"):
-            factor = 1e-9 if self.part == "small" else 30
-            self.usual = {
-                model: factor * rng.uniform(0.1, 1) if self.part == "small" else factor * rng.uniform(1, 5)
-                for model in self.models
-            }
+            factor, low, high = (1e-9, 0.1, 1) if self.part == "small" else (30, 1, 5)
+            self.usual = {model: factor * rng.uniform(low, high) for model in self.models}
             self.lines.append("implausible")
             self.kinds |= {"L9", "implausible"}
         free = rng.choice(self.models) if self.mode == "stated" and theme != "unit" and self.chance(0.06) else None
@@ -482,23 +449,15 @@ class _Making:
         self.costs = {model: float(f"{rng.uniform(1e-4, 0.2):.4g}") for model in self.models}
         self.price_names = rng.choice([p for p in PRICES if theme != "unit" or p[2] != 1])
         if self.mode == "price columns":
-            self.prices = {
-                m: tuple(float(f"{p / self.price_names[2]:.6g}") * self.price_names[2] for p in p3)
-                for m, p3 in self.prices.items()
-            }
+            unit = self.price_names[2]
+            self.prices = {m: tuple(float(f"{p / unit:.6g}") * unit for p in three) for m, three in self.prices.items()}
             self.kinds |= {"L9", "price unit"} if theme == "unit" else set()
         self.plan_tokens()
         self.answers: dict[tuple[int, str], list[Answer]] = {}
-        with_latency = theme not in ("tokens",) and (
-            self.chance(0.3) or (theme == "unit" and self.part.startswith("latency"))
-        )
-        self.plan_latency(with_latency)
-        apart = rng.choice(["filter", "prompt_variant", "turn", "strategy", "template", "few_shot"])
-        values = (
-            [1, 2]
-            if apart == "turn"
-            else rng.sample(["strict-match", "flexible", "v1", "v2", "short", "zero"], rng.randint(2, 3))
-        )
+        in_unit = theme == "unit" and self.part.startswith("latency")
+        self.plan_latency(theme != "tokens" and (self.chance(0.3) or in_unit))
+        apart = rng.choice(CHOICES["apart"])
+        values = [1, 2] if apart == "turn" else rng.sample(CHOICES["setting"], rng.randint(2, 3))
         low_scale = make_scale(rng.choice(["binary", "fractions", "floats"]), rng)
         high_scale = make_scale("percent", rng)
         groups = self.models if self.mixed_by_model else sorted({q.category for q in self.queries if q.category})
@@ -519,11 +478,7 @@ class _Making:
                     v = scale.value(skill)
                     if theme == "mixed" and seen[group] <= 2:
                         v = [0, 1][seen[group] - 1] if scale is low_scale else [88, 35][seen[group] - 1]
-                    if (
-                        self.repeats == "apart"
-                        and number == 0
-                        and scale.name in ("binary", "floats", "booleans", "verdicts", "letters")
-                    ):
+                    if self.repeats == "apart" and number == 0 and scale.name in VERDICT_SCALES:
                         v = int(n == 0)
                     v = self.forced(scale, number, model, v, n)
                     made.append(self.answer(scale, query, model, v, factor, free))
@@ -568,15 +523,12 @@ class _Making:
         which = rng.choice(["cached", "cached", "reasoning", "both"])
         if which != "reasoning":
             self.cached = rng.choice(["inside", "beside"])
-            inside = "tokens_cached cached_tokens cached cached_input_tokens cached_content_token_count prompt_tokens_details.cached_tokens"
-            self.cached_name = rng.choice(
-                (inside if self.cached == "inside" else "cache_read_input_tokens cache_read_tokens").split()
-            )
+            self.cached_name = rng.choice(CHOICES[f"cached {self.cached}"])
             self.kinds.add(f"cached {self.cached}")
         if which != "cached":
             self.reasoning = rng.choice(["inside", "beside", "thoughts"])
-            plain = "tokens_reasoning reasoning_tokens thinking_tokens native_tokens_reasoning completion_tokens_details.reasoning_tokens"
-            self.reasoning_name = "thoughts_token_count" if self.reasoning == "thoughts" else rng.choice(plain.split())
+            thoughts = self.reasoning == "thoughts"
+            self.reasoning_name = "thoughts_token_count" if thoughts else rng.choice(CHOICES["reasoning"])
             self.kinds.add(f"reasoning {self.reasoning}")
         if self.cached or self.reasoning != "inside":
             self.kinds.add("L19")
@@ -623,12 +575,8 @@ class _Making:
                 cached = tokens_in + rng.randint(1, 4000)
             if self.reasoning == "beside" and (first or self.chance(0.3)):
                 reasoning = tokens_out + rng.randint(1, 900)
-            made.more |= {
-                "tokens_in": tokens_in,
-                "tokens_out": tokens_out,
-                "tokens_cached": cached,
-                "tokens_reasoning": reasoning,
-            }
+            made.more |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
+            made.more |= {"tokens_cached": cached, "tokens_reasoning": reasoning}
             price_in, price_out, price_cached = self.prices[model]
             full = tokens_in - cached if self.cached == "inside" else tokens_in
             if self.ignore_cached:
@@ -690,13 +638,8 @@ class _Making:
         """Says that scales differ, or leaves one of them by `where`."""
         self.kinds |= {"L3", "scale mixed by model" if self.mixed_by_model else "scale mixed by category"}
         for group in groups:
-            cells = {
-                a.cell
-                for (n, m), rows in self.answers.items()
-                for a in rows
-                if (m if self.mixed_by_model else self.queries[n].category) == group
-            }
-            if len(cells) < 2:
+            pairs = [(n, m) for n, m in self.answers if (m if self.mixed_by_model else self.queries[n].category) == group]
+            if len({answer.cell for pair in pairs for answer in self.answers[pair]}) < 2:
                 raise Unfit
         if not self.mixed_by_model and self.chance(0.25):
             self.where_category = min(small)
@@ -706,11 +649,8 @@ class _Making:
                 for answer in rows:
                     answer.kept = self.queries[number].category == self.where_category
         else:
-            self.ambiguous(
-                "scores of some are fractions and of others percent",
-                tuple(sorted(small)),
-                tuple(sorted(set(groups) - small)),
-            )
+            why = "scores of some are fractions and of others percent"
+            self.ambiguous(why, tuple(sorted(small)), tuple(sorted(set(groups) - small)))
 
     def set_harder(self) -> None:
         """Makes the last third of the queries hard, and leaves one model without scores there."""
@@ -721,14 +661,10 @@ class _Making:
         self.hard_gaps = [(number, lost) for number in hard]
         for (number, model), rows in self.answers.items():
             if number:
-                rows[0] = self.answer(
-                    self.scale, self.queries[number], model, self.of_percent(self.rng.randint(3, 20) if number in hard else self.rng.randint(80, 97)),
-                    COST_UNITS.get(self.cost_unit, 1), None,
-                )  # fmt: skip
-
-    def of_percent(self, percent: int) -> float:
-        """A value of this draw's scale for a percentage."""
-        return percent / 100 if self.scale.name == "fractions" else percent
+                percent = self.rng.randint(3, 20) if number in hard else self.rng.randint(80, 97)
+                value = percent / 100 if self.scale.name == "fractions" else percent
+                unit = COST_UNITS.get(self.cost_unit, 1)
+                rows[0] = self.answer(self.scale, self.queries[number], model, value, unit, None)
 
     def make_gaps(self) -> None:
         """Takes away scores, costs, tokens or rows of some answers."""
@@ -744,11 +680,7 @@ class _Making:
         elif theme == "zero":
             pairs = [(n, rng.choice(self.models)) for n in rng.sample(range(1, number), rng.randint(1, max(1, number // 3)))]
             self.kinds.add("L7")
-        elif (
-            theme not in ("two", "mixed", "restart", "twins", "alike", "apart", "unit", "vectors")
-            and number > 4
-            and self.chance(0.3)
-        ):
+        elif theme not in WITHOUT_GAPS and number > 4 and self.chance(0.3):
             pairs = [(n, rng.choice(self.models)) for n in rng.sample(range(2, number), rng.randint(1, number // 4))]
             self.kinds.add("gaps")
         ways = ["score", "score", "cost"] if self.mode == "stated" else ["score"]
@@ -773,9 +705,8 @@ class _Making:
         """A name of a role in some spelling, and its level."""
         rng = self.rng
         level = rng.choices([0, 1, 2], [0.4, 0.45, 0.15])[0] if level is None else level
-        names = [
-            n for n in NAMES[role][level] if n not in NOT_DRAWN and not (unit and ("per" in n.split("_") or n == "usd"))
-        ]
+        names = [n for n in NAMES[role][level] if n not in NOT_DRAWN]
+        names = [n for n in names if not unit or not ("per" in n.split("_") or n == "usd")]
         names = [n for n in names if n != "price" or unit != "per_1k"]  # Per thousand tokens, or queries?
         if not names:
             raise Unfit
@@ -818,12 +749,7 @@ class _Making:
         self.rows = rows
         queries = self.queries
         similar = rng.choice(["model", "score", "query", "cost"]) if theme == "similar" else ""
-        names = {
-            "model": ["my_model_used", "which_model_it_was", "model_that_ran"],
-            "score": ["my_score_given", "score_of_the_run", "final_score_reached"],
-            "query": ["my_query_number", "query_id_used_here"],
-            "cost": ["my_cost_paid", "cost_of_the_call"],
-        }.get(similar, ())
+        names = CHOICES.get(f"similar to {similar}", ())
         level = {"two": rng.choice([0, 1, 1, 2]), "lower": rng.choice([0, 0, 1])}.get(theme)
         suffix = self.scale.suffix
         named_cost = theme == "unit" and self.part == "cost named"
@@ -891,11 +817,8 @@ class _Making:
         rng, rows, queries, theme = self.rng, self.rows, self.queries, self.theme
         self.shared_columns()
         if queries[0].vector:
-            self.add(
-                self.header("embedding", level=rng.choice([0, 1]))[0],
-                [list(queries[n].vector) for n, _, _ in rows],
-                "embedding",
-            )
+            name = self.header("embedding", level=rng.choice([0, 1]))[0]
+            self.add(name, [list(queries[n].vector) for n, _, _ in rows], "embedding")
         for role, name in self.more_names().items():
             self.add(spelled(rng, name) if role != "latency" else name, [a.more[role] for _, _, a in rows], role)
         if self.mode == "price columns":
@@ -939,9 +862,7 @@ class _Making:
         if self.reasoning:
             names["tokens_reasoning"] = self.reasoning_name
         if self.mode == "texts":
-            names["response"] = rng.choice(
-                ["response", "response", "answer", "completion", "output", "model_response", "generation", "prediction"]
-            )
+            names["response"] = rng.choice(CHOICES["response"])
         if self.mode == "characters":
             names |= {role: rng.choice([*NAMES[role][0], *NAMES[role][1]]) for role in ("prompt_chars", "response_chars")}
         if self.latency_way:
@@ -963,11 +884,8 @@ class _Making:
         level = self.levels.get(role, 0)
         if role == "latency" and (level == 0 or self.latency_way in ("none", "cells")):
             raise Unfit
-        unit = {
-            "score": self.scale.suffix,
-            "cost": self.cost_unit,
-            "latency": self.latency_unit if self.latency_way == "named" else "",
-        }
+        latency_unit = self.latency_unit if self.latency_way == "named" else ""
+        unit = {"score": self.scale.suffix, "cost": self.cost_unit, "latency": latency_unit}
         name = self.header(role, unit.get(role, ""), level)[0]
         models = self.models
         if role == "score":
@@ -1012,16 +930,14 @@ class _Making:
                 other = {(n, m): round(rng.random(), 2) for n, m, _ in self.rows}
                 self.add(self.header(role, "", low)[0], [other[n, m] for n, m, _ in self.rows])
             elif role == "cost":
-                self.add(
-                    self.header(role, "", low)[0], [float(10 + 5 * self.models.index(m) + n % 3) for n, m, _ in self.rows]
-                )
+                cells = [float(10 + 5 * self.models.index(m) + n % 3) for n, m, _ in self.rows]
+                self.add(self.header(role, "", low)[0], cells)
             elif self.per_model_files:
                 continue
             else:
+                exact = self.levels[role] == 0
                 name = rng.choice(
-                    ["model_version", "engine", "deployment", "endpoint"]
-                    if self.levels[role] == 0
-                    else ["engine", "endpoint", "agent"]
+                    ["model_version", "engine", "deployment", "endpoint"] if exact else ["engine", "endpoint", "agent"]
                 )
                 self.add(name, [f"v{self.models.index(m) // 2}" for _, m, _ in self.rows])
             self.kinds |= {"lower", "L1"} if role != "model" else {"lower"}
@@ -1029,16 +945,15 @@ class _Making:
     def decoys(self) -> None:
         """Adds columns that have no role; where answers are repeated they are the same for all of a pair, or different in every row."""
         rng, rows, queries = self.rng, self.rows, self.queries
-        by_row = self.repeats == "" and self.theme != "restart"
+        numbers, by_row = range(len(rows)), self.repeats == "" and self.theme != "restart"
         alike = self.repeats == "alike"
-        comments = ["checked", "see ticket 4, please", "ok", "to do; later", 'he said "no"', "größer"]
 
         def some(*values):
             once = {(n, m): rng.choice(values) for n, m, _ in rows}
             return [rng.choice(values) if by_row else once[n, m] for n, m, _ in rows]
 
         several = {
-            "comment": lambda: some(*comments),
+            "comment": lambda: some(*CHOICES["comment"]),
             "annotator": lambda: some("ann", "bo", "Çem"),
             "finish_reason": lambda: some("stop", "length"),
             "version": lambda: [rng.choice(["1.0.2", "2026-03", "v7"])] * len(rows),
@@ -1050,15 +965,13 @@ class _Making:
         }
         unique = {
             "row_hash": lambda: [f"{rng.getrandbits(48):012x}a" for _ in rows],
-            "timestamp": lambda: [
-                f"2026-01-{1 + i // 1440 % 28:02d}T{i // 60 % 24:02d}:{i % 60:02d}:00" for i in range(len(rows))
-            ],
+            "timestamp": lambda: [f"2026-01-{1 + i // 1440 % 28:02d}T{i // 60 % 24:02d}:{i % 60:02d}:00" for i in numbers],
             "uuid": lambda: [f"u{rng.getrandbits(64):016x}" for _ in rows],
         }
         if self.levels.get("query", 0) >= 2:
             del unique["uuid"]
         if self.wide:
-            several = {k: several[k] for k in ("version", "gold", "region", "difficulty_guess")}
+            several = {k: several[k] for k in CHOICES["several of wide"]}
             if self.pattern == "bare" and self.mode in ("costs", "none"):
                 del several["difficulty_guess"]
             elif "max" not in self.models:
@@ -1085,9 +998,8 @@ class _Making:
         if not unit and self.cost_unit:
             self.option("units", cost=self.cost_unit)
         suffix = self.scale.suffix.strip("_")
-        words = {
-            "score": rng.choice(["score", "score", "accuracy", "correct", "quality"]) + (f"_{suffix}" if suffix else "")
-        }
+        score = rng.choice(["score", "score", "accuracy", "correct", "quality"])
+        words = {"score": score + (f"_{suffix}" if suffix else "")}
         if self.mode == "stated":
             words["cost"] = rng.choice(["cost", "cost", "total_cost"]) + (f"_{unit}" if unit else "")
         more = self.more_names()
@@ -1119,9 +1031,8 @@ class _Making:
         if theme == "statistic" and numeric and self.pattern != "bare" and "mean" not in self.models and self.chance(0.3):
             word = "mean" if not {"avg", "average"} & set(self.models) else "median"
             if word not in self.models:
-                cells = [
-                    round(sum(self.answers[n, m][0].score or 0 for m in self.models) / 9, 3) for n in range(len(queries))
-                ]
+                sums = (sum(self.answers[n, m][0].score or 0 for m in self.models) for n in range(len(queries)))
+                cells = [round(total / 9, 3) for total in sums]
                 self.add(f"{words['score']}{sep}{word}" if prefix else f"{word}{sep}{words['score']}", cells)
                 self.kinds.add("statistic without sibling")
         self.decoys()
@@ -1136,33 +1047,16 @@ class _Making:
     def make_form(self) -> tuple[dict, str]:
         """How the columns are written, and the word of a refusal that is right, too."""
         rng = self.rng
-        kinds = {
-            "csv": 56,
-            "json": 7,
-            "jsonl": 9,
-            "key": 5,
-            "columns": 2,
-            "parquet": 3,
-            "xlsx": 2,
-            "pkl": 2,
-            "pandas": 4,
-            "arrow": 2,
-            "dict": 3,
-            "records": 4,
-        }
+        kinds = CHOICES["file"]
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
         if self.theme == "vectors":
-            kind = rng.choice(["json", "jsonl", "key", "parquet", "pandas", "dict", "records", "arrow"])
+            kind = rng.choice(CHOICES["file of vectors"])
         if self.theme == "lists":
             kind = "two"
             self.ambiguous("two lists of records stand in the file")
-        parts = (
-            "models"
-            if self.per_model
-            else "parts"
-            if len(self.rows) > 5 and self.theme != "lists" and self.chance(0.04)
-            else ""
-        )
+        parts = "models" if self.per_model else ""
+        if not parts and len(self.rows) > 5 and self.theme != "lists" and self.chance(0.04):
+            parts = "parts"
         if parts and kind not in ("csv", "json", "jsonl", "parquet", "key"):
             kind = rng.choice(["csv", "jsonl"])
         form: dict[str, Any] = {"kind": kind, "parts": parts, "listed": self.chance(0.4), "per_model": self.per_model}
@@ -1173,18 +1067,12 @@ class _Making:
         form["ascii"] = self.chance(0.5)
         form["style"] = rng.choice(["plain", "plain", "strings", "nullable", "category"])
         form["booleans"] = rng.choice([("false", "true"), ("False", "True"), ("FALSE", "TRUE")])
-        form["pack"] = (
-            rng.choice(["gz", "bz2", "xz", "zip"]) if kind in ("csv", "json", "jsonl", "key") and self.chance(0.12) else ""
-        )
+        may_pack = kind in ("csv", "json", "jsonl", "key")
+        form["pack"] = rng.choice(["gz", "bz2", "xz", "zip"]) if may_pack and self.chance(0.12) else ""
         form["encoding"] = "utf-8-sig" if self.chance(0.1) else "utf-8"
         may_refuse = self.text_form(form) if kind == "csv" else ""
-        names = {
-            "csv": form.get("suffix"),
-            "jsonl": rng.choice(["jsonl", "ndjson"]),
-            "two": "json",
-            "key": "json",
-            "columns": "json",
-        }
+        names = {"csv": form.get("suffix"), "jsonl": rng.choice(["jsonl", "ndjson"])}
+        names |= dict.fromkeys(("two", "key", "columns"), "json")
         form["suffix"] = names.get(kind, kind)
         if kind == "parquet":
             self.kinds.add("L10")
@@ -1203,22 +1091,14 @@ class _Making:
         form["quoting"] = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
         form["leading"] = []
         if self.chance(0.1):
-            first = [
-                "# exported 2026-11-01",
-                "#TYPE System.Management.Automation.PSCustomObject",
-                f"sep={form['separator']}",
-            ]
-            form["leading"] = [rng.choice(first)]
+            types = "#TYPE System.Management.Automation.PSCustomObject"
+            form["leading"] = [rng.choice(["# exported 2026-11-01", types, f"sep={form['separator']}"])]
             self.lines.append(r"(?i)skip|leading|header|first line|comment|exported|#TYPE|sep=")
             self.kinds.add("leading line")
-        shown = [column.name for column in self.columns] + [
-            c for column in self.columns if column.role for c in column.cells if isinstance(c, str)
-        ]
-        shown += self.per_model or []
-        important, everything = (
-            "".join(map(str, shown)),
-            "".join(map(str, (c for column in self.columns for c in column.cells))),
-        )
+        shown = [column.name for column in self.columns]
+        shown += [c for column in self.columns if column.role for c in column.cells if isinstance(c, str)]
+        important = "".join(map(str, [*shown, *(self.per_model or [])]))
+        everything = "".join(map(str, (c for column in self.columns for c in column.cells)))
         fits = ["utf-8"] * 10 + ["utf-8-sig"] * 3 + ["utf-16-le", "utf-16-le", "utf-16-be"]
         for name in ("cp1252", "cp1252", "cp1252", "shift_jis"):
             try:
@@ -1227,11 +1107,8 @@ class _Making:
             except UnicodeEncodeError:
                 pass
         form["encoding"] = rng.choice(fits)
-        self.kinds |= {
-            f"encoding {form['encoding']}",
-            f"separator {form['separator']!r}",
-            *(["decimal commas"] if form["comma"] else []),
-        }
+        self.kinds |= {f"encoding {form['encoding']}", f"separator {form['separator']!r}"}
+        self.kinds |= {"decimal commas"} if form["comma"] else set()
         if self.chance(0.08):
             self.options["separator"] = form["separator"]
         if form["encoding"] not in ("cp1252", "shift_jis") or (important + everything).isascii():
@@ -1245,13 +1122,10 @@ class _Making:
         """The draw: what a reader must find."""
         scores, costs, latency, kept = {}, {}, {}, []
         for number, query in enumerate(self.queries):
-            found = {
-                model: [
-                    a for a in self.answers[number, model]
-                    if a.kept and a.score is not None and a.cost is not None and (number, model) not in self.missing_rows
-                ]
-                for model in self.models
-            }  # fmt: skip
+            found = {}
+            for model in self.models:
+                rows = [] if (number, model) in self.missing_rows else self.answers[number, model]
+                found[model] = [a for a in rows if a.kept and a.score is not None and a.cost is not None]
             if not all(found.values()):
                 continue
             kept.append(query)
@@ -1338,12 +1212,10 @@ def written(columns: tuple[Column, ...], form: Mapping[str, Any], folder: Path) 
         rows = {"part-0": list(range(number // 2)), "part-1": list(range(number // 2, number))}
     inside = folder / form["stem"]
     inside.mkdir()
-    paths = [
-        written_file(
-            tuple(column._replace(cells=[column.cells[row] for row in chosen]) for column in columns), form, inside, stem
-        )
-        for stem, chosen in rows.items()
-    ]
+    paths = []
+    for stem, chosen in rows.items():
+        part = tuple(column._replace(cells=[column.cells[row] for row in chosen]) for column in columns)
+        paths.append(written_file(part, form, inside, stem))
     return paths if form["listed"] else inside
 
 
@@ -1370,10 +1242,8 @@ def written_file(columns: tuple[Column, ...], form: Mapping[str, Any], folder: P
         writer.writerow([column.name for column in columns])
         numbers = (int, float) if form["quoting"] == csv.QUOTE_NONNUMERIC and not form["comma"] else ()
         for row in range(number):
-            cells = [column.cells[row] for column in columns]
-            writer.writerow(
-                [c if numbers and isinstance(c, numbers) and not isinstance(c, bool) else text_cell(c, form) for c in cells]
-            )
+            cells = (column.cells[row] for column in columns)
+            writer.writerow([c if type(c) in numbers else text_cell(c, form) for c in cells])
         text = buffer.getvalue()
     else:
         records = [nested_record(columns, row, form) for row in range(number)]
@@ -1381,15 +1251,11 @@ def written_file(columns: tuple[Column, ...], form: Mapping[str, Any], folder: P
         if kind == "jsonl":
             text = "".join(json.dumps(record, **rest) + "\n" for record in records)
         elif kind == "columns":
-            text = json.dumps(
-                {c.name: [math.nan if x is None and form["json gap"] == "nan" else x for x in c.cells] for c in columns},
-                **rest,
-            )
+            gap = math.nan if form["json gap"] == "nan" else None
+            text = json.dumps({c.name: [gap if x is None else x for x in c.cells] for c in columns}, **rest)
         else:
-            whole = {"key": {"version": 2, "answers": records}, "two": {"answers": records, "earlier": records[::-1]}}.get(
-                kind, records
-            )
-            text = json.dumps(whole, **rest)
+            two = {"answers": records, "earlier": records[::-1]}
+            text = json.dumps({"key": {"version": 2, "answers": records}, "two": two}.get(kind, records), **rest)
     marks = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
     content = marks.get(form["encoding"], b"") + text.encode(form["encoding"])
     if form["pack"]:
@@ -1431,12 +1297,10 @@ def in_memory(columns: tuple[Column, ...], form: Mapping[str, Any], path: Path) 
 
     frame = pd.DataFrame(cells)
     if form["style"] == "strings":
-        frame = pd.DataFrame(
-            {
-                name: [None if c is None or isinstance(c, list) else text_cell(c, form) for c in column]
-                for name, column in cells.items()
-            }
-        )
+        texts = {}
+        for name, column in cells.items():
+            texts[name] = [None if c is None or isinstance(c, list) else text_cell(c, form) for c in column]
+        frame = pd.DataFrame(texts)
         for column in columns:
             if column.role == "embedding":
                 frame[column.name] = column.cells
@@ -1496,11 +1360,8 @@ def lacking(drawn: Drawn, text: str) -> str:
     elif form["stem"] not in text and not (form["parts"] and any(name in text for name in (*drawn.models, "part-"))):
         return "the file"
     names = [column.name for column in drawn.columns]
-    if (
-        "--" not in text
-        and not any(re.search(rf"\b{option}\b", text) for option in OPTIONS)
-        and not any(repr(name) in text for name in names)
-    ):
+    names_option = any(re.search(rf"\b{option}\b", text) for option in OPTIONS)
+    if "--" not in text and not names_option and not any(repr(name) in text for name in names):
         return "a remedy"
     missing = [alternatives for alternatives in drawn.says if not any(word in text for word in alternatives)]
     return " or ".join(missing[0]) if missing else ""

@@ -41,13 +41,8 @@ class Format:
 # fmt: off
 SMALL, LARGE = MODELS = ("acme/small-1b", "acme/large-70b")
 PRICES = {SMALL: (0.1, 0.4), LARGE: (2.0, 8.0)}
-ASKED = (  # topic, question, reference
-    ("rivers", "Which river runs through the old town of Lemburg, below the castle?", "the Arve"),
-    ("rivers", "Name the longest tributary of the Sorne and the lake in which it rises.", "the Lisse"),
-    ("sums", "A baker fills 14 trays with 23 rolls each and sells 250. How many rolls are left?", "72"),
-    ("sums", "Nine ferries carry 48 cars each, two of them are half full. How many cars cross?", "384"),
-    ("herbs", "Which herb of the monks' garden is dried before the feast of St John?", "mugwort"),
-    ("herbs", "What did the women of Hollen put into the vinegar against a cough in winter?", "thyme"))
+_TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+ASKED = _TEXTS["asked"]  # Topic, question, reference.
 QUERIES = range(len(ASKED))
 RIGHT = {SMALL: (1.0, 0.0, 0.0, 1.0, 0.0, 1.0), LARGE: (1.0, 1.0, 0.0, 1.0, 1.0, 1.0)}
 TOOK = {m: [round(s * (1 + 0.25 * q), 3) for q in QUERIES] for m, s in ((SMALL, 0.4), (LARGE, 1.6))}
@@ -264,22 +259,7 @@ def inspect_csv(folder, models):
 
 # Logs of gateways and tracers: every question went to one model.
 ROUTED = [MODELS[q % 2] for q in QUERIES]
-SPEND = """
-request_id call_type api_key spend total_tokens prompt_tokens completion_tokens startTime endTime request_duration_ms
-completionStartTime model model_id model_group custom_llm_provider api_base user metadata cache_hit cache_key request_tags
-team_id organization_id end_user requester_ip_address messages response session_id status mcp_namespaced_tool_name
-agent_id proxy_server_request"""
-OBSERVATION = """
-id traceId startTime endTime projectId parentObservationId type name level statusMessage version environment
-completionStartTime createdAt updatedAt input output metadata model internalModelId modelParameters usageDetails
-inputUsage outputUsage totalUsage costDetails inputCost outputCost totalCost providedUsageDetails providedCostDetails
-promptId promptName promptVersion latency timeToFirstToken traceName traceTags traceTimestamp userId toolDefinitionsCount
-toolCallsCount modelId inputPrice outputPrice totalPrice comments correctness tone"""
-RUN = """
-id name start_time run_type end_time extra error serialized events inputs outputs reference_example_id parent_run_id tags
-attachments session_id child_run_ids child_runs feedback_stats app_path manifest_id status prompt_tokens completion_tokens
-total_tokens prompt_token_details completion_token_details first_token_time total_cost prompt_cost completion_cost
-prompt_cost_details completion_cost_details parent_run_ids trace_id dotted_order in_dataset"""
+SPEND, OBSERVATION, RUN = (_TEXTS["fields"][key] for key in ("SPEND", "OBSERVATION", "RUN"))
 
 def litellm_rows(text=False):
     """Spend logs: six answers, one of them logged again under another id, and a failure; `text` has JSON in cells."""
@@ -494,51 +474,40 @@ OPTIONS = "".join(a[2] for a in ASKED)
 MMLU = files(full(lambda q: str(70 + q), lambda m, q: by_characters(m, TEXT[q] + OPTIONS, PRO_ROWS[m][q]["model_outputs"]),
     False))
 EXPERIMENTS = files(full(partial(uuid, "example"), lambda m, q: by_characters(m, TEXT[q], SAID[m][q])))
-HARNESS = "EleutherAI/lm-evaluation-harness: african_nlp_benchmarks/google__gemma-2b/, lm_eval/loggers/evaluation_tracker.py"
-HELM = "stanford-crfm/helm: benchmark_output_TRUE_latest/runs/v3/*/{per_instance_stats,display_*,instances,run_spec}.json"
-INSPECT = "UKGovernmentBEIS/inspect_ai: tests/analysis/test_logs, tests/log/test_eval_log, src/inspect_ai/analysis"
-LITELLM = "BerriAI/litellm: schema.prisma, tests/logging_callback_tests/gcs_pub_sub_body/spend_logs_payload.json"
-LANGFUSE = "langfuse/langfuse: worker/src/features/database-read-stream, fern/apis/server/definition/commons.yml"
-LANGSMITH = "langchain-ai/langsmith-sdk: python/langsmith/{schemas,client}.py, python/langsmith/evaluation/_runner.py"
-OPENROUTER = "no file of its own: headers in others' importers and clients (find_string model_permaslug,provider_name)"
-ROUTERBENCH = "withmartian/routerbench: convertors; the published pickles"
-ROUTEREVAL = "MilkThink-Lab/RouterEval: get_router_dataset.py, quick_start.ipynb"
-MIX = "llm-blender/mix-instruct: README.md; yuchenlin/LLM-Blender: llm_blender/candidates_generation/eval_candidates.py"
-PRO = "TIGER-AI-Lab/MMLU-Pro: eval_results/model_outputs_jamba-1.5-large_5shots.zip, evaluate_from_api.py"
-ALPACA = "tatsu-lab/alpaca_eval: results/*/*/annotations.json, src/alpaca_eval/leaderboards/data_AlpacaEval_2/*.csv"
+SOURCES = _TEXTS["sources"]  # By the name of the tool.
 LOG = {"logged": True}
 BY_TOKENS, BY_TEXTS, BY_FILE = {"prices": PRICES}, {"prices": PRICES, "texts": True}, {"prices": PLAIN, "texts": True}
 
 FORMATS = (
-    Format("lm-eval texts", partial(lm_eval, tasks=TASKS), HARNESS, TEXTS, **BY_TEXTS),
-    Format("lm-eval choices", partial(lm_eval, tasks={"towns_mc": lm_eval_choices}), HARNESS, CHOICES),
-    Format("helm", helm, HELM, full(lambda q: f"id{1000 + q}"), **BY_TOKENS),
-    Format("inspect json", partial(inspect_logs, end="json"), INSPECT, ONCE, **BY_TOKENS),
-    Format("inspect eval", partial(inspect_logs, end="eval"), INSPECT, TWICE),
-    Format("inspect csv with models", partial(inspect_csv, models=True), INSPECT, ONCE, **BY_TOKENS),
-    Format("inspect csv", partial(inspect_csv, models=False), INSPECT, ONCE, **BY_TOKENS),
-    Format("litellm json", saved("spend_logs.json", litellm_rows), LITELLM, OF_CALLS, **LOG),
+    Format("lm-eval texts", partial(lm_eval, tasks=TASKS), SOURCES["HARNESS"], TEXTS, **BY_TEXTS),
+    Format("lm-eval choices", partial(lm_eval, tasks={"towns_mc": lm_eval_choices}), SOURCES["HARNESS"], CHOICES),
+    Format("helm", helm, SOURCES["HELM"], full(lambda q: f"id{1000 + q}"), **BY_TOKENS),
+    Format("inspect json", partial(inspect_logs, end="json"), SOURCES["INSPECT"], ONCE, **BY_TOKENS),
+    Format("inspect eval", partial(inspect_logs, end="eval"), SOURCES["INSPECT"], TWICE),
+    Format("inspect csv with models", partial(inspect_csv, models=True), SOURCES["INSPECT"], ONCE, **BY_TOKENS),
+    Format("inspect csv", partial(inspect_csv, models=False), SOURCES["INSPECT"], ONCE, **BY_TOKENS),
+    Format("litellm json", saved("spend_logs.json", litellm_rows), SOURCES["LITELLM"], OF_CALLS, **LOG),
     Format("litellm page", saved("page.json", lambda: {"data": litellm_rows(), "total": 8, "page": 1, "page_size": 50}),
-           LITELLM, OF_CALLS, **LOG),
-    Format("litellm csv", saved("LiteLLM_SpendLogs.csv", partial(litellm_rows, text=True)), LITELLM, OF_CALLS, **LOG),
-    Format("litellm days", saved("days.json", litellm_days), LITELLM, refused="sums by day"),
-    Format("langfuse csv", saved("observations.csv", langfuse_cells, quoting=csv.QUOTE_ALL), LANGFUSE, OF_TRACES, **LOG),
-    Format("langfuse json", saved("observations.json", lambda: [*langfuse_rows()]), LANGFUSE, OF_TRACES, **LOG),
-    Format("langfuse page", saved("observations.json", langfuse_page), LANGFUSE, UNSCORED, **LOG),
-    Format("langfuse traces", saved("traces.csv", langfuse_traces, quoting=csv.QUOTE_ALL), LANGFUSE,
+           SOURCES["LITELLM"], OF_CALLS, **LOG),
+    Format("litellm csv", saved("LiteLLM_SpendLogs.csv", partial(litellm_rows, text=True)), SOURCES["LITELLM"], OF_CALLS, **LOG),
+    Format("litellm days", saved("days.json", litellm_days), SOURCES["LITELLM"], refused="sums by day"),
+    Format("langfuse csv", saved("observations.csv", langfuse_cells, quoting=csv.QUOTE_ALL), SOURCES["LANGFUSE"], OF_TRACES, **LOG),
+    Format("langfuse json", saved("observations.json", lambda: [*langfuse_rows()]), SOURCES["LANGFUSE"], OF_TRACES, **LOG),
+    Format("langfuse page", saved("observations.json", langfuse_page), SOURCES["LANGFUSE"], UNSCORED, **LOG),
+    Format("langfuse traces", saved("traces.csv", langfuse_traces, quoting=csv.QUOTE_ALL), SOURCES["LANGFUSE"],
            refused="traces without models"),
-    Format("langsmith experiments", langsmith_experiments, LANGSMITH, EXPERIMENTS, **BY_FILE),
-    Format("langsmith runs csv", saved("runs.csv", langsmith_cells), LANGSMITH, OF_RUNS, **LOG),
-    Format("langsmith runs json", saved("runs.json", lambda: {"runs": [*langsmith_rows("{}T{}")]}), LANGSMITH,
+    Format("langsmith experiments", langsmith_experiments, SOURCES["LANGSMITH"], EXPERIMENTS, **BY_FILE),
+    Format("langsmith runs csv", saved("runs.csv", langsmith_cells), SOURCES["LANGSMITH"], OF_RUNS, **LOG),
+    Format("langsmith runs json", saved("runs.json", lambda: {"runs": [*langsmith_rows("{}T{}")]}), SOURCES["LANGSMITH"],
            OF_RUNS, **LOG),
-    Format("openrouter csv", saved("openrouter_activity_2026-03-14.csv", openrouter_rows), OPENROUTER,
+    Format("openrouter csv", saved("openrouter_activity_2026-03-14.csv", openrouter_rows), SOURCES["OPENROUTER"],
            known(GENERATION.__getitem__, score=False), **LOG),
-    Format("routerbench csv", partial(routerbench, end="csv"), ROUTERBENCH, BENCH),
-    Format("routerbench pkl", partial(routerbench, end="pkl"), ROUTERBENCH, BENCH),
-    Format("routereval", routereval, ROUTEREVAL, POOLED),
-    Format("mixinstruct json", partial(mixinstruct, end="json"), MIX, MIXED, **BY_FILE),
-    Format("mixinstruct jsonl", partial(mixinstruct, end="jsonl"), MIX, MIXED, **BY_FILE),
-    Format("mmlu-pro subjects", partial(mmlu_pro, by_subject=True), PRO, MMLU, **BY_FILE),
-    Format("mmlu-pro files", partial(mmlu_pro, by_subject=False), PRO, MMLU, **BY_FILE),
-    Format("alpaca-eval annotations", saved("annotations.json", alpaca_annotations), ALPACA, refused="pairwise preferences"),
-    Format("alpaca-eval leaderboard", saved("leaderboard.csv", alpaca_leaderboard), ALPACA, refused="leaderboard"))
+    Format("routerbench csv", partial(routerbench, end="csv"), SOURCES["ROUTERBENCH"], BENCH),
+    Format("routerbench pkl", partial(routerbench, end="pkl"), SOURCES["ROUTERBENCH"], BENCH),
+    Format("routereval", routereval, SOURCES["ROUTEREVAL"], POOLED),
+    Format("mixinstruct json", partial(mixinstruct, end="json"), SOURCES["MIX"], MIXED, **BY_FILE),
+    Format("mixinstruct jsonl", partial(mixinstruct, end="jsonl"), SOURCES["MIX"], MIXED, **BY_FILE),
+    Format("mmlu-pro subjects", partial(mmlu_pro, by_subject=True), SOURCES["PRO"], MMLU, **BY_FILE),
+    Format("mmlu-pro files", partial(mmlu_pro, by_subject=False), SOURCES["PRO"], MMLU, **BY_FILE),
+    Format("alpaca-eval annotations", saved("annotations.json", alpaca_annotations), SOURCES["ALPACA"], refused="pairwise preferences"),
+    Format("alpaca-eval leaderboard", saved("leaderboard.csv", alpaca_leaderboard), SOURCES["ALPACA"], refused="leaderboard"))
