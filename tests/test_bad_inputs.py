@@ -79,10 +79,10 @@ FILES = {
     "npz named csv": ("t.csv", NPZ, "npz"),
     "truncated parquet": ("t.parquet", lambda: parquet()[:-20], "[Pp]arquet"),
     "pickle that calls": ("t.pkl", b"\x80\x04cos\nsystem\n\x8c\x04true\x85R.", "refused os.system, .* nothing was run"),
-    "a word in a cell": ("t.csv", WIDE.replace("0.25", "oops"), "line 3, column 'b' is 'oops', which is no number"),
+    "a word in a cell": ("t.csv", WIDE.replace("0.25", "oops"), "line 3, column 'b' is 'oops', which is not a number"),
     "an empty cell": ("t.csv", MORE.replace("0.25", ""), r"1 of 3 queries that lack an answer or a cost \(of b 1; first: .*line 3, column 'b'\); in Python missing='drop' leaves them out$"),
     "a pair that is not there": ("t.csv", LONG + "3,a,1,0.1\n", "1 of 3 queries .*query '3' and model 'b'.; in Python missing='drop' leaves them out$"),
-    "one percent sign": ("t.csv", WIDE.replace("0.25", "25%"), "line 2, column 'a' is 0.5 without a % sign, where others have one"),
+    "one percent sign": ("t.csv", WIDE.replace("0.25", "25%"), "line 2, column 'a' is 0.5 without a % sign, but others have one"),
     "a negative cost": ("t.csv", WIDE.replace("0.03", "-1"), "line 3, column 'b.total_cost' is '-1'; a cost must be finite and at least 0"),
     "a negative score": ("t.csv", WIDE.replace("0.25", "-2"), "line 3, column 'b' is -2; scores must lie in"),
     "surplus fields": ("t.csv", WIDE + "3,1,0.01,1,0.02,surplus\n", "line 4: 6 fields, but the first line names 5 columns; put text that contains ',' into quotation marks"),
@@ -93,7 +93,7 @@ FILES = {
     "no JSON": ("t.jsonl", LINES[0] + "\n{broken\n", "line 2 is not JSON"),
     "brackets without end": ("t.jsonl", "[" * 100_000, "is JSON of too many levels"),
     "a whole number without end": ("t.jsonl", "\n".join(LINES).replace("0.01", "1" + "0" * 400), "a cost must be finite and at least 0"),
-    "a word in jsonl": ("t.jsonl", LINES[0] + "\n" + LINES[1].replace('"score": 1', '"score": "fine"'), "line 2, column 'score' is 'fine', which is no number"),
+    "a word in jsonl": ("t.jsonl", LINES[0] + "\n" + LINES[1].replace('"score": 1', '"score": "fine"'), "line 2, column 'score' is 'fine', which is not a number"),
     "lists for scores": ("t.jsonl", "\n".join(LINES).replace('"score": 1', '"score": [1, 0]'), r"line 2, column 'score' is \[1, 0\], a list"),
 }  # fmt: skip
 

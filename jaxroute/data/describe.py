@@ -10,14 +10,14 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data.logs.log import Log
-from jaxroute.data.prediction import Prediction, best_single, predictions_of, standard_error
+from jaxroute.data.prediction import Prediction, best_single, evaluate_predictions, standard_error
 from jaxroute.data.predictors import Sample
 from jaxroute.data.table import RoutingTable
 
 
 @dataclass(frozen=True)
 class ModelLine:
-    """One model of a log."""
+    """Quality and cost of one model."""
 
     name: str
     quality: float  # Mean score.
@@ -32,28 +32,28 @@ class ModelLine:
 class Description:
     """A description of a log before anything is routed."""
 
-    queries: int  #: How many.
+    queries: int  #: Number of queries.
     models: tuple[ModelLine, ...]  #: In the order of the log.
-    cost_unit: str  #: What costs count.
+    cost_unit: str  #: Unit of a cost.
     best: str  #: Name of the best single model.
-    cheapest: str  #: Name of the one with the lowest mean cost.
+    cheapest: str  #: Name of the model with the lowest mean cost.
     bound: tuple[float, float]  #: Quality and cost of the cheapest model that gets the best score, chosen for every query.
     all_right: float  #: Share of the queries that all models get right, that is score at least 1/2.
-    none_right: float  #: Share that none does.
+    none_right: float  #: Share of the queries that no model gets right.
     correlation: tuple[tuple[float, ...], ...]  #: `[N, N]` correlation of scores, NaN for a constant one.
     categories: int  #: Number of categories, 0 for none.
-    features: str  #: Where features come from, in words.
+    features: str  #: Source of features, in words.
     width: int  #: Number of features.
-    predictions: tuple[Prediction, ...] = ()  #: How well scores are predicted; empty without anything to predict from.
-    left_out: tuple[str, ...] = ()  #: What could not be computed.
-    read: tuple[str, ...] = field(default=(), repr=False)  #: How the file was read.
+    predictions: tuple[Prediction, ...] = ()  #: Accuracy of predicted scores; empty without features and categories.
+    left_out: tuple[str, ...] = ()  #: Lines about omissions.
+    read: tuple[str, ...] = field(default=(), repr=False)  #: Lines about how the file was read.
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for programs: plain dicts, lists and numbers, None in place of NaN."""
-        return json.loads(json.dumps(asdict(self)), parse_constant=_nothing)
+        """Returns plain dicts, lists and numbers for programs, None instead of NaN."""
+        return json.loads(json.dumps(asdict(self)), parse_constant=lambda constant: None)
 
     def lines(self, width: int = 110) -> list[str]:
-        """The same for people, in lines of at most `width` characters where names allow."""
+        """Returns lines for people, of at most `width` characters where names allow."""
         width = max(int(width), 40)
         read, left_out = _list("How it was read", self.read, width), _list("Left out", self.left_out, width)
         parts = [read, _models(self, width), _choice(self, width), _predicted(self, width), left_out]
@@ -64,9 +64,8 @@ def describe(log: Log | RoutingTable) -> Description:
     """Describes a log before anything is routed.
 
     Predictions from features are those of the routers that `jaxroute compare` fits. They come from five folds: a query is
-    predicted from the other four, which have no copy of its prompt. Where a prediction chooses, it trades predicted score
-    against the model's mean cost, and the trade is set on the other folds so that it costs no more there than the best single
-    model.
+    predicted from the other four, which have no copy of its prompt. Routing by a prediction weighs the predicted score against
+    the model's mean cost; the weight is fitted to the other folds, where it must cost no more than the best single model.
 
     Args:
       log: from `read_log`, or a table.
@@ -76,7 +75,7 @@ def describe(log: Log | RoutingTable) -> Description:
     """
     log = Log(log) if isinstance(log, RoutingTable) else log
     if not isinstance(log, Log):
-        raise ValueError(f"log must be what read_log returns, or a RoutingTable, got {checks.show(log)}")
+        raise ValueError(f"log must be a Log from read_log, or a RoutingTable, got {checks.show(log)}")
     table, sample = log.table, Sample.of(log.table)
     scores, costs = sample.scores, sample.costs
     top = scores.max(axis=1, keepdims=True)
@@ -95,7 +94,7 @@ def describe(log: Log | RoutingTable) -> Description:
         )
         for i, name in enumerate(table.models)
     )
-    predictions, left_out = predictions_of(sample)
+    predictions, left_out = evaluate_predictions(sample)
     return Description(
         queries=table.num_queries,
         models=lines,
@@ -124,10 +123,6 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, found.tolist()))
 
 
-def _nothing(constant: str) -> None:
-    """Returns null, which JSON has instead of NaN and infinity."""
-
-
 def _list(heading: str, texts: Sequence[str], width: int) -> list[str]:
     """Indented texts in lines, below a heading if there are texts and a heading."""
     lines = [heading] if heading and texts else []
@@ -139,7 +134,7 @@ def _list(heading: str, texts: Sequence[str], width: int) -> list[str]:
 def _models(about: Description, width: int) -> list[str]:
     timed = any(m.latency is not None for m in about.models)
     name = max(5, min(max(len(m.name) for m in about.models), width - (52 if timed else 42)))
-    unit = _cut(about.cost_unit.split(" per ")[0] + " a query", 14)
+    unit = _shorten(about.cost_unit.split(" per ")[0] + " a query", 14)
     lines = [
         f"{about.queries:,} queries x {len(about.models)} models",
         f"  {'model':<{name}}  quality ± s.e.    {unit:>14}{'   p50 s' if timed else ''}    best",
@@ -147,7 +142,7 @@ def _models(about: Description, width: int) -> list[str]:
     for m in sorted(about.models, key=lambda m: (-m.quality, m.cost)):
         seconds = "" if m.latency is None else f"  {m.latency:>6.3g}"
         lines.append(
-            f"  {_cut(m.name, name):<{name}}  {m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
+            f"  {_shorten(m.name, name):<{name}}  {m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
         )
     legend = f"best: share of the queries on which no other model scores higher; costs in {about.cost_unit}"
     return lines + _list("", [legend], width)
@@ -188,16 +183,16 @@ def _predicted(about: Description, width: int) -> list[str]:
     lines.append(f"  {measure + ' of':<{name}}" + "".join(f"{short.get(p.how, p.how):>14}" for p in about.predictions))
     for m, found in zip(about.models, zip(*(p.models for p in about.predictions))):
         cells = "".join(f"{'-':>14}" if np.isnan(value) else f"{value:>14.3f}" for value in found)
-        lines.append(f"  {_cut(m.name, name):<{name}}{cells}")
+        lines.append(f"  {_shorten(m.name, name):<{name}}{cells}")
     routing = (
         f"routing by {p.how}, for no more than the best single model costs: quality {p.quality:.4f} at {p.cost:.4g}, "
-        f"{p.gain:+.4f} ± {p.stderr:.4f} ({_sure(p)})"
+        f"{p.gain:+.4f} ± {p.stderr:.4f} ({_verdict(p)})"
         for p in about.predictions
     )
     return lines + _list("", [*routing], width)
 
 
-def _sure(found: Prediction) -> str:
+def _verdict(found: Prediction) -> str:
     if found.gain == found.stderr == 0:
         return "the same model throughout"
     if abs(found.gain) > 2 * found.stderr:
@@ -205,5 +200,5 @@ def _sure(found: Prediction) -> str:
     return "no clear difference"
 
 
-def _cut(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

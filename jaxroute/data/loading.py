@@ -48,7 +48,7 @@ def read_played(
       UnsafePickleError, ImportError, OSError: as in `read_log`.
     """
     if not data:
-        raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
+        raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:
         log = read_log(data, costs=costs, features=None if features is None else os.fspath(features))
     except ValueError as error:

@@ -1,8 +1,7 @@
 """Pickles of data frames, and of dicts of arrays, read without running what they contain.
 
-A pickle is a program that calls whatever it names. Here a name becomes a record type that only remembers what it was called with, so the
-program runs without effect, whatever it says; NumPy's own types are replaced as well, because a forged dtype can make them read memory
-they should not.
+A pickle is a program that calls functions by name. Here each name becomes a record type that only stores its arguments, so the program
+runs without effect. NumPy's own types are replaced as well, because a forged dtype can make them read other memory.
 """
 
 import contextlib
@@ -57,7 +56,7 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[
 
 @contextlib.contextmanager
 def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Turns whatever a damaged or unknown pickle causes into a ValueError that says what to do."""
+    """Context in which all errors about a damaged or unknown pickle become a ValueError with a remedy."""
     try:
         yield
     except UnsafePickleError as error:
@@ -80,7 +79,7 @@ _FRAME_PARTS = {  # Modules within a package moved between versions, so names ar
 
 
 class _Record:
-    """What a pickle said about one object: the arguments it is made from and the state it is given."""
+    """Description of one object in a pickle: its arguments and its state."""
 
     __slots__ = ("args", "state")
 
@@ -94,13 +93,13 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """A record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
+    """Record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 
 
 class _RecordUnpickler(pickle.Unpickler):
-    """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
+    """Reads a pickle into `_Record`s, each of a type with the name of the original."""
 
     def find_class(self, module: str, name: str) -> Any:
         parts = _FRAME_PARTS.get(module.partition(".")[0], "").split()
@@ -114,7 +113,7 @@ class _RecordUnpickler(pickle.Unpickler):
 
 
 def _decode(record: _Record) -> np.ndarray:
-    """The array that a record stands for: numbers as they are, strings and mixtures as objects."""
+    """Array that a record describes: numbers as they are, strings and mixtures as objects."""
     kind = type(record).__name__
     if kind == "_frombuffer":
         data, dtype, shape, order = record.args
@@ -148,7 +147,7 @@ def _decode(record: _Record) -> np.ndarray:
 
 
 def _decode_dtype(record: _Record) -> np.dtype:
-    """A dtype of numbers or objects; built anew from its letter and size, not from the pickled state."""
+    """Dtype of numbers or objects; made from its letter and size, not from the pickled state."""
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]
@@ -159,7 +158,7 @@ def _decode_dtype(record: _Record) -> np.dtype:
 
 
 def _decode_object(value: Any) -> Any:
-    """An entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
+    """Entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
     if type(value).__name__ == "scalar" and isinstance(value, _Record):
         dtype, data = value.args
         return np.frombuffer(data, _decode_dtype(dtype))[0].item()
@@ -167,7 +166,7 @@ def _decode_object(value: Any) -> Any:
 
 
 def _decode_tree(value: Any) -> Any:
-    """A dict whose values are arrays, numbers, texts and None, at any depth."""
+    """Dict whose values are arrays, numbers, texts and None, at any depth."""
     if isinstance(value, dict):
         return {key: _decode_tree(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

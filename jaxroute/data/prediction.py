@@ -10,7 +10,7 @@ from jaxroute.data.predictors import Sample, fit_logistic, fit_neighbours, rando
 
 _FOLDS = 5
 _INNER_FOLDS = 4  # Of the fitting part, as in `compare`.
-_MOST = 8000  # Queries that predictions are judged on.
+_MOST_QUERIES = 8000  # Queries on which predictions are evaluated.
 
 
 @dataclass(frozen=True)
@@ -27,60 +27,62 @@ class Prediction:
 
 
 def best_single(quality: np.ndarray, cost: np.ndarray) -> int:
-    """The best model; of equally good ones the cheapest."""
+    """Returns the number of the best model; of equally good ones, of the cheapest."""
     return int(np.lexsort((cost, -quality))[0])
 
 
 def standard_error(values: np.ndarray) -> float:
-    """Standard error of the mean, NaN of a single value."""
+    """Returns the standard error of the mean, NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def predictions_of(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
-    """Predictions of scores from categories and by the predictors that `compare` fits; also what was left out, in words."""
+def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
+    """Evaluates predictions of scores from categories and by the predictors that `compare` fits; also returns omissions, in words."""
     left_out, found = [], []
-    if sample.num_queries > _MOST:
-        left_out.append(f"predictions are judged on {_MOST:,} of the {sample.num_queries:,} queries, drawn at random")
-    sample = sample.take(np.random.default_rng(0).permutation(sample.num_queries)[:_MOST])
+    if sample.num_queries > _MOST_QUERIES:
+        left_out.append(
+            f"predictions are evaluated on {_MOST_QUERIES:,} of the {sample.num_queries:,} queries, drawn at random"
+        )
+    sample = sample.take(np.random.default_rng(0).permutation(sample.num_queries)[:_MOST_QUERIES])
     prompts = sample.numbered()
     different = int(prompts.max()) + 1
     if different < 4 * _FOLDS:
         return (), (f"predictions: {different} queries are too few; at least {4 * _FOLDS} are needed",)
     if sample.groups is not None and len(np.unique(sample.groups)) > 1:
-        found.append(_judged("categories", _by_category, sample, prompts % _FOLDS))
+        found.append(_evaluate("categories", _by_category, sample, prompts % _FOLDS))
     if sample.features is None:
         left_out.append("predictions from features: there are none" + ("" if found else ", and no categories"))
     else:
-        found.append(_judged("nearest neighbours", _by_neighbours, sample, prompts % _FOLDS))
-        found.append(_judged("logistic regression", _by_logistic, sample, prompts % _FOLDS))
+        found.append(_evaluate("nearest neighbours", _by_neighbours, sample, prompts % _FOLDS))
+        found.append(_evaluate("logistic regression", _by_logistic, sample, prompts % _FOLDS))
     return tuple(found), tuple(left_out)
 
 
-def _by_category(others: Sample, judged: Sample) -> np.ndarray:
-    """`[Q, N]` mean score of the query's category among the other queries, drawn to the mean of all by two queries' weight."""
-    assert others.groups is not None and judged.groups is not None
-    mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), judged.groups.max()))
+def _by_category(others: Sample, sample: Sample) -> np.ndarray:
+    """`[Q, N]` mean score of the query's category among the other queries, shrunk to the mean of all with a weight of two queries."""
+    assert others.groups is not None and sample.groups is not None
+    mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
     total = np.stack([np.bincount(others.groups, column, size) for column in others.scores.T], axis=1)
-    return ((total + 2.0 * mean) / (count + 2.0))[judged.groups]
+    return ((total + 2.0 * mean) / (count + 2.0))[sample.groups]
 
 
-def _by_neighbours(others: Sample, judged: Sample) -> np.ndarray:
-    return fit_neighbours(others)[0].predict(judged)
+def _by_neighbours(others: Sample, sample: Sample) -> np.ndarray:
+    return fit_neighbours(others)[0].predict(sample)
 
 
-def _by_logistic(others: Sample, judged: Sample) -> np.ndarray:
-    return fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[0].predict(judged)
+def _by_logistic(others: Sample, sample: Sample) -> np.ndarray:
+    return fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[0].predict(sample)
 
 
-def _judged(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
+def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
         predicted[fold == number] = predict(sample.take(fold != number), sample.take(fold == number))
-    choice = _choices(predicted, scores, costs, fold)
+    choice = _choose_models(predicted, scores, costs, fold)
     gains = scores[rows, choice] - scores[:, best_single(scores.mean(axis=0), costs.mean(axis=0))]
-    unit, measure = ("AUC", _auc) if np.isin(scores, (0.0, 1.0)).all() else ("R2", _explained)
+    unit, measure = ("AUC", _auc) if np.isin(scores, (0.0, 1.0)).all() else ("R2", _r_squared)
     return Prediction(
         how,
         unit,
@@ -92,8 +94,8 @@ def _judged(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: S
     )
 
 
-def _choices(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """`[Q]` model with the largest predicted score less a price times its mean cost; the price is set on the other folds."""
+def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """`[Q]` model with the largest predicted score minus a price times its mean cost; the price is fitted to the other folds."""
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):
         train, test = np.nonzero(fold != number)[0], np.nonzero(fold == number)[0]
@@ -111,7 +113,7 @@ def _choices(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold:
 
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """The probability that a right answer is predicted higher than a wrong one."""
+    """Probability that a right answer is predicted higher than a wrong one."""
     rank = pd.Series(predicted).rank().to_numpy()
     right = truth > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
@@ -120,7 +122,7 @@ def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
     return float((rank[right].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
-def _explained(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """The share of the variance that a prediction explains."""
+def _r_squared(predicted: np.ndarray, truth: np.ndarray) -> float:
+    """Share of the variance that a prediction explains."""
     total = ((truth - truth.mean()) ** 2).sum()
     return float("nan") if total < 1e-12 else float(1.0 - ((truth - predicted) ** 2).sum() / total)

@@ -1,4 +1,4 @@
-"""Synthetic prompts in place of public files: features, scores and costs of every model on every prompt."""
+"""Synthetic prompts instead of public files: features, scores and costs of every model on every prompt."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ def standin(
     styles: int = 8,
     seed: int = 0,
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Synthetic prompts of known structure: a pool to route on line, and a separate set to learn representations from.
+    """Returns synthetic prompts of known structure: a pool to route online, and a separate set to learn representations from.
 
     A prompt has a topic `c`, a style `s`, a direction `h` uniform on the sphere, and a difficulty `b_i`:
 
@@ -41,21 +41,21 @@ def standin(
     `a = 0.45, b = 0.6, s_f = 0`, spread 0.5: the style fills the features and says nothing about which model is good. Costs
     are divided by the 0.995 quantile of the pool's and cut off at 1.
 
-    Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) cannot be
-    had. Its numbers are those of no real prompt.
+    Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) are not
+    available. Its numbers are not those of real prompts.
 
     Args:
       models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112 invented models `j` of price
         `70 ** (j / 111)` and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`); or arrays `(accuracy, price)`, each `[N]`,
         accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
-      preset: what the features tell, as above.
+      preset: information in the features, as above.
       scores: "soft" or "binary", as above.
       queries: prompts in the pool.
       offline: prompts in the other set.
       dim: `d`, at least `topics + styles`.
       topics: number of topics.
       styles: number of styles.
-      seed: of everything random. The pool does not depend on `offline`.
+      seed: seed of all random draws. The pool does not depend on `offline`.
 
     Returns:
       The pool, and the other set: tables with unit features `[Q, d]`, groups by topic, and costs in [0, 1].

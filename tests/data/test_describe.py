@@ -130,7 +130,7 @@ def test_lines_fit_the_terminal(width):
 
 
 def test_only_logs_are_described():
-    with pytest.raises(ValueError, match="log must be what read_log returns, or a RoutingTable, got 'x.csv'"):
+    with pytest.raises(ValueError, match="log must be a Log from read_log, or a RoutingTable, got 'x.csv'"):
         describe("x.csv")
     assert Description.__module__ == "jaxroute.data.describe"
 

@@ -45,12 +45,12 @@ WRONG = {
     "cut off JSON lines": ("t.jsonl", '{"query": 1}\n{"query"', {}, "line 2 is not JSON"),
     "a list in JSON lines": ("t.jsonl", "[1]\n", {}, r"record 0 .from 0. must be an object"),
     "damaged gz": ("t.csv.gz", gzip.compress(LONG.encode() * 9)[:-12], {}, "is a damaged gzip file"),
-    "rubbish": ("t.csv", bytes(range(256)) * 4, {}, "is no text, in spite of its name|no text, or in UTF-16"),
-    "a picture": ("t.csv", b"\x89PNG\r\n\x1a\n" + bytes(200), {}, "is no text, in spite of its name"),
-    "parquet called csv": ("t.csv", b"PAR1" + bytes(99), {}, "is no parquet file, or damaged"),
+    "rubbish": ("t.csv", bytes(range(256)) * 4, {}, "is not text, despite its name|no text, or in UTF-16"),
+    "a picture": ("t.csv", b"\x89PNG\r\n\x1a\n" + bytes(200), {}, "is not text, despite its name"),
+    "parquet called csv": ("t.csv", b"PAR1" + bytes(99), {}, "is not a parquet file, or is damaged"),
     "xlsx called csv": ("t.csv", b"PK\x03\x04" + bytes(99), {}, "is a damaged zip archive"),
-    "text called parquet": ("t.parquet", LONG, {}, "is no parquet file, or damaged"),
-    "text called xlsx": ("t.xlsx", LONG, {}, r"is no Excel file \(xlsx\), or damaged"),
+    "text called parquet": ("t.parquet", LONG, {}, "is not a parquet file, or is damaged"),
+    "text called xlsx": ("t.xlsx", LONG, {}, r"is not an Excel file \(xlsx\), or is damaged"),
     "text called npz": ("t.npz", LONG, {}, "is not an npy or npz file of plain arrays, or cut off"),
     "text called pickle": ("t.pkl", LONG, {}, "t.pkl"),
     "an open quotation mark": ("t.csv", LONG + '5,"a,1,1\n', {}, r"line 6: .*is a quotation mark not closed, or the file cut off\?"),
@@ -94,12 +94,12 @@ WRONG = {
     "an infinite score": ("t.csv", LONG.replace("0.25", "inf"), {}, r"line 4, column 'correct' is 'inf'; a score must be finite"),
     "a negative score": ("t.csv", LONG.replace("0.25", "-3"), {}, r"line 4, .*model 'b' is -3; scores must lie in \[0, 1\] or \[0, 100\].*--scale LOW:HIGH"),
     "a score over 100": ("t.csv", LONG.replace("0.25", "250"), {}, r"line 4, .*is 250; scores must lie in .*--scale"),
-    "one score over 1": ("t.csv", LONG.replace("0.25", "3"), {}, r"different scales: model 'a' from 0 to 0.5 but model 'b' from 1 to 3 \(.*line 4, query '2' and model 'b' is 3\); mend the value.*--scale"),
+    "one score over 1": ("t.csv", LONG.replace("0.25", "3"), {}, r"different scales: model 'a' from 0 to 0.5 but model 'b' from 1 to 3 \(.*line 4, query '2' and model 'b' is 3\); correct the value.*--scale"),
     "percent and fractions": ("t.csv", LONG.replace(",0.25,", ",80,").replace(",0.5,", ",0.7,"), {}, "different scales: model 'a' from 0 to 0.7 but model 'b' from 1 to 80"),
-    "some percent signs": ("t.csv", LONG.replace(",0.25,", ",25%,").replace(",1,", ",75,"), {}, "without a % sign, where others have one"),
+    "some percent signs": ("t.csv", LONG.replace(",0.25,", ",25%,").replace(",1,", ",75,"), {}, "without a % sign, but others have one"),
     "percent over 100": ("t.csv", "id,model,score,cost\n1,a,120%,1\n1,b,50%,1\n2,a,1%,1\n2,b,3%,1\n", {}, "line 2.* is 1.2, outside 0 % to 100 %"),
-    "a word for a score": ("t.csv", LONG.replace("0.25", "maybe"), {}, r"line 4, column 'correct' is 'maybe', which is no number; write a number, a percentage"),
-    "a word for a cost": ("t.csv", LONG.replace("0.03", "cheap"), {}, r"line 4, column 'cost' is 'cheap', which is no number"),
+    "a word for a score": ("t.csv", LONG.replace("0.25", "maybe"), {}, r"line 4, column 'correct' is 'maybe', which is not a number; write a number, a percentage"),
+    "a word for a cost": ("t.csv", LONG.replace("0.03", "cheap"), {}, r"line 4, column 'cost' is 'cheap', which is not a number"),
     "two currencies": ("t.csv", LONG.replace("0.03", "€0.03").replace("0.02", "$0.02"), {}, r"line 4, column 'cost' is '€0.03', in EUR, but .*line 3.* is in USD: convert"),
     "two currencies in two columns": ("t.csv", "id,perf_a,cost_a,perf_b,cost_b\n1,1,$1,0,£1\n2,0,$2,1,£3\n", {}, "costs are in GBP and in USD"),
     "a row without model": ("t.csv", LONG.replace("2,b", "2,"), {}, "line 4, column 'model' is empty, and 0 more rows name no model"),
@@ -112,7 +112,7 @@ WRONG = {
     "features of too few": ("t.csv", LONG, {"features": np.ones((3, 2))}, r"features must be numbers \[2, d\]"),
     "features as NaN": ("t.csv", LONG, {"features": np.full((2, 2), np.nan)}, "features must be finite"),
     "unequal embeddings": ("t.jsonl", "\n".join(json.dumps({"id": q, "model": m, "score": 1, "cost": 1, "embedding": [1.0] * (q + 1)}) for q in (1, 2) for m in "ab"), {}, "has 3 numbers, but the first has 2"),
-    "an embedding in words": ("t.csv", "id,emb_0,emb_1,perf_a,perf_b,cost_a,cost_b\n1,x,1,1,1,1,1\n2,0,0,0,0,1,1\n", {}, "line 2, column 'emb_0' is 'x', which is no number"),
+    "an embedding in words": ("t.csv", "id,emb_0,emb_1,perf_a,perf_b,cost_a,cost_b\n1,x,1,1,1,1,1\n2,0,0,0,0,1,1\n", {}, "line 2, column 'emb_0' is 'x', which is not a number"),
     "npz without models": ("t.npz", npz(scores=np.ones((2, 2))), {}, "has no array models; it has scores"),
     "npz without scores": ("t.npz", npz(models=np.array(["a", "b"])), {}, r"has no array scores \[Q, 2\]"),
     "npz of another shape": ("t.npz", npz(**{**GOOD, "scores": np.ones((2, 3))}), {}, r"array 'scores' has shape \(2, 3\).*expected \[Q, 2\]"),
@@ -328,7 +328,7 @@ def test_a_misspelt_file_is_proposed(tmp_path):
     make(tmp_path, "answers.csv", LONG)
     with pytest.raises(ValueError, match=r"there is no such file; did you mean '.*answers.csv'\?"):
         read_log(tmp_path / "answer.csv")
-    with pytest.raises(ValueError, match="the folder .* is not there either"):
+    with pytest.raises(ValueError, match="the folder .* does not exist either"):
         read_log(tmp_path / "no" / "answer.csv")
 
 

@@ -64,7 +64,7 @@ REFUSED = {
     "points and several maxima": (BASE.assign(max_points=[1, 1, 2, 2] * 10), "a column of their ratio", {"columns": {"score": "score"}}),
     "lower is better": (BASE.assign(higher_is_better=False), "better the lower they are", {"columns": {"score": "score"}}),
     "a remark that turns the score": (
-        renamed(score="Score (lower is better)"), r"may be better the lower it is: then add a column of 1 - it",
+        renamed(score="Score (lower is better)"), r"may be better the lower it is: then add a column of 1 minus it",
         {"columns": {"score": "Score (lower is better)"}},
     ),
     "a remark that says which end is best": (
@@ -92,7 +92,7 @@ REFUSED = {
     "costs in several currencies": (
         COST.assign(currency=["USD", "JPY"] * 20), r"the cost is in 'USD', 'JPY' \(column 'currency'\)", {"units": {"cost": "USD"}},
     ),
-    "an unknown currency": (COST.assign(currency="XAU"), "'XAU', which is no known unit of the cost", {"units": {"cost": "USD"}}),
+    "an unknown currency": (COST.assign(currency="XAU"), "'XAU', which is not a known unit of the cost", {"units": {"cost": "USD"}}),
     "sums between rows": (
         pd.concat([BASE, BASE[:2].assign(id="Grand total (n=20)"), BASE.assign(id="z" + BASE.id)]), "row 40 .* summary of the others", None,
     ),
@@ -124,7 +124,7 @@ REFUSED = {
         BASE.assign(model="auto", response_model=BASE.model), "--column model=response_model", {"columns": {"model": "response_model"}},
     ),
     "verdicts of an unknown language": (
-        renamed(score="result").assign(result=["hai", "iie"] * 20), "'result' has hai, iie, which are no verdicts that are known", None,
+        renamed(score="result").assign(result=["hai", "iie"] * 20), "'result' has hai, iie, which are not known verdicts", None,
     ),
     "dates of runs": (
         pd.concat([BASE.assign(run_date="2024-05-01"), BASE.assign(run_date="2024-08-01", score=1 - BASE.score)]), "differ in the column 'run_date'",
@@ -148,9 +148,9 @@ PRINTED = {
     "a second cost": (BASE.assign(total_cost=0.5), "'total_cost' could be it, too, with other values"),
     "costs of whole queries": (BASE.assign(cost_usd=np.repeat(np.arange(1.0, 21), 2)), "cost: doubtful, as all models have the same on each query"),
     "running sums": (BASE.assign(cost_usd=np.outer(np.arange(1, 21), [0.1, 0.01]).ravel()), "cost: doubtful, as that of every model rises from row to row"),
-    "costs rounded to nothing": (BASE.assign(cost_usd=[0.01, 0] * 20), "cost: nothing for b: are small costs rounded to 0?"),
+    "costs rounded to nothing": (BASE.assign(cost_usd=[0.01, 0] * 20), "cost: 0 for b: are small costs rounded to 0?"),
     "prices per thousand": (PRICED.assign(input_tokens=1000, output_tokens=100, price_in=0.0025, price_out=0.01), "cost: implausible prices of at most 0.01"),
-    "whole seconds that are milliseconds": (BASE.assign(latency=[140, 90] * 20), "latency: not used, as its median is 115 and no unit is said"),
+    "whole seconds that are milliseconds": (BASE.assign(latency=[140, 90] * 20), "latency: not used, as its median is 115 and no unit is known"),
     "costs that are scores": (BASE.assign(cost_usd=[0, 1] * 20), "cost: doubtful, as it is 0 or 1"),
     "one page of several": ({"page": 1, "total_pages": 3, "data": BASE.to_dict("records")}, "one page of several (total_pages: 3)"),
     "more to come": ({"has_more": True, "data": BASE.to_dict("records")}, "one page of several (has_more: True)"),

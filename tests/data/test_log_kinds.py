@@ -116,10 +116,10 @@ REFUSED = {
     "0 and 1 under percent": (BARE.assign(acc_pct=[1, 0, 0, 1] * 10), {}, "'acc_pct' has percent in its name, and numbers from 0 to 1"),
     "two columns of one name": (pd.concat([BASE[["query_id", "model", "score"]], BASE[["score", "cost"]]], axis=1), {}, "has 2 columns 'score': rename"),
     "letters as scores of one model": (
-        WIDE | {"score_z": list("ABCA"), "cost_x": [0.1] * 4, "cost_y": [0.2] * 4, "cost_z": [0.3] * 4}, {}, "column 'score_z' is 'A', which is no number",
+        WIDE | {"score_z": list("ABCA"), "cost_x": [0.1] * 4, "cost_y": [0.2] * 4, "cost_z": [0.3] * 4}, {}, "column 'score_z' is 'A', which is not a number",
     ),
-    "words and fractions": (BASE.assign(score=["good", "bad", 0.25, 0.5] * 10), {}, "has words .* and numbers .*: write all in one way"),
-    "a latency with and without a unit": (BASE.assign(latency=["350ms", "2"] * 20), {}, "'2' without a unit, where others have one"),
+    "words and fractions": (BASE.assign(score=["good", "bad", 0.25, 0.5] * 10), {}, "has words .* and numbers .*: write all in the same way"),
+    "a latency with and without a unit": (BASE.assign(latency=["350ms", "2"] * 20), {}, "'2' without a unit, but others have one"),
     "features of queries in another order": (
         BASE.assign(query_id=[int(i) for i in np.random.default_rng(1).permutation(20).repeat(2)]), {"features": np.ones((20, 2))},
         "in the order of their numbers, which is not that of the file",
@@ -139,7 +139,7 @@ REFUSED = {
     "units in a list": (BASE, {"units": ["ms"]}, r"units must map roles to units, as .*, got \['ms'\]"),
     "values in a list": (BASE, {"where": ["a"]}, r"where must map columns to values, as .*, got \['a'\]"),
     "costs of one model": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5}}, "only 'a' is named, and there is nothing to choose"),
-    "costs of a model that is not there": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5, "c": 1}}, "'c' is no column"),
+    "costs of a model that is not there": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5, "c": 1}}, "'c' is not a column"),
     "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, r"has cached tokens, and nothing says what they cost"),
     "two kinds of energy and money": (WIDE | {"cost_x": ["$1"] * 4, "cost_y": ["1 €"] * 4}, {}, "costs are in EUR and in USD"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
@@ -215,7 +215,7 @@ def test_a_latency_has_its_unit():
         np.testing.assert_allclose(latency, seconds, rtol=1e-6)
     log = read_log(BASE.assign(latency=90_000))
     assert log.latency is None
-    assert any("latency: not used, as its median is 90,000 and no unit is said" in line for line in log.read)
+    assert any("latency: not used, as its median is 90,000 and no unit is known" in line for line in log.read)
 
 
 def test_notes_say_what_was_left_out():
@@ -299,7 +299,7 @@ def test_what_is_no_log_beside_logs_is_left_aside(tmp_path):
         BASE[BASE.model == model].to_csv(tmp_path / f"{model}.csv", index=False)
     log = read_log(tmp_path)
     assert_found(log, half())
-    assert any("left aside README.txt" in line for line in log.read)
+    assert any("skipped README.txt" in line for line in log.read)
 
 
 def test_pickles_with_an_index_and_compressed(tmp_path):

@@ -104,7 +104,7 @@ def test_queries_without_a_number_are_dropped(bad, suffix, tmp_path):
     with pytest.raises(ValueError, match=rf"1 of 3 queries .* {place}\); in Python missing='drop' leaves them out"):
         load_table(path)
     frame.loc[1, SECOND] = "oops"
-    with pytest.raises(ValueError, match=rf"bench{suffix}, {place} is 'oops', which is no number"):
+    with pytest.raises(ValueError, match=rf"bench{suffix}, {place} is 'oops', which is not a number"):
         load(write(frame, path))
 
 
@@ -229,7 +229,7 @@ def test_hostile_pickles_are_refused_before_anything_runs(protocol, tmp_path):
     ):
         # Inside a list, after harmless content, as an attacker would hide it.
         path.write_bytes(pickle.dumps([1.0, {"a": Calls(function, argument)}], protocol=protocol))
-        refused = f"refused {name}, .* nothing was run" if protocol > 1 else "is no .pkl file"
+        refused = f"refused {name}, .* nothing was run" if protocol > 1 else "is not a .pkl file"
         with pytest.raises(UnsafePickleError if protocol > 1 else ValueError, match=f"bench.pkl:? {refused}"):
             load(path)
         assert not marker.exists()
@@ -287,7 +287,9 @@ def test_damaged_pickles_raise_value_errors(tmp_path):
             except ValueError as error:
                 assert str(error)
     path.write_bytes(others[0])
-    with pytest.raises(ValueError, match=r"bench.pkl is a pickled dict of a, and no data frame: save it as csv or parquet"):
+    with pytest.raises(
+        ValueError, match=r"bench.pkl is a pickled dict of a, and not a data frame: save it as csv or parquet"
+    ):
         load(path)
 
 
@@ -495,7 +497,7 @@ def test_columns_of_any_schema(tmp_path):
     assert read["kind"].tolist() == ["a", "unknown", "a"]
     with pytest.raises(ValueError, match="lacks the column z"):
         load_columns(tmp_path / "t.csv", ["z"])
-    with pytest.raises(ValueError, match="t.csv, line 2, column 'kind' is 'a', which is no number"):
+    with pytest.raises(ValueError, match="t.csv, line 2, column 'kind' is 'a', which is not a number"):
         load_columns(tmp_path / "t.csv", ["kind"])
 
 

@@ -126,7 +126,7 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
             two = f"the name {columns[role]!r} says {differ[0]!r}, but {has} {texts[0]!r}"
             raise ValueError(f"{sheet.name}: {two}: give the unit ({give})")
         if None in matches:
-            unknown = f"{texts[matches.index(None)]!r}, which is no known unit of the {title(role)}"
+            unknown = f"{texts[matches.index(None)]!r}, which is not a known unit of the {title(role)}"
             known = ", ".join([*UNITS[kind]][:8])
             convert = f"give the unit ({give}), or convert the {title(role)} and leave the column out"
             raise ValueError(f"{sheet.name}: {has} {unknown} ({known}, ...): {convert}")
@@ -253,7 +253,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
         return Numbers(np.array(lengths), notes=["its length counts"])
     numbers = read_numbers(sheet, column, role, units, name)
     if role == "confidence":
-        numbers.notes.append("what a model says of its answer, known once that is there; no feature of the query")
+        numbers.notes.append("a model's statement about its answer, known only after the answer; not a feature of the query")
     if role.endswith("_chars"):
         numbers.values = np.where(numbers.values < 0, np.nan, numbers.values)  # -1 for an unknown length.
     return numbers
@@ -283,7 +283,7 @@ def _doubt_latency(answers: Answers, seconds: np.ndarray, unit_known: bool) -> N
     elif not unit_known and median > (_LONGEST_LATENCY / 5 if is_whole else _LONGEST_LATENCY):
         del answers.values["latency"]
         give = "give it (units={'latency': 'ms'}, on the command line --unit latency=ms; s for seconds)"
-        answers.notes.append(f"latency: not used, as its median is {median:,.0f} and no unit is said: {give}")
+        answers.notes.append(f"latency: not used, as its median is {median:,.0f} and no unit is known: {give}")
 
 
 def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:

@@ -162,7 +162,7 @@ def _convert_units(sheet: "Sheet", column: str, role: str, units: Mapping[str, s
         numbers.values = np.where(bare, numbers.values * factor, numbers.values)
         numbers.notes += [f"in {unit}, times {factor:g}"] if factor != 1 and bare.any() else []
     if not unit and numbers.has_unit is not None and bare.any():
-        raise _cell_error(sheet, np.argmax(bare), column, " without a unit, where others have one: write all in one way")
+        raise _cell_error(sheet, np.argmax(bare), column, " without a unit, but others have one: write all in the same way")
     numbers.unit_known = bool(unit) or numbers.has_unit is not None
     numbers.currency = numbers.currency or currency
 
@@ -176,12 +176,12 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
             why = ": is the point between thousands? write numbers of tokens without marks"
             raise _cell_error(sheet, fractions[0], column, why)
     if kind == "tokens" and np.nan_to_num(values % 1).astype(bool).mean() > 0.5 and np.nanmedian(values) < _FEWEST_TOKENS:
-        why = ", no whole number: are they thousands of tokens? write numbers of tokens"
+        why = ", not a whole number: are they thousands of tokens? write numbers of tokens"
         raise _cell_error(sheet, np.argmax(values % 1 > 0), column, why)
     rule = "finite and at least 0" if kind in _NOT_NEGATIVE else "finite"
     wrong = np.isinf(values) | (values < 0 if kind in _NOT_NEGATIVE else False)
     if wrong.any():
-        why = f"; a {kind} must be {rule}: mend it, or empty the cell to count it as missing"
+        why = f"; a {kind} must be {rule}: correct it, or empty the cell to count it as missing"
         raise _cell_error(sheet, np.argmax(wrong), column, why)
 
 
@@ -223,7 +223,9 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
     if fractions.size and not letters and {word.lower() for word in verdicts} - {"true", "false"}:
         words, place = ", ".join(map(repr, list(verdicts)[:2])), cell_place(sheet, fractions[0], column)
         number = f"{place} is {checks.show(cells[fractions[0]])}"
-        raise ValueError(f"{sheet.name}, column {column!r} has words ({words}) and numbers ({number}): write all in one way")
+        raise ValueError(
+            f"{sheet.name}, column {column!r} has words ({words}) and numbers ({number}): write all in the same way"
+        )
     if verdicts:
         numbers.notes.append(", ".join(f"{word!r} counts as {value:g}" for word, value in list(verdicts.items())[:4]))
 
@@ -298,15 +300,13 @@ def _why_no_number(cell: Any, kind: str) -> str:
         excel = "Excel makes dates of fractions such as 1/2; format the column as text and write it again"
         return f"is the date {cell:%Y-%m-%d}: {excel}"
     if isinstance(cell, _CONTAINERS):
-        return f"is {checks.show(cell)}, a list or an object and no number: name another column (--column)"
+        return f"is {checks.show(cell)}, a list or an object and not a number: name another column (--column)"
     text = str(cell).strip()
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), "")
     if not hint:
         words = ", a percentage, or a word such as yes, no, true, false, pass, fail" if kind == "score" else ""
-        return (
-            f"is {checks.show(cell)}, which is no number; write a number{words}, or leave the cell empty where there is none"
-        )
-    return f"is {checks.show(cell)}, which is no number: {hint}"
+        return f"is {checks.show(cell)}, which is not a number; write a number{words}, or leave the cell empty where there is none"
+    return f"is {checks.show(cell)}, which is not a number: {hint}"
 
 
 # Kinds of content.
@@ -394,7 +394,7 @@ def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
     dates = np.array([None if is_empty(cell) else _date(cell) for cell in cells], "datetime64[s]")
     wrong = [row for row in np.flatnonzero(np.isnat(dates)) if not is_empty(cells[row])]
     if wrong:
-        raise _cell_error(sheet, wrong[0], column, ", which is no date; write 2025-01-31 or 2025-01-31 14:05:00")
+        raise _cell_error(sheet, wrong[0], column, ", which is not a date; write 2025-01-31 or 2025-01-31 14:05:00")
     return dates
 
 

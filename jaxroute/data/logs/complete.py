@@ -152,7 +152,7 @@ def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | Non
         answers.notes.append(f"latency: not used, as {answers.models[int(np.argmax(gaps.all(axis=0)))]} has none")
         return None
     if gaps.any():
-        answers.notes.append(f"latency: {int(gaps.sum()):,} missing, the median of the model takes their place")
+        answers.notes.append(f"latency: {int(gaps.sum()):,} missing, replaced by the model's median")
         latency = np.where(gaps, np.nanmedian(latency, axis=0), latency)
     return latency.astype(np.float32)
 

@@ -42,7 +42,7 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
             raise ValueError(f"{file}: {lower}: write all so that higher is better, as 1 - score")
         metric = next((value for value in map(str, values) if is_metric and not _is_score(value)), "")
         if metric:
-            other = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is no score"
+            other = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is not a score"
             raise ValueError(f"{file}: {other}: keep those that are (--where {name}=METRIC)")
         if match_level("score", name) > 0 and _is_opposite(answers, name):
             contrary = f"column {name!r} contradicts the scores ({columns}) in every row"
@@ -185,7 +185,7 @@ def doubtful_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool)
     if np.isin(costs, (0, 1)).all() and np.ptp(costs) == 1:
         lines.append("cost: doubtful, as it is 0 or 1: is it a score?")
     if free and np.allclose(costs * 100, np.round(costs * 100), atol=1e-6):
-        lines.append(f"cost: nothing for {join_names(free, 4)}: are small costs rounded to 0?")
+        lines.append(f"cost: 0 for {join_names(free, 4)}: are small costs rounded to 0?")
     values = answers.values["cost"]
     of_models = [values[answers.model == number] for number in range(len(models))]
     is_sorted = (np.diff(values) >= 0).all()  # The file is sorted by costs.

@@ -97,7 +97,7 @@ def existing_path(path: str | os.PathLike) -> Path:
     except (OSError, ValueError) as error:
         raise ValueError(f"data must be the name of a file, got {checks.show(str(path))}: {error}") from None
     if not exists and not folder.is_dir():
-        raise ValueError(f"{path}: there is no such file; the folder {str(folder)!r} is not there either")
+        raise ValueError(f"{path}: there is no such file; the folder {str(folder)!r} does not exist either")
     if not exists:
         names = sorted(os.listdir(folder))
         readable = [name for name in names if _suffix(name)]
@@ -153,10 +153,10 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
         return _open_pickle(path, content)
     for magic, kind in _REFUSED.items():
         if content.startswith(magic):
-            raise ValueError(f"{path} is {kind}, in spite of its name")
+            raise ValueError(f"{path} is {kind}, despite its name")
     if suffix in _BINARY:
-        kind = {".xlsx": "Excel file (xlsx)", ".parquet": "parquet file"}.get(suffix, f"{suffix} file")
-        raise ValueError(f"{path} is no {kind}, or damaged or cut off")
+        kind = {".xlsx": "an Excel file (xlsx)", ".parquet": "a parquet file"}.get(suffix, f"a {suffix} file")
+        raise ValueError(f"{path} is not {kind}, or is damaged or cut off")
     text, encoding, encodings = decode(str(path), content, encoding)
     if not text.strip():
         raise ValueError(f"{path} is empty")
@@ -313,9 +313,9 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
     opened = {file: sheet for file, sheet in opened.items() if file not in left}
     sheets = list(opened.values())
     joined = _stack(name, sheets, _path_columns([*opened])) if len(sheets) > 1 else sheets[0]
-    joined.notes += [f"file: left aside {others}, with other columns than the largest"] if left else []
+    joined.notes += [f"file: skipped {others}, with other columns than the largest"] if left else []
     for file, error in refused.items():
-        joined.notes.append(f"file: left aside {file.name}, as {str(error).removeprefix(f'{file} ')}")
+        joined.notes.append(f"file: skipped {file.name}, as {str(error).removeprefix(f'{file} ')}")
     return joined
 
 

@@ -24,7 +24,7 @@ def explain_no_log(
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
-        pairs = "pairwise preferences (which of two answers is better), which are no scores of single answers"
+        pairs = "pairwise preferences (which of two answers is better), which are not scores of single answers"
         return f"{sheet.name} has {pairs}: have each answer scored. {has}"
     free = [name for name in names if not any(name in columns for columns in candidates.values())]
     unknown = [name for name in sheet.single(free) if not has_role(name) and "tokens" not in words(name)]
@@ -56,7 +56,7 @@ def explain_no_log(
     if named:
         absent = [repr(model) for model in wanted if model not in names]
         one = f"only {named[0]!r} is named, and there is nothing to choose"
-        why = f"{join_names(absent)} is no column" if absent else one
+        why = f"{join_names(absent)} is not a column" if absent else one
         return f"{sheet.name}: columns called like the models have their scores, but {why}. {has}"
     pair = _two_patterns(sheet, free)
     if pair is not None and not candidates.get("score"):
@@ -91,11 +91,11 @@ def _likely_columns(
     lower = list(filter(lower_is_better, unknown)) if only_score else []
     if lower and not likely:
         give = f"if it is not, name it ({option('--column', f'score={lower[0]}')})"
-        likely = f"{join_names(map(repr, lower), 3)} may be better the lower it is: then add a column of 1 - it; {give}"
+        likely = f"{join_names(map(repr, lower), 3)} may be better the lower it is: then add a column of 1 minus it; {give}"
     strange = [n for n in free if match_level("score", n) > 0 and not looks_like_numbers(sheet.cells(n), "score")]
     if only_score and not likely and strange:
         shown = examples(sheet.cells(strange[0]))
-        likely = f"{strange[0]!r} has {shown}, which are no verdicts that are known: write 1 and 0"
+        likely = f"{strange[0]!r} has {shown}, which are not known verdicts: write 1 and 0"
     return likely, proposals.get("model", [])
 
 
@@ -104,7 +104,7 @@ def _lacks_columns(sheet: Sheet, model: str, lacking: Sequence[str], more: str) 
     different = len(set(map(str, sheet.cells(model))))
     if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
         models = f"models (column {model!r}, {different} different in {sheet.num_rows} rows) but no column of queries"
-        why = "a summary of models is no log of their answers to single queries"
+        why = "a summary of models is not a log of their answers to single queries"
         return f"{sheet.name} has {models}: {why}; if there is one, name it ({_GIVE.format('query')}). {more}"
     columns = " and ".join(f"a column for the {role}" for role in lacking)
     return f"{sheet.name} has a column of models, {model!r}, but lacks {columns}: name it ({_GIVE.format('ROLE')}). {more}"

@@ -66,7 +66,7 @@ def refuse_summary(roles: Roles) -> None:
                 rows = [row for row in rows if _is_mean(roles, column, row)]
         if rows:
             cell = f"{sheet.place(rows[0])}, column {column!r} is {cells[rows[0]]!r}"
-            raise ValueError(f"{cell}: is the row a summary of the others? delete such rows, or rename what they name")
+            raise ValueError(f"{cell}: is the row a summary of the others? delete such rows, or rename their queries")
 
 
 def _is_summary_word(cell: object) -> bool:
@@ -231,7 +231,7 @@ def _check_repeats(answers: Answers, keys: Keys, column: str) -> None:
             each = f"count each as a query ({option('--column', f'query={column}+{name}')})"
             same = "if all are answers to the same query, call the column run or seed"
             raise ValueError(f"{sheet.name}: {differ}: keep one of them {where}, or {each}; {same}")
-    joined = "the best counts, as the authors have it" if answers.preset.how == "max" else "their means count"
+    joined = "the best one counts, as in the authors' code" if answers.preset.how == "max" else "their means count"
     answers.notes.append(f"repeats: {several} ({len(rows):,} rows): {joined}")
 
 
@@ -275,7 +275,7 @@ def close_gaps(
     if unpriced and len(unpriced) < len(models) - 1:
         others = option("--models", ",".join(m for m in models if m not in unpriced))
         no_cost = f"{join_names(unpriced)} have scores and no cost at all"
-        raise ValueError(f"{name}: {no_cost}: if they are no models, keep the others ({others})")
+        raise ValueError(f"{name}: {no_cost}: if they are not models, keep the others ({others})")
     if missing == "zero":
         notes.append(f"missing: {int(gaps.sum()):,} answers count as score 0 and cost 0 (of {gaps_of}; first: {first})")
         return np.ones(total, bool), np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
@@ -331,7 +331,7 @@ def _equal_ids(answers: Answers) -> str:
     for name in [] if column is None else dict.fromkeys(key_texts(answers.sheet.cells(column))):
         other = first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)
         if other != name:
-            return f"ids such as {other!r} and {name!r} are equal as numbers: write them in one way; "
+            return f"ids such as {other!r} and {name!r} are equal as numbers: write them in the same way; "
     return ""
 
 

@@ -345,7 +345,7 @@ def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, 
     """Returns the columns of a pickled data set of RouterEval: its groups of models overlap, with equal scores."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         keys = ", ".join(map(str, value))
-        raise ValueError(f"{path} is a pickled dict of {keys}, and no data frame: save it as csv or parquet")
+        raise ValueError(f"{path} is a pickled dict of {keys}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]
     found, seen = [], set[str]()
     for group in [group for group in groups if group["model"] is not None]:

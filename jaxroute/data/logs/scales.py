@@ -55,7 +55,7 @@ def to_unit_interval(
     if percent is not None:
         refuse(percent & ((scores < 0) | (scores > 1)), ", outside 0 % to 100 %")
         bare = present & ~percent & ~np.isin(scores, (0.0, 1.0))
-        refuse(bare, " without a % sign, where others have one: write all in one way")
+        refuse(bare, " without a % sign, but others have one: write all in the same way")
         return scores, "percentages divided by 100"
     finite = scores[present]
     outside = (finite < 0) | (finite > 1)
@@ -65,7 +65,7 @@ def to_unit_interval(
     if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
         far = f"{outside.sum()} of {finite.size:,} outside [0, 1] by at most {max(-low, high - 1.0):.2g}"
         return np.clip(scores, 0.0, 1.0), f"{far}: cut off at the end"
-    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: mend it, or {_GIVE}")
+    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: correct it, or {_GIVE}")
     _refuse_mixed(scores, groups, place)
     halves, between = (finite % 0.5 == 0).all(), ((finite > 0) & (finite < 1)).any()
     if halves and high in (5.0, 10.0) and (any(part in name.lower() for part in _GRADED) or len(np.unique(finite)) > 2):
@@ -74,7 +74,7 @@ def to_unit_interval(
         return (scores - low) / (high - low), note
     if between or high <= 50 or (finite[finite > 0] > 1).mean() <= 0.5:
         unclear = f"scores go from {low:g} to {high:g}: are they fractions, percent or grades?"
-        refuse(scores > 1, f", and {unclear} mend the value, or {_GIVE}, for example 0:10")
+        refuse(scores > 1, f", and {unclear} correct the value, or {_GIVE}, for example 0:10")
     return scores / 100.0, "taken for percent, and divided by 100; --scale decides"
 
 
@@ -104,4 +104,4 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
         mixed = f"scores have different scales: {'; '.join(found)} ({place(first)} is {scores[first]:g})"
         keep = "keep one part (where={'COLUMN': 'VALUE'}, on the command line --where COLUMN=VALUE, or --models A,B)"
         give = "if they are on one scale, give it (--scale 0:100)"
-        raise ValueError(f"{mixed}; mend the value, bring all to one scale, or {keep}; {give}")
+        raise ValueError(f"{mixed}; correct the value, bring all to one scale, or {keep}; {give}")

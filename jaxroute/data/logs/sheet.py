@@ -129,7 +129,7 @@ def open_parquet(path: Path, content: Any) -> Sheet:
     try:
         file = parquet.ParquetFile(content)
     except (arrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no parquet file, or damaged: {error}") from None
+        raise ValueError(f"{path} is not a parquet file, or is damaged: {error}") from None
     if not file.metadata.num_rows:
         raise ValueError(f"{path} has no rows")
     if any(str(getattr(column.type, "value_type", "")).startswith("struct<") for column in file.schema_arrow):
@@ -162,7 +162,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
     try:
         book: dict[str, pd.DataFrame] = pd.read_excel(io.BytesIO(content), **reading)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is no Excel file (xlsx), or damaged: {error}") from None
+        raise ValueError(f"{path} is not an Excel file (xlsx), or is damaged: {error}") from None
     filled = {name: frame for name, frame in book.items() if frame.size}
     if not filled:
         raise ValueError(f"{path}, sheet {next(iter(book))!r} is empty")

@@ -40,7 +40,7 @@ def decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, t
             wide = "utf-16-be" if even > odd else "utf-16-le"
             return content.decode(wide), wide.upper(), ()
         if b"\0" in content[:_SAMPLE] or sum(byte < 32 and byte not in b"\t\n\f\r" for byte in content[:4096]) > 80:
-            raise ValueError(f"{name} is no text, in spite of its name: it has bytes that no text has")
+            raise ValueError(f"{name} is not text, despite its name: it has bytes that text never has")
         return content.decode("utf-8-sig"), "UTF-8", ()
     except UnicodeDecodeError as error:
         text = content.decode("utf-8", errors="replace")

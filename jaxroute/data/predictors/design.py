@@ -8,24 +8,24 @@ from jaxroute.data.features import scales
 
 from .sample import Sample
 
-MOST_FEATURES = 64  # More columns than these are replaced by their main directions.
+MOST_FEATURES = 64  # More columns are replaced by their main directions.
 LEAST_OF_GROUP = 5  # A category with fewer queries in the fitting part has no column.
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Features, centred and turned into their main directions where they are many, then a column per category.
+    """Centred features, in their main directions if they are many, then a column per category.
 
     Columns of unlike size are standardised first. The features have a total variance of 1, so that two queries are on average
     as far apart by their features as by different categories.
     """
 
-    mean: np.ndarray | None  # `[d]` of the features in the fitting part.
-    turn: np.ndarray | None  # `[d, r]` directions, scaled.
+    mean: np.ndarray | None  # `[d]` mean of the features in the fitting part.
+    turn: np.ndarray | None  # `[d, r]` scaled directions.
     groups: np.ndarray | None  # `[G]` categories that have a column.
 
     def columns(self, sample: Sample) -> np.ndarray:
-        """`[Q, r + G]` numbers of each query."""
+        """Returns `[Q, r + G]` numbers of each query."""
         columns = []
         if self.mean is not None and self.turn is not None and sample.features is not None:
             columns.append((sample.features - self.mean) @ self.turn)
@@ -35,7 +35,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """The columns that suit a fitting part."""
+    """Returns the columns that suit a fitting part."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)

@@ -11,26 +11,26 @@ PENALTIES = (0.3, 3.0, 30.0)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """`1 / (1 + exp(-x))`, without overflow."""
+    """Returns `1 / (1 + exp(-x))` without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
 def logit(p: np.ndarray) -> np.ndarray:
-    """Inverse of `sigmoid`, of probabilities kept away from 0 and 1."""
+    """Returns the inverse of `sigmoid`, of probabilities clipped to [0.001, 0.999]."""
     p = np.clip(p, 1e-3, 1 - 1e-3)
     return np.log(p / (1 - p))
 
 
 def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
-    """Mean of `-s log p - (1 - s) log(1 - p)`."""
+    """Returns the mean of `-s log p - (1 - s) log(1 - p)`."""
     p = np.clip(predicted, 1e-6, 1 - 1e-6)
     return float(-(scores * np.log(p) + (1 - scores) * np.log(1 - p)).mean())
 
 
 def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = 60) -> np.ndarray:
-    """`[A, 1 + d, M]` intercepts and weights of the least cross-entropy plus `penalty / 2 * |weights|^2`, for every penalty.
+    """Returns `[A, 1 + d, M]` intercepts and weights of the least cross-entropy plus `penalty / 2 * |weights|^2`, for every penalty.
 
-    A score of 0.3 is what 3 right and 7 wrong answers of weight 0.1 would be. The Hessian is at most `X'X / 4 + penalty`
+    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. The Hessian is at most `X'X / 4 + penalty`
     (Boehning and Lindsay, 1988), which is one eigendecomposition for all; steps along it never rise, and are accelerated
     (Nesterov).
 
@@ -38,7 +38,7 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
       columns: `[Q, d]`, shared by the outputs.
       scores: `[Q, M]` in [0, 1], one column per output.
       penalties: `[A]`, greater than 0; intercepts have none.
-      steps: how many.
+      steps: number of steps.
     """
     middle = columns.mean(0)
     centred = columns - middle  # Orthogonal to the intercept, so the bound falls apart into the two.
@@ -75,9 +75,9 @@ def _intercepts(scores: np.ndarray) -> np.ndarray:
 
 
 def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
-    """The same, `[M, 1 + d]`, with few columns `[d, Q, M]`, other ones for each output, by Newton's method.
+    """Returns the same, `[M, 1 + d]`, with few columns `[d, Q, M]`, other ones for each output, by Newton's method.
 
-    A step that would rise is one along the bound instead.
+    A step that would increase the loss is replaced by one along the bound.
     """
     middle = columns.mean(1)
     x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]
@@ -113,12 +113,12 @@ class Logistic:
     penalty: float  # Of squared weights, as chosen.
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
+        """Returns `[Q, N]` predicted scores."""
         return sigmoid(self.weights[0] + self.design.columns(sample) @ self.weights[1:])
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """The predictor of all folds, its penalty chosen by cross-validation, and `[Q, N]` predictions from the other folds."""
+    """Returns the predictor of all folds, its penalty chosen by cross-validation, and `[Q, N]` predictions from the other folds."""
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
     for fold in np.unique(folds):

@@ -1,4 +1,4 @@
-"""The mean score of the most similar queries."""
+"""Mean scores of the most similar queries."""
 
 from dataclasses import dataclass
 
@@ -21,12 +21,12 @@ class Neighbours:
     size: int  # Number of neighbours.
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
+        """Returns `[Q, N]` predicted scores."""
         return _means(self.design.columns(sample), self.columns, self.scores, (self.size,))[0]
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """The predictor, its number of neighbours chosen by leaving each prompt out, and those `[Q, N]` predictions."""
+    """Returns the predictor, its number of neighbours chosen by leaving each prompt out, and those `[Q, N]` predictions."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())

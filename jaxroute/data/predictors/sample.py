@@ -1,4 +1,4 @@
-"""Queries that predictors are fitted to and judged on."""
+"""Queries to which predictors are fitted, and on which they are evaluated."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,7 @@ class Sample:
 
     @classmethod
     def of(cls, table: RoutingTable) -> "Sample":
-        """All queries of a table."""
+        """Returns all queries of a table."""
         features = None if table.features is None else table.features.astype(float)
         scores, costs = table.scores.astype(float), table.costs.astype(float)
         return cls(table.models, scores, costs, None, features, table.groups, table.prompts)
@@ -44,12 +44,12 @@ class Sample:
         return self.features is not None or self.groups is not None
 
     def take(self, rows: np.ndarray) -> "Sample":
-        """The queries of some rows, given as a mask or as numbers."""
+        """Returns the queries of some rows, a mask or numbers."""
         part = (None if a is None else a[rows] for a in (self.latency, self.features, self.groups, self.prompts))
         return Sample(self.models, self.scores[rows], self.costs[rows], *part)
 
     def numbered(self) -> np.ndarray:
-        """`[Q]` number of the prompt of each query, from 0 in the order of appearance: 0, 1, ... without copies."""
+        """Returns the `[Q]` number of each query's prompt, from 0 in the order of appearance: 0, 1, ... without copies."""
         return np.arange(self.num_queries) if self.prompts is None else pd.factorize(self.prompts)[0]
 
 
@@ -57,11 +57,11 @@ class Predictor(Protocol):
     """Predicts the score of each model on each query."""
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
+        """Returns `[Q, N]` predicted scores."""
         ...
 
 
 def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.random.Generator) -> np.ndarray:
-    """`[Q]` fold of each query, at random: copies of a prompt in one fold, the same number of prompts in each, or one more."""
+    """Returns the random `[Q]` fold of each query: copies of a prompt in one fold, the same number of prompts in each, or one more."""
     prompts = sample.numbered()
     return np.random.default_rng(seed).permutation(np.arange(prompts.max() + 1) % number)[prompts]
