@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.data.logs.log import Log
-from jaxroute.data.prediction import Prediction, best_single, evaluate_predictions, standard_error
-from jaxroute.data.predictors import Sample
-from jaxroute.data.table import RoutingTable
+
+from .logs.log import Log
+from .prediction import Prediction, best_single, evaluate_predictions, standard_error
+from .predictors import Sample
+from .table import RoutingTable
 
 
 @dataclass(frozen=True)

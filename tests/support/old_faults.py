@@ -71,7 +71,6 @@ def text_with_blanks(patch):
         found = [str(cell) for cell in cells.first_cells(column)]
         return sum(bool(re.search(r"[^\W\d_]+\s+\S", text)) for text in found) > 0.2 * len(found)
 
-    patch.setattr(roles, "looks_like_text", looks_like_text)
     patch.setattr(cells, "looks_like_text", looks_like_text)
 
 

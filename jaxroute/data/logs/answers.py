@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.cells import Numbers, first_cells, is_empty, read_numbers, read_texts, which_empty
-from jaxroute.data.logs.names import (
+from ..files import join_names, option
+from .cells import Numbers, first_cells, is_empty, read_numbers, read_texts, which_empty
+from .names import (
     PER_MODEL,
     PRICING_ROLES,
     UNIT_COLUMN,
@@ -24,9 +24,9 @@ from jaxroute.data.logs.names import (
     unit_of,
     words,
 )
-from jaxroute.data.logs.presets import Preset
-from jaxroute.data.logs.roles import Roles, differing_columns
-from jaxroute.data.logs.sheet import Sheet
+from .presets import Preset
+from .roles import Roles, differing_columns
+from .sheet import Sheet
 
 _LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted where no unit is known.
 _SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # By all models: a prompt, or a price.

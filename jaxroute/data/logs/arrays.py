@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.data.files import join_names
-from jaxroute.data.logs.names import PER_MODEL, match_level
-from jaxroute.data.logs.sheet import Sheet
+
+from ..files import join_names
+from .names import PER_MODEL, match_level
+from .sheet import Sheet
 
 _MODELS = ("models", "model_names", "names")
 # Arrays with numbers of categories, and with their names.

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.logs.names import UNIT_KINDS, UNITS, VERDICTS, WORDS, has_unknown_unit, unit_of
+
+from .names import UNIT_KINDS, UNITS, VERDICTS, WORDS, has_unknown_unit, unit_of
 
 if TYPE_CHECKING:
-    from jaxroute.data.logs.sheet import Sheet
+    from .sheet import Sheet
 
 # Letters of Inspect's logs, which count only together: correct, incorrect, partial, no answer.
 _LETTERS = {"c": 1.0, "i": 0.0, "p": 0.5, "n": 0.0}
@@ -114,9 +115,6 @@ def cell_place(sheet: "Sheet", row: Any, column: str) -> str:
 def _cell_error(sheet: "Sheet", row: Any, column: str, why: str) -> ValueError:
     """Error about a cell, which it shows."""
     return ValueError(f"{cell_place(sheet, row, column)} is {checks.show(sheet.cells(column)[row])}{why}")
-
-
-# Numbers.
 
 
 def read_numbers(
@@ -218,7 +216,8 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
         numbers.notes.append("decimal commas read as points")
     elif any(isinstance(cell, str) and "," in cell for cell in parsed):
         numbers.notes.append("commas between thousands left out")
-    verdicts = {cell.strip(): number.value for cell, number in parsed.items() if _is_verdict(cell)}
+    texts = {cell.strip(): number.value for cell, number in parsed.items() if isinstance(cell, str)}
+    verdicts = {text: value for text, value in texts.items() if text.lower() in VERDICTS | _LETTERS}
     fractions = np.flatnonzero(np.where(percent, 0, np.nan_to_num(numbers.values, posinf=0, neginf=0)) % 1)
     if fractions.size and not letters and {word.lower() for word in verdicts} - {"true", "false"}:
         words, place = ", ".join(map(repr, list(verdicts)[:2])), cell_place(sheet, fractions[0], column)
@@ -228,10 +227,6 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
         )
     if verdicts:
         numbers.notes.append(", ".join(f"{word!r} counts as {value:g}" for word, value in list(verdicts.items())[:4]))
-
-
-def _is_verdict(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.strip().lower() in VERDICTS | _LETTERS
 
 
 def _parse(cell: Any, kind: str, comma: bool) -> Parsed | None:
@@ -309,9 +304,6 @@ def _why_no_number(cell: Any, kind: str) -> str:
     return f"is {checks.show(cell)}, which is not a number: {hint}"
 
 
-# Kinds of content.
-
-
 def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
     """Whether at least half of the first cells are numbers, or, of a score, verdicts."""
     if cells.dtype.kind in "biufm":
@@ -364,7 +356,17 @@ def has_fractions(cells: np.ndarray) -> bool:
         return False
 
 
-# Texts, dates and vectors.
+def fits_role(role: str, cells: np.ndarray) -> bool:
+    """Whether cells can have a role."""
+    if role in ("text", "response"):
+        return looks_like_text(cells)
+    if role == "date":
+        return looks_like_dates(cells)
+    if role == "embedding":
+        return looks_like_vectors(cells)
+    if role in ("model", "category"):
+        return (role == "model" and cells.dtype.kind == "O") or not has_fractions(cells)
+    return looks_like_numbers(cells, role if role in ("score", "latency") else "cost")
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:

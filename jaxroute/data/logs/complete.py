@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.files import join_names
-from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.cells import cell_place, read_dates, read_numbers, read_texts, read_vectors, which_empty
-from jaxroute.data.logs.doubts import check_models, check_same_scores, check_scores, doubtful_costs
-from jaxroute.data.logs.features import Reader, choose_features
-from jaxroute.data.logs.names import scale_in_name, words
-from jaxroute.data.logs.pivot import Keys, close_gaps, find_keys, pivot
-from jaxroute.data.logs.presets import Prices, costs_by_size
-from jaxroute.data.logs.pricing import price_answers, ways_to_give_costs
-from jaxroute.data.logs.scales import Groups, to_unit_interval
-from jaxroute.data.table import RoutingTable
+from ..files import join_names
+from ..table import RoutingTable
+from .answers import Answers
+from .cells import cell_place, read_dates, read_numbers, read_texts, read_vectors, which_empty
+from .doubts import check_models, check_same_scores, check_scores, doubtful_costs
+from .features import Reader, choose_features
+from .names import scale_in_name, words
+from .pivot import Keys, close_gaps, find_keys, pivot
+from .presets import Prices, costs_by_size
+from .pricing import price_answers, ways_to_give_costs
+from .scales import Groups, to_unit_interval
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,6 @@ def complete_log(
     return Log(table, latency, dates, signals, source, (*sheet.notes, *notes), reader=reader)
 
 
-# Numbers of answers.
-
-
 def _groups(answers: Answers) -> Groups:
     """Models and categories of the answers, as numbers and names."""
     groups = {"model": (answers.model, answers.models)}
@@ -155,9 +152,6 @@ def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | Non
         answers.notes.append(f"latency: {int(gaps.sum()):,} missing, replaced by the model's median")
         latency = np.where(gaps, np.nanmedian(latency, axis=0), latency)
     return latency.astype(np.float32)
-
-
-# Properties of queries.
 
 
 def _first_cells(answers: Answers, keys: Keys, cells: np.ndarray) -> np.ndarray:

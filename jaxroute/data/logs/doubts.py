@@ -5,11 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.cells import first_cells, number_of
-from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
+from ..files import join_names, option
+from .answers import Answers
+from .cells import first_cells, number_of
+from .files import FILE_COLUMNS
+from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
 
 _CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; mean costs outside are doubted.
 _MOST_EQUAL = 20  # More scores that are the same for all models are no judgements.

@@ -6,17 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from jaxroute.data.logs.names import (
-    PER_MODEL,
-    UNIT_KINDS,
-    UNITS,
-    WORDS,
-    fitting,
-    full_match_level,
-    has_role,
-    plain_name,
-    words,
-)
+from .names import PER_MODEL, UNIT_KINDS, UNITS, WORDS, fitting, full_match_level, has_role, plain_name, words
 
 
 @dataclass

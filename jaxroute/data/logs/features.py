@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.data.features import Standardisation, scales
-from jaxroute.data.files import load_embeddings
+
+from ..features import Standardisation, scales
+from ..files import load_embeddings
 
 _WIDTH = 32  # Directions of texts and of long embeddings.
 _WIDEST = 64  # Embeddings with more numbers are reduced.

@@ -20,13 +20,14 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import errors_name, import_optional, join_names
-from jaxroute.data.logs import presets
-from jaxroute.data.logs.names import WORDS
-from jaxroute.data.logs.records import frame_of, records_of
-from jaxroute.data.logs.sheet import Sheet, open_excel, open_parquet, sheet_in_memory, sheet_of_frame
-from jaxroute.data.logs.text import decode, open_text
-from jaxroute.data.pickles import open_pickle
+
+from ..files import errors_name, import_optional, join_names
+from ..pickles import open_pickle
+from . import presets
+from .names import WORDS
+from .records import frame_of, records_of
+from .sheet import Sheet, open_excel, open_parquet, sheet_in_memory, sheet_of_frame
+from .text import decode, open_text
 
 _JSON = (".json", ".jsonl", ".ndjson")
 _BINARY = (".parquet", ".feather", ".xlsx", ".pkl", ".pickle", ".npz")
@@ -115,9 +116,6 @@ def _suffix(name: str) -> str:
     while name.endswith(_PACKED):
         name = name[: name.rfind(".")]
     return next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
-
-
-# One file.
 
 
 def _open_file(path: Path, separator: str | None, encoding: str | None) -> Sheet:
@@ -246,9 +244,6 @@ def _apply_preset(sheet: Sheet) -> Sheet:
     sheet.preset = preset
     sheet.given = {role: column for role, column in preset.given.items() if "*" in column or column in sheet.names}
     return sheet
-
-
-# Several files.
 
 
 def _open_archive(path: Path, content: bytes, separator: str | None, encoding: str | None) -> Sheet:

@@ -14,19 +14,20 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import errors_name, join_names, read_arrays
-from jaxroute.data.logs.answers import Answers, collect_answers
-from jaxroute.data.logs.arrays import sheet_of_arrays
-from jaxroute.data.logs.cells import read_dates
-from jaxroute.data.logs.complete import Log, complete_log, convert_scores
-from jaxroute.data.logs.files import existing_path, open_log
-from jaxroute.data.logs.names import check_columns, check_units
-from jaxroute.data.logs.pivot import key_text, refuse_summary
-from jaxroute.data.logs.pricing import check_costs, price_answers
-from jaxroute.data.logs.roles import assign_roles
-from jaxroute.data.logs.selection import choose_models, choose_rows
-from jaxroute.data.logs.sheet import Sheet
-from jaxroute.data.table import RoutingTable
+
+from ..files import errors_name, join_names, read_arrays
+from ..table import RoutingTable
+from .answers import Answers, collect_answers
+from .arrays import sheet_of_arrays
+from .cells import read_dates
+from .complete import Log, complete_log, convert_scores
+from .files import existing_path, open_log
+from .names import check_columns, check_units
+from .pivot import key_text, refuse_summary
+from .pricing import check_costs, price_answers
+from .roles import assign_roles
+from .selection import choose_models, choose_rows
+from .sheet import Sheet
 
 
 def read_log(

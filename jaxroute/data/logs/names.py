@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from jaxroute.core import checks
-from jaxroute.data.files import join_names
+
+from ..files import join_names
 
 _FILE = json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
 _LETTERS = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}  # Without accents.
@@ -63,9 +64,6 @@ def split_remark(name: str) -> tuple[str, str]:
     """Splits a name from the remark in parentheses or brackets at its end, empty if there is none."""
     match = re.fullmatch(r"([^(\[]+)[(\[](.+)[)\]]\s*", name)
     return (match[1], match[2]) if match else (name, "")
-
-
-# Units.
 
 
 @lru_cache(65536)
@@ -142,9 +140,6 @@ def has_unknown_unit(kind: str, name: str) -> bool:
     if rest and (not units or any(map(str.isdigit, rest))):  # As in `cost (pesos)` and `cost [1e-6 USD]`.
         return True
     return any(word not in units for word in words(name) if _has_unknown_unit_word(word))
-
-
-# Roles.
 
 
 @lru_cache(65536)
@@ -239,9 +234,6 @@ def numbered_columns(names: Sequence[str]) -> list[str]:
         groups.setdefault(match[1].lower(), []).append((int(match[2]), match.string))
     best = max(groups.values(), key=len, default=[])
     return [name for _, name in sorted(best)] if len(best) > 1 else []
-
-
-# Arguments of the caller.
 
 
 def check_units(units: Mapping[str, str] | None) -> dict[str, str]:

@@ -6,12 +6,12 @@ from itertools import product
 
 import numpy as np
 
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.cells import examples, first_cells, looks_like_numbers, number_of
-from jaxroute.data.logs.families import Family
-from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import can_be, has_role, lower_is_better, match_level, plain_name, similar_names, words
-from jaxroute.data.logs.sheet import Sheet
+from ..files import join_names, option
+from .cells import examples, first_cells, looks_like_numbers, number_of
+from .families import Family
+from .files import FILE_COLUMNS
+from .names import can_be, has_role, lower_is_better, match_level, plain_name, similar_names, words
+from .sheet import Sheet
 
 _GIVE = "--column {0}=NAME, in Python columns={{'{0}': 'NAME'}}"
 _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})

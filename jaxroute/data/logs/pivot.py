@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.cells import is_empty, number_of, read_texts
-from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import WORDS, is_repeat, match_level, similar_names, words
-from jaxroute.data.logs.roles import Roles
+from ..files import join_names, option
+from .answers import Answers
+from .cells import is_empty, number_of, read_texts
+from .files import FILE_COLUMNS
+from .names import WORDS, is_repeat, match_level, similar_names, words
+from .roles import Roles
 
 _MOST_VALUES = 20  # A column that tells answers apart has no more different values.
 _SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(WORDS['summaries']))}|all|grand)", re.IGNORECASE)
@@ -91,9 +91,6 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
         if not np.isclose(numbers[row], values, rtol=0.01, atol=within).any():
             return False
     return bool(others.any())
-
-
-# Queries.
 
 
 def find_keys(answers: Answers) -> Keys:
@@ -243,9 +240,6 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
     typical = np.median(table, axis=0)
     balanced = (table == typical).all(axis=1) & ((typical > 0).sum() > 1)
     return bool(once.mean() >= 0.8 or (balanced.mean() >= 0.8 and len(table) > 2))
-
-
-# Pairs of queries and models.
 
 
 def pivot(answers: Answers, keys: Keys, values: np.ndarray, how: str = "") -> np.ndarray:

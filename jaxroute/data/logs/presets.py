@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import option
-from jaxroute.data.logs.cells import is_empty
-from jaxroute.data.logs.names import match_level
-from jaxroute.data.papers import SPROUT_PRICES
 
-Records = list[dict[str, Any]]
+from ..files import option
+from ..papers import SPROUT_PRICES
+from .cells import is_empty
+from .names import match_level
+
+Record = dict[str, Any]
+Records = list[Record]
 Prices = dict[str, tuple[float, ...]]
 
 
@@ -29,7 +31,7 @@ class Preset:
     Attributes:
       name: name of the format; empty for an unknown one.
       fields: names that all its records have, with `*` for any text.
-      reader: name in `READERS` of the function that adds columns by a rule, or from files beside the records; or None.
+      reader: name of the function that adds columns by a rule, or from files beside the records; or None.
       columns: path to the cell of each column: keys joined by dots, alternatives by `|`, the seconds between two moments by `..`.
       explode: list of objects that become separate records, or None.
       keep: allowed values by field; other records are not answers.
@@ -65,7 +67,8 @@ class Preset:
             return records
         if self.explode:
             records = [{**record, **item} for record in records for item in record[self.explode]]
-        added = READERS[self.reader](path, records) if self.reader else [{} for _ in records]
+        read = RECORD_READERS.get(self.reader or "", lambda path, record: {})
+        added = FILE_READERS[self.reader](path, records) if self.reader in FILE_READERS else [read(path, r) for r in records]
         pairs = list(zip(records if len(records) == len(added) else added, added, strict=True))
         if self.sort:
             pairs.sort(key=lambda pair: str(pair[0].get(self.sort or "")).startswith("resp_"))
@@ -188,71 +191,6 @@ def _helm(path: Path, records: Records) -> Records:
     return rows
 
 
-def _inspect(path: Path, records: Records) -> Records:
-    """Samples of logs, each with the head of its log under `log`; or the data frame of samples."""
-    rows = []
-    for record in records:
-        if nested(record, "log", "status") not in (None, "success"):
-            rows.append({})
-            continue
-        usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
-        model = nested(record, "log", "eval", "model") or record.get("model") or next(iter(usage), None)
-        usage = usage.get(model, {})
-        named = {name: value for name, value in record.items() if name.startswith("score_")}
-        if scores:
-            first = scores.get(nested(record, "log", "results", "scores", 0, "name")) or next(iter(scores.values()))
-            value = nested(first, "value")
-            named = {"score": next(iter(value.values()), None) if isinstance(value, dict) else value}
-        row = {"query_id": record["id"], "epoch": record.get("epoch"), "model": model}
-        row["category"] = nested(record, "log", "eval", "task")
-        row |= {"score": next(iter(named.values()))} if len(named) == 1 else named
-        row |= {f"{name}_tokens": usage.get(f"{name}_tokens") for name in ("input", "output")}
-        row |= {"cost_usd": usage.get("total_cost"), "cache_read_input_tokens": usage.get("input_tokens_cache_read")}
-        row |= {"latency_s": record.get("total_time"), "prompt": record.get("input")}
-        answer = nested(record, "output", "choices", 0, "message", "content")
-        rows.append(row | ({"response": answer} if answer is not None else {}))
-    return rows
-
-
-def _mmlu_pro(path: Path, records: Records) -> Records:
-    """Answers of one model, which is the name of the file, or of the folder where each subject has a file."""
-    model = path.parent.name if path.stem.endswith("_result") else re.sub(r"^model_outputs_|_\d+shots?$", "", path.stem)
-    rows = []
-    for record in records:
-        prompt = "\n".join([str(record["question"]), *map(str, record.get("options") or ())])
-        right = float(record["pred"] == record["answer"])
-        rows.append({"model": record.get("model", model), "score": right, "prompt": prompt})
-    return rows
-
-
-def _mix_instruct(path: Path, records: Records) -> Records:
-    rows = []
-    for record in records:
-        prompt = " ".join(filter(None, (record.get("instruction"), record.get("input"))))
-        rows.append({"category": str(record["id"]).partition("/")[0], "prompt": prompt})
-    return rows
-
-
-def _langfuse(path: Path, records: Records) -> Records:
-    """Scores: a column for each name, with a list in each cell, or a list of named values."""
-    own, rows = set(" ".join(_FILE["columns of Langfuse"]).split()), []
-    for record in records:
-        firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
-        scores = {name: record[name] if value is None else value for name, value in firsts.items()}
-        listed = parse_nested(record.get("scores"))
-        for one in listed if isinstance(listed, list) else ():
-            scores |= {one["name"]: one.get("value")} if isinstance(one, dict) and "name" in one else {}
-        scores = {name: score for name, score in scores.items() if match_level("query", name) < 3}
-        scores = {k: v for k, v in scores.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        rows.append(_single_score(scores))
-    return rows
-
-
-def _single_score(scores: dict[str, Any]) -> dict[str, Any]:
-    """Scores by name; a single one is called score."""
-    return dict(zip(["score"], scores.values())) if len(scores) == 1 else scores
-
-
 def _langsmith(path: Path, records: Records) -> Records:
     """Feedback on the call, or on its run."""
     feedback: dict[str, Any] = {}
@@ -263,23 +201,69 @@ def _langsmith(path: Path, records: Records) -> Records:
     return [feedback.get(str(record["trace_id"]), {}) for record in records]
 
 
-def _experiment(path: Path, records: Records) -> Records:
+def _inspect(path: Path, record: Record) -> Record:
+    """A sample with the head of its log under `log`, or a row of the data frame of samples."""
+    if nested(record, "log", "status") not in (None, "success"):
+        return {}
+    usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
+    model = nested(record, "log", "eval", "model") or record.get("model") or next(iter(usage), None)
+    usage = usage.get(model, {})
+    named = {name: value for name, value in record.items() if name.startswith("score_")}
+    if scores:
+        first = scores.get(nested(record, "log", "results", "scores", 0, "name")) or next(iter(scores.values()))
+        value = nested(first, "value")
+        named = {"score": next(iter(value.values()), None) if isinstance(value, dict) else value}
+    row = {"query_id": record["id"], "epoch": record.get("epoch"), "model": model}
+    row["category"] = nested(record, "log", "eval", "task")
+    row |= {"score": next(iter(named.values()))} if len(named) == 1 else named
+    row |= {f"{name}_tokens": usage.get(f"{name}_tokens") for name in ("input", "output")}
+    row |= {"cost_usd": usage.get("total_cost"), "cache_read_input_tokens": usage.get("input_tokens_cache_read")}
+    row |= {"latency_s": record.get("total_time"), "prompt": record.get("input")}
+    answer = nested(record, "output", "choices", 0, "message", "content")
+    return row | ({"response": answer} if answer is not None else {})
+
+
+def _mmlu_pro(path: Path, record: Record) -> Record:
+    """Answer of one model, which is the name of the file, or of the folder where each subject has a file."""
+    model = path.parent.name if path.stem.endswith("_result") else re.sub(r"^model_outputs_|_\d+shots?$", "", path.stem)
+    prompt = "\n".join([str(record["question"]), *map(str, record.get("options") or ())])
+    return {"model": record.get("model", model), "score": float(record["pred"] == record["answer"]), "prompt": prompt}
+
+
+def _mix_instruct(path: Path, record: Record) -> Record:
+    prompt = " ".join(filter(None, (record.get("instruction"), record.get("input"))))
+    return {"category": str(record["id"]).partition("/")[0], "prompt": prompt}
+
+
+def _langfuse(path: Path, record: Record) -> Record:
+    """Scores: a column for each name, with a list in each cell, or a list of named values."""
+    own = set(" ".join(_FILE["columns of Langfuse"]).split())
+    firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
+    scores = {name: record[name] if value is None else value for name, value in firsts.items()}
+    listed = parse_nested(record.get("scores"))
+    for one in listed if isinstance(listed, list) else ():
+        scores |= {one["name"]: one.get("value")} if isinstance(one, dict) and "name" in one else {}
+    scores = {name: score for name, score in scores.items() if match_level("query", name) < 3}
+    return _single_score({k: v for k, v in scores.items() if isinstance(v, (int, float)) and not isinstance(v, bool)})
+
+
+def _single_score(scores: Record) -> Record:
+    """Scores by name; a single one is called score."""
+    return dict(zip(["score"], scores.values())) if len(scores) == 1 else scores
+
+
+def _experiment(path: Path, record: Record) -> Record:
     """Experiments of LangSmith, one for each model, whose name is that of the file."""
-    rows = []
-    for record in records:
-        row = {"model": record.get("model", path.stem)}
-        for column, heads in (("prompt", ("inputs.", "input.")), ("response", ("outputs.", "output."))):
-            row[column] = " ".join(str(value) for name, value in record.items() if name.startswith(heads))
-        row |= _single_score({name: value for name, value in record.items() if name.startswith("feedback.")})
-        rows.append(row | ({} if record.get("example_id") else {"query_id": row["prompt"]}))
-    return rows
+    row = {"model": record.get("model", path.stem)}
+    for column, heads in (("prompt", ("inputs.", "input.")), ("response", ("outputs.", "output."))):
+        row[column] = " ".join(str(value) for name, value in record.items() if name.startswith(heads))
+    row |= _single_score({name: value for name, value in record.items() if name.startswith("feedback.")})
+    return row | ({} if record.get("example_id") else {"query_id": row["prompt"]})
 
 
-# Readers of further columns: they return a row for each record, or, of another number, all rows.
-READERS = {
-    reader.__name__.removeprefix("_"): reader
-    for reader in (_lm_eval, _helm, _inspect, _mmlu_pro, _mix_instruct, _langfuse, _langsmith, _experiment)
-}
+# Functions that add columns to a record, and to all records of a file, of which they may return another number.
+RECORD_READERS = {f.__name__[1:]: f for f in (_inspect, _mmlu_pro, _mix_instruct, _langfuse, _experiment)}
+FILE_READERS = {f.__name__[1:]: f for f in (_lm_eval, _helm, _langsmith)}
 _FILE = json.loads((Path(__file__).parent / "presets.json").read_text("utf-8"))
 PRESETS = tuple(Preset(**preset) for preset in _FILE["presets"])
 

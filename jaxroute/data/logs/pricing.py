@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.answers import Answers, query_characters
-from jaxroute.data.logs.cells import first_cells, read_numbers
-from jaxroute.data.logs.files import open_log
-from jaxroute.data.logs.names import has_role, has_unknown_unit, match_level, similar_names, words
-from jaxroute.data.logs.presets import Prices
+
+from ..files import join_names, option
+from .answers import Answers, query_characters
+from .cells import first_cells, read_numbers
+from .files import open_log
+from .names import has_role, has_unknown_unit, match_level, similar_names, words
+from .presets import Prices
 
 CHARACTERS_PER_TOKEN = 4.0
 ANSWER_TOKENS = 256.0  # Of an answer of which neither tokens, characters nor text are known.
@@ -21,9 +22,6 @@ PRICES = ("price_in", "price_out", "price_cached")
 _LOWEST_PRICE = 0.02  # USD per million tokens; if none is higher, prices are doubted.
 # Columns of a file of prices, and short names of them.
 _COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out", "output"), "price_cached": ("cached",)}
-
-
-# Costs and prices of the caller.
 
 
 def check_costs(
@@ -75,9 +73,6 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
             place = sheet.place(int(np.argmax(np.isnan(values))))
             raise ValueError(f"{place}, column {columns[role]!r} is empty: give a price, or 0")
     return {model: tuple(map(float, row)) for model, *row in zip(models, *numbers.values(), strict=True)}
-
-
-# Costs of answers.
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import join_names
-from jaxroute.data.logs.names import match_level, plain_name
+
+from ..files import join_names
+from .names import match_level, plain_name
 
 _NAME_KEYS = ("name", "key", "metric", "scorer", "id", "type")
 _VALUE_KEYS = ("value", "score", "mean", "result", "number_value", "float_value")

@@ -6,35 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.cells import (
-    examples,
-    first_cells,
-    has_fractions,
-    looks_like_dates,
-    looks_like_numbers,
-    looks_like_sentences,
-    looks_like_text,
-    looks_like_vectors,
-    read_numbers,
-    which_empty,
-)
-from jaxroute.data.logs.families import Family, find_families
-from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import (
-    SEARCH_ORDER,
-    UNIT_KINDS,
-    WORDS,
-    has_role,
-    match_level,
-    numbered_columns,
-    similar_names,
-    title,
-    words,
-)
-from jaxroute.data.logs.no_log import explain_no_log
-from jaxroute.data.logs.sheet import Sheet
-from jaxroute.data.logs.text import is_digits
+from ..files import join_names, option
+from .cells import examples, first_cells, fits_role, has_fractions, looks_like_sentences, read_numbers, which_empty
+from .families import Family, find_families
+from .files import FILE_COLUMNS
+from .names import SEARCH_ORDER, UNIT_KINDS, WORDS, has_role, match_level, numbered_columns, similar_names, title, words
+from .no_log import explain_no_log
+from .sheet import Sheet
+from .text import is_digits
 
 
 @dataclass
@@ -136,16 +115,13 @@ def _check_header(sheet: Sheet, given: Mapping[str, str]) -> None:
         raise ValueError(f"{sheet.name}, {looks}: add a line of names above it, such as query_id,model,score,cost")
 
 
-# Columns of each model.
-
-
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
     """Families without the columns whose cells cannot have their role."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
             cells = {m: sheet.cells(column) for m, column in family.columns.items() if sheet.names.count(column) == 1}
-            unfit = {model for model, column in cells.items() if first_cells(column) and not _fits(family.role, column)}
+            unfit = {model for model, column in cells.items() if first_cells(column) and not fits_role(family.role, column)}
             if (
                 len(family.columns) - len(unfit) > 1
             ):  # Columns of a model with other families are refused when they are read.
@@ -206,9 +182,6 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
         raise _undecided(sheet, options[0].role, [family.shown("*") for family in options])
 
 
-# Columns of all models.
-
-
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
     """Fills the candidates of every role that was not given."""
     sheet, candidates = roles.sheet, roles.candidates
@@ -236,7 +209,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
     """Columns with the best match, of those whose cells fit."""
     sheet = roles.sheet
     options = sheet.single(names)
-    fitting = [name for name in options if _fits(role, sheet.cells(name))]
+    fitting = [name for name in options if fits_role(role, sheet.cells(name))]
     if not fitting and role in ("score", "cost"):  # An exact name is refused with the cell that is wrong.
         fitting = [name for name in options if match_level(role, name) == 3 and first_cells(sheet.cells(name))]
     model = sheet.single(roles.candidates.get("model", []))
@@ -290,7 +263,7 @@ def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
     sheet, taken = roles.sheet, {name for names in roles.candidates.values() for name in names}
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
-    fitting = [name for name in free if name in weaker and _fits(role, sheet.cells(name))]
+    fitting = [name for name in free if name in weaker and fits_role(role, sheet.cells(name))]
     return [name for name in fitting if not _same_cells(sheet, name, column, role)]
 
 
@@ -315,16 +288,3 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
     if first.dtype.kind in "biuf" and second.dtype.kind in "biuf":
         return np.allclose(first.astype(float), second.astype(float), rtol=1e-9, atol=0, equal_nan=True)
     return all(str(x).strip() == str(y).strip() for x, y in zip(first, second, strict=True))
-
-
-def _fits(role: str, cells: np.ndarray) -> bool:
-    """Whether cells can have a role."""
-    if role in ("text", "response"):
-        return looks_like_text(cells)
-    if role == "date":
-        return looks_like_dates(cells)
-    if role == "embedding":
-        return looks_like_vectors(cells)
-    if role in ("model", "category"):
-        return (role == "model" and cells.dtype.kind == "O") or not has_fractions(cells)
-    return looks_like_numbers(cells, role if role in ("score", "latency") else "cost")

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import join_names, option
-from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.cells import is_empty
-from jaxroute.data.logs.names import similar_names
-from jaxroute.data.logs.presets import Prices
-from jaxroute.data.logs.sheet import Sheet
+
+from ..files import join_names, option
+from .answers import Answers
+from .cells import is_empty
+from .names import similar_names
+from .presets import Prices
+from .sheet import Sheet
 
 
 def choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import errors_name, import_optional, join_names
-from jaxroute.data.logs.presets import Preset
-from jaxroute.data.logs.records import first_object, frame_of
+
+from ..files import errors_name, import_optional, join_names
+from .presets import Preset
+from .records import first_object, frame_of
 
 
 @dataclass(eq=False)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxroute.data.features import scales
-
+from ..features import scales
 from .sample import Sample
 
 MOST_FEATURES = 64  # More columns are replaced by their main directions.

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.table import RoutingTable
+from ..table import RoutingTable
 
 
 @dataclass(frozen=True, eq=False)
