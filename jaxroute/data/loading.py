@@ -38,7 +38,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
     return log.table
 
 
-def read_played(
+def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
     """Reads the log of an experiment; warns of omitted queries and of text that became features.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 from jaxroute.experiments.base import Case
 from jaxroute.experiments.combinatorial.figures import BASELINES, RECORD, SETTINGS, TASKS, at_horizon
 from jaxroute.experiments.combinatorial.theory import experiment
@@ -17,7 +17,7 @@ def _table_env(
     costs: Mapping[str, float] | None = None,
 ) -> cb.CloudEnv:
     """Environment of the rows of a file; the budget is a share of the mean cost of `size` models."""
-    table = read_played(data, costs, features="none").table
+    table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 
 

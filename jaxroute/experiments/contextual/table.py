@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxroute import plot
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.measure import end
 from jaxroute.problems import contextual as co
@@ -18,7 +18,7 @@ _RULE, _SINGLE = "linear rule (in sample)", "best single model (in sample)"
 def _rows(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
     if data == "standin":
         return standin("routerbench", scores="binary", queries=4000)[0]
-    return read_played(data, costs).table
+    return read_experiment_log(data, costs).table
 
 
 def _routing(

@@ -11,7 +11,7 @@ import xarray as xr
 from jaxroute import grid, metrics, plot
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
@@ -46,7 +46,7 @@ def _tables(
             if value is not None:
                 raise ValueError(f"{name} must be None without a file of data, got {checks.show(value)}")
         return standin(models, preset="semantic-noise", dim=dim)
-    table = read_played(data, None if costs is None else dict(costs), features=embeddings).table
+    table = read_experiment_log(data, None if costs is None else dict(costs), features=embeddings).table
     if table.features is None:
         raise ValueError(
             f"{data} has no features, of text or otherwise: give embeddings, a file of them (--set environment.embeddings=FILE)"

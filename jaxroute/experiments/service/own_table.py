@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute import plot
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.measure import end
 from jaxroute.experiments.service import common
@@ -22,7 +22,7 @@ def _table_env(
     arrival: float | None = None,
 ) -> sv.ServiceEnv:
     """Environment of the rows of a file, in a random order per run."""
-    return sv.table_service(read_played(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
+    return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
 def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import xarray as xr
 
 from jaxroute import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
 from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, product, share_of, show
@@ -253,7 +253,7 @@ def _table_env(
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
     """The paper's RouterBench market on the rows of a file; models that the paper names are in its order of release."""
-    table = read_played(data, costs, features="none").table
+    table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
     cheapest_first = int(np.argmin(table.mean_costs()[:5]))

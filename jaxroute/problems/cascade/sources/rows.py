@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, main_directions, standin
-from jaxroute.data.loading import read_played
+from jaxroute.data.loading import read_experiment_log
 
 # Starts of k-means.
 _RESTARTS = 10
@@ -175,7 +175,7 @@ def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool)
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
-        log = read_played(data, costs)
+        log = read_experiment_log(data, costs)
     except ValueError as error:
         if "--" not in str(error):
             raise
