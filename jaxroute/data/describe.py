@@ -150,8 +150,8 @@ def _models(about: Description, width: int) -> list[str]:
 
 
 def _choice(about: Description, width: int) -> list[str]:
-    of = {m.name: m for m in about.models}
-    best, cheapest = of[about.best], of[about.cheapest]
+    models = {m.name: m for m in about.models}
+    best, cheapest = models[about.best], models[about.cheapest]
     quality, cost = about.bound
     share = f", {cost / best.cost:.2g} of the best single model's" if best.cost > 0 else ""
     texts = [
@@ -162,7 +162,7 @@ def _choice(about: Description, width: int) -> list[str]:
         f"all models are right (score 1/2 or more) on {about.all_right:.1%} of the queries, none on "
         f"{about.none_right:.1%}: on the other {1 - about.all_right - about.none_right:.1%} the choice matters",
     ]
-    pairs = np.array(about.correlation)[np.triu_indices(len(of), 1)]
+    pairs = np.array(about.correlation)[np.triu_indices(len(models), 1)]
     known = pairs[np.isfinite(pairs)]
     if known.size == 1:
         texts.append(f"correlation between the models' scores: {known[0]:.2f}")

@@ -23,9 +23,6 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
       path: as in `read_log`.
       missing: "error" refuses a table in which some model has not answered a query; "drop" leaves such queries out and warns.
       reading: further arguments of `read_log`, such as `costs` and `cost_unit`.
-
-    Raises:
-      ValueError, UnsafePickleError, ImportError: as in `read_log`; or answers are missing.
     """
     checks.one_of("missing", missing, ("error", "drop"))
     log = read_log(path, **reading)
@@ -41,12 +38,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads the log of an experiment; warns of omitted queries and of text that became features.
-
-    Raises:
-      ValueError: there is no file; or as in `read_log`, with the remedy in terms of an experiment.
-      UnsafePickleError, ImportError, OSError: as in `read_log`.
-    """
+    """Reads the log of an experiment, whose options are in the errors; warns of omitted queries and of text that became features."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

@@ -228,7 +228,6 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _floats(argument: str, values: ArrayLike) -> np.ndarray:
-    """Read-only float32 copy of `values`."""
     try:
         with np.errstate(over="ignore"):  # An overflow becomes inf, which is refused by name.
             return _frozen(np.array(values, dtype=np.float32))

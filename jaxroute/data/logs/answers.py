@@ -152,13 +152,13 @@ def _contradict(kind: str, unit: str, other: str) -> bool:
 
 
 def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Answers of a table with a row per query and model."""
     sheet = roles.sheet
     roles.notes.append("layout: a row per query and model")
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
     for role, column in (("query", query_column), ("model", model_column)):
         cells = sheet.cells(column)
-        gaps = [row for row in np.flatnonzero(which_empty(cells)).tolist() if not _has_letters(cells[row])]
+        rows = np.flatnonzero(which_empty(cells)).tolist()  # Words such as "none" may be names.
+        gaps = [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]
         if gaps:
             empty = f"{sheet.place(gaps[0])}, column {column!r} is empty, and {len(gaps) - 1} more rows name no {role}"
             raise ValueError(f"{empty}: fill it (of cells merged in Excel, only the first is filled), or delete the rows")
@@ -173,13 +173,7 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
     return answers
 
 
-def _has_letters(cell: Any) -> bool:
-    """Whether a cell is a text, maybe a word for a gap that is the name of a model or a query."""
-    return isinstance(cell, str) and bool(cell.strip())
-
-
 def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Answers of a table with a row per query."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"

@@ -146,7 +146,6 @@ def read_numbers(
 
 
 def _convert_units(sheet: "Sheet", column: str, role: str, units: Mapping[str, str], name: str, numbers: Numbers) -> None:
-    """Converts numbers from the unit of the caller or of the name."""
     kind = UNIT_KINDS[role]
     if role not in units and has_unknown_unit(kind, name):
         known = f"{', '.join(list(UNITS[kind])[:6])}, ..."
@@ -184,7 +183,6 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> None:
-    """Parses the cells that are not plain numbers, each different one once."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -290,7 +288,6 @@ def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) ->
 
 
 def _why_no_number(cell: Any, kind: str) -> str:
-    """Why a cell is not a number, and what to write instead."""
     if isinstance(cell, date):
         excel = "Excel makes dates of fractions such as 1/2; format the column as text and write it again"
         return f"is the date {cell:%Y-%m-%d}: {excel}"

@@ -96,7 +96,6 @@ def complete_log(
 
 
 def _groups(answers: Answers) -> Groups:
-    """Models and categories of the answers, as numbers and names."""
     groups = {"model": (answers.model, answers.models)}
     category = answers.roles.column("category")
     if category is not None:
@@ -118,7 +117,6 @@ def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: st
 
 
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    """`[A]` costs, and their unit."""
     name, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
     if cost is None and answers.preset.name == "EmbedLLM":

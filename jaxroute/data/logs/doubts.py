@@ -76,7 +76,6 @@ def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
 
 
 def _free_columns(answers: Answers) -> list[str]:
-    """Columns that were not used."""
     taken = {"", *answers.roles.used, *FILE_COLUMNS}
     return [name for name in answers.sheet.single(answers.sheet.names) if name not in taken]
 
@@ -154,7 +153,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
         if answers.roles.models and plain_name(model) in WORDS["truths"] and not answers.preset.name:
             why = "it is called like the right answer"
         elif NOT_MODELS & set(words(model)) and len(models) > 2 and len(scores) > 1:
-            made = [any(_are_close(of[:, number], by(of[:, others], axis=1)) for by in _STATISTICS) for of in parts]
+            made = [any(_are_close(part[:, number], by(part[:, others], axis=1)) for by in _STATISTICS) for part in parts]
             copied = (parts[:, :, [number]] == parts[:, :, others]).all(axis=0).any(axis=1)
             if all(made) or copied.all():
                 why = "on every query its score and cost are a mean, sum, spread or extreme of the others', or those of one of them"
@@ -189,6 +188,6 @@ def doubtful_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool)
     values = answers.values["cost"]
     of_models = [values[answers.model == number] for number in range(len(models))]
     is_sorted = (np.diff(values) >= 0).all()  # The file is sorted by costs.
-    if not is_sorted and all(len(of) >= _FEWEST_ROWS and (np.diff(of) > 0).all() for of in of_models):
+    if not is_sorted and all(len(rows) >= _FEWEST_ROWS and (np.diff(rows) > 0).all() for rows in of_models):
         lines.append("cost: doubtful, as that of every model rises from row to row: is it a running sum?")
     return lines

@@ -147,7 +147,6 @@ def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
 
 
 def _count_words(texts: Sequence[str], width: int) -> Any:
-    """`[Q, width]` counts of hashed words and pairs of words."""
     if not has_sklearn():
         raise ImportError(f"features of text need scikit-learn: {INSTALL}")
     from sklearn.feature_extraction.text import HashingVectorizer

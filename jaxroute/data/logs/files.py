@@ -247,7 +247,6 @@ def _apply_preset(sheet: Sheet) -> Sheet:
 
 
 def _open_archive(path: Path, content: bytes, separator: str | None, encoding: str | None) -> Sheet:
-    """Opens an Excel file, a log of Inspect, or the files in a zip archive."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile as error:

@@ -97,7 +97,6 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _names_role(base: str) -> bool:
-    """Whether a plain name is that of a role."""
     return any(base in names for names in NAMES.values())
 
 

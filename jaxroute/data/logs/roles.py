@@ -108,7 +108,6 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _check_header(sheet: Sheet, given: Mapping[str, str]) -> None:
-    """Refuses a first line that is data."""
     numbers = [name for name in sheet.names if is_digits(name)]
     if numbers and not given and not any(map(has_role, sheet.names)) and len(numbers) >= len(sheet.names) / 3:
         looks = f"line 1 looks like data and not like names of columns ({join_names(map(repr, sheet.names), 6)})"

@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -74,7 +74,9 @@ def open_text(path: Path, text: str, separator: str | None, encoding: str, packe
     first = list(islice(_rows(text, mark), 20))
     header = next((place for place, (_, fields) in enumerate(first) if len(fields) == width), 0)
     # Where numbers follow, the header has another number of fields than the rows, which is refused below.
-    num_skipped = first[header - 1][0] if header and not _looks_like_data(first[header][1]) else 0
+    names = first[header][1] if first else []
+    is_data = 3 * sum(is_digits(name.strip()) for name in names) >= len(names)
+    num_skipped = first[header - 1][0] if header and not is_data else 0
     *skipped, body = text.split("\n", num_skipped)
     before = num_skipped + len(notes)  # The setting is a line as well.
     for line in filter(str.strip, skipped):
@@ -143,10 +145,6 @@ def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
 def is_digits(field: str) -> bool:
     """Whether a field is a number in digits, which no name of a column is."""
     return field.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()
-
-
-def _looks_like_data(fields: Sequence[str]) -> bool:
-    return 3 * sum(is_digits(field.strip()) for field in fields) >= len(fields)
 
 
 def _check_widths(path: Path, text: str, mark: str, before: int) -> None:

@@ -51,11 +51,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """One score and one cost per model, `[N]` float64 each, in the order the models were released; names are the printed ones.
-
-    Raises:
-      ValueError: the columns differ in length or hold a value that is not finite.
-    """
+    """One finite score and cost per model, `[N]` float64 each, in the order the models were released; names are the printed ones."""
 
     names: tuple[str, ...]
     scores: np.ndarray
@@ -71,11 +67,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """One list price per model, `[K]` float64; names are the printed ones.
-
-    Raises:
-      ValueError: the columns differ in length or hold a value that is not finite.
-    """
+    """One finite list price per model, `[K]` float64; names are the printed ones."""
 
     names: tuple[str, ...]
     prices: np.ndarray
@@ -169,16 +161,10 @@ class Overhead:
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """`[N]` float64 scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
+    """Returns `[N]` float64 scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
 
     Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
-    this reading spreads the pool over the whole interval.
-
-    Args:
-      scores: `[N]` scores in any unit, at least two of them different.
-
-    Raises:
-      ValueError: all scores are equal.
+    this reading spreads the pool over the whole interval. At least two `[N]` scores must differ.
     """
     scores = checks.numbers("scores", scores)
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
@@ -188,13 +174,9 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """`[N]` float64 scores as a share of the best model's: `s / max s`, the other reading of the paper (see `min_max`).
+    """Returns `[N]` float64 scores as a share of the best model's: `s / max s`, the other reading of the paper (see `min_max`).
 
-    Args:
-      scores: `[N]` scores in any unit, none negative, the largest positive.
-
-    Raises:
-      ValueError: a score is negative or none is positive.
+    The `[N]` scores may have any unit; none is negative, the largest is positive.
     """
     scores = checks.numbers("scores", scores)
     if not (scores.min(initial=np.inf) >= 0 and scores.max(initial=0.0) > 0):

@@ -5,13 +5,4 @@ from .logistic import Logistic, fit_logistic
 from .neighbours import Neighbours, fit_neighbours
 from .sample import Predictor, Sample, random_folds
 
-__all__ = [
-    "Design",
-    "Logistic",
-    "Neighbours",
-    "Predictor",
-    "Sample",
-    "fit_logistic",
-    "fit_neighbours",
-    "random_folds",
-]
+__all__ = ["Design", "Logistic", "Neighbours", "Predictor", "Sample", "fit_logistic", "fit_neighbours", "random_folds"]
