@@ -382,11 +382,7 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; ISO 8601, or seconds or milliseconds since 1970.
-
-    Raises:
-      ValueError: a cell is not a date.
-    """
+    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; refuses cells without a date (ISO 8601, or time since 1970)."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")

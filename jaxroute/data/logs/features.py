@@ -61,11 +61,7 @@ class Words:
     width: int
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns `[Q, r]` float32 rows of length one; a text without words of the log is zero.
-
-        Raises:
-          ImportError: scikit-learn is not installed.
-        """
+        """Returns `[Q, r]` float32 rows of length one; a text without words of the log is zero. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Sublinear; the length of unknown words does not count.
         weighted = counts.multiply(self.rarity).tocsr()

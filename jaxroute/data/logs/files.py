@@ -58,10 +58,7 @@ def _input_stream(content: bytes, compression: str) -> Any:
 
 
 def open_log(data: Any, separator: str | None = None, encoding: str | None = None) -> Sheet:
-    """Opens a file, a folder, a list of files, a data frame, a dict of columns or a list of records.
-
-    The mark between columns of text and its encoding are found where they are None.
-    """
+    """Opens a file, a folder, files or data in memory; finds the mark between columns of text and its encoding where they are None."""
     if separator is not None:
         separator = _SEPARATOR_WORDS.get(separator, separator)
         if len(separator) != 1:

@@ -253,11 +253,7 @@ def pivot(answers: Answers, keys: Keys, values: np.ndarray, how: str = "") -> np
 def close_gaps(
     answers: Answers, keys: Keys, scores: np.ndarray, costs: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns which queries stay, `[Q]`, and scores and costs `[Q, N]` without gaps, and notes it.
-
-    Raises:
-      ValueError: no query is complete; the message proposes models to keep.
-    """
+    """Returns which queries stay, `[Q]`, and scores and costs `[Q, N]` without gaps; if none stays, proposes models to keep."""
     gaps, notes, name, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
     if keep.all():
