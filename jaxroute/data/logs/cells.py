@@ -100,6 +100,22 @@ def first_cells(cells: np.ndarray, number: int = 200) -> list[Any]:
     return list(islice((cell for cell in cells if not is_empty(cell)), number))
 
 
+def key_text(cell: object) -> str:
+    """Returns a cell as text; whole numbers of a column with gaps have no point."""
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return "" if is_empty(cell) else str(cell)
+
+
+def key_texts(cells: np.ndarray) -> np.ndarray:
+    """Returns cells as texts."""
+    if cells.dtype.kind in "iub":
+        return cells.astype(str).astype(object)
+    return np.array([key_text(cell) for cell in cells], object)
+
+
 def examples(cells: np.ndarray) -> str:
     """Returns the first different cells, for a line about a column."""
     different = list(dict.fromkeys(str(cell) for cell in first_cells(cells)))

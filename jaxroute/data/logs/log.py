@@ -22,12 +22,13 @@ from .arrays import sheet_of_arrays
 from .cells import read_dates
 from .complete import Log, complete_log, convert_scores
 from .files import existing_path, open_log
+from .models import choose_models
 from .names import check_columns, check_units
-from .pivot import key_text, refuse_summary
 from .pricing import check_costs, price_answers
 from .roles import assign_roles
-from .selection import choose_models, choose_rows
+from .rows import choose_rows, join_query_columns
 from .sheet import Sheet
+from .summaries import refuse_summary
 
 
 def read_log(
@@ -139,7 +140,7 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):
         chosen = choose_rows(sheet, options.get("where") or {})
-        parts = _join_query_columns(sheet, options.get("columns"))
+        parts = join_query_columns(sheet, options.get("columns"))
         given = check_columns(options.get("columns"), sheet.names, sheet.name)
         roles = assign_roles(sheet, given, wanted, scored)
         refuse_summary(roles)
@@ -168,16 +169,6 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
     sheet.notes.insert(0, f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns{form}")
     arrays["total"] = sheet.num_rows
     return sheet, arrays
-
-
-def _join_query_columns(sheet: Sheet, columns: Any) -> list[str]:
-    """Adds the column of queries that the caller made of two, as "dataset+index"; returns these."""
-    query = str(columns.get("query", "")) if isinstance(columns, Mapping) else ""
-    parts = query.split("+") if "+" in query and query not in sheet.names else []
-    if parts and all(part in sheet.names for part in parts):
-        rows = zip(*map(sheet.cells, parts), strict=True)
-        sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
-    return parts
 
 
 def _refuse_unclear_encoding(answers: Answers) -> None:
