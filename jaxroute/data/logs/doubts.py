@@ -12,10 +12,10 @@ from .files import FILE_COLUMNS
 from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
 
 _CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; mean costs outside are doubted.
-_MOST_EQUAL = 20  # More scores that are the same for all models are no judgements.
+_MOST_EQUAL = 20  # More scores that are the same for all models are not judgements.
 _LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Plain names, and the values that mean it.
 _METRICS = ("metric", "metricname", "measure")
-_FEWEST_ROWS = 12  # Costs of fewer rows that rise are no running sum.
+_FEWEST_ROWS = 12  # Rising costs of fewer rows are not a running sum.
 _STATISTICS: tuple[Callable[..., np.ndarray], ...] = (
     *(np.mean, np.max, np.min, np.sum, np.median, np.std, np.ptp),
     partial(np.std, ddof=1),
@@ -138,7 +138,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> list[str]:
         other = "if it is a property of the queries, name another column (--column score=NAME)"
         return [f"score: the same for all models on every query; {other}"]
     same = f"all models have the same score on every query ({columns})"
-    doubt = "is it a property of the queries, and no judgement of the answers?"
+    doubt = "is it a property of the queries, and not a judgement of the answers?"
     raise ValueError(
         f"{answers.sheet.name}: {same}: {doubt} name the column of judgements (--column score=NAME), or {remedy}"
     )

@@ -84,7 +84,7 @@ def choose_features(
     Args:
       wanted: None for the best available; "none", "text" or "own"; an array; or the path of one.
       text: `[Q]` texts and their column, or None.
-      own: `[Q, d]` numbers of the file, their source, and whether they are separate columns and no embedding; or None.
+      own: `[Q, d]` numbers of the file, their source, and whether they are separate columns and not an embedding; or None.
       rows: `[Q]` rows of the file, which has `num_rows`.
     """
     word = wanted.lower() if isinstance(wanted, str) else ""

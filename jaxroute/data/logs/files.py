@@ -283,7 +283,7 @@ def _without_summaries(files: Iterable[Path]) -> list[Path]:
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Joins the rows of several files; of files that the caller did not list, those that are no logs are left out."""
+    """Joins the rows of several files; of files that the caller did not list, those that are not logs are left out."""
     opened, refused = {}, {}
     for file in files:
         try:

@@ -11,7 +11,7 @@ from .cells import examples, first_cells, fits_role, has_fractions, looks_like_s
 from .families import Family, find_families
 from .files import FILE_COLUMNS
 from .names import SEARCH_ORDER, UNIT_KINDS, WORDS, has_role, match_level, numbered_columns, similar_names, title, words
-from .no_log import explain_no_log
+from .not_a_log import explain_not_a_log
 from .sheet import Sheet
 from .text import is_digits
 
@@ -82,7 +82,7 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
     """Assigns a role to each column: the one that its name matches best, if its cells fit.
 
-    Columns that the caller named, by role, are `given`; models that the caller named are `wanted`. A file that is no log is refused.
+    Columns that the caller named, by role, are `given`; models that the caller named are `wanted`. A file that is not a log is refused.
     """
     given = {**sheet.given, **given}
     _check_header(sheet, given)
@@ -103,7 +103,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
         _refuse_different(sheet, options)
         return _assign_families(roles, families, scores)
     if not is_long and (scored or not (query and model)):
-        raise ValueError(explain_no_log(sheet, roles.candidates, scores, families, wanted))
+        raise ValueError(explain_not_a_log(sheet, roles.candidates, scores, families, wanted))
     return roles
 
 

@@ -1,4 +1,4 @@
-"""The reasons why a file is no log, with the columns that it lacks and likely ones."""
+"""The reasons why a file is not a log, with the columns that it lacks and likely ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ _GIVE = "--column {0}=NAME, in Python columns={{'{0}': 'NAME'}}"
 _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})
 
 
-def explain_no_log(
+def explain_not_a_log(
     sheet: Sheet, candidates: Mapping[str, list[str]], scores: Family, families: Sequence[Family], wanted: Sequence[str]
 ) -> str:
-    """Returns why a file is no log, and what would make it one; models that the caller named are `wanted`."""
+    """Returns why a file is not a log, and what would make it one; models that the caller named are `wanted`."""
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
@@ -100,7 +100,7 @@ def _likely_columns(
 
 
 def _lacks_columns(sheet: Sheet, model: str, lacking: Sequence[str], more: str) -> str:
-    """Why a file with a column of models is no log."""
+    """Why a file with a column of models is not a log."""
     different = len(set(map(str, sheet.cells(model))))
     if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
         models = f"models (column {model!r}, {different} different in {sheet.num_rows} rows) but no column of queries"
