@@ -24,12 +24,8 @@ def test_every_finding_is_in_two_of_a_hundred_draws():
 def test_the_same_seed_draws_the_same():
     for drawn in DRAWS[:100]:
         again = draw_table(drawn.seed)
-        assert (again.columns, again.options, again.form, again.scores) == (
-            drawn.columns,
-            drawn.options,
-            drawn.form,
-            drawn.scores,
-        )
+        for name in ("columns", "options", "form", "scores"):
+            assert getattr(again, name) == getattr(drawn, name), name
 
 
 @pytest.mark.fast
@@ -50,23 +46,15 @@ def test_files_hold_the_drawn_cells(tmp_path):
         if form["parts"] or form["pack"]:
             continue
         if form["kind"] == "csv":
-            text = path.read_bytes().decode(
-                {"utf-16-le": "utf-16", "utf-16-be": "utf-16"}.get(form["encoding"], form["encoding"])
-            )
-            lines = len(form["leading"])
-            found = pd.read_csv(
-                io.StringIO(text.split(form["newline"], lines)[-1]), sep=form["separator"], dtype=str, keep_default_na=False
-            )
+            encoding = form["encoding"].removesuffix("-le").removesuffix("-be")
+            text = path.read_bytes().decode(encoding).split(form["newline"], len(form["leading"]))[-1]
+            found = pd.read_csv(io.StringIO(text), sep=form["separator"], dtype=str, keep_default_na=False)
             assert list(found) == [column.name for column in drawn.columns]
             for column in drawn.columns:
-                assert list(found[column.name]) == [text_cell(cell, form) for cell in column.cells], (
-                    drawn.seed,
-                    column.name,
-                )
+                assert list(found[column.name]) == [text_cell(cell, form) for cell in column.cells], drawn.seed
         elif form["kind"] == "jsonl":
-            assert len([json.loads(line) for line in path.read_text(form["encoding"]).splitlines()]) == len(
-                drawn.columns[0].cells
-            )
+            lines = [json.loads(line) for line in path.read_text(form["encoding"]).splitlines()]
+            assert len(lines) == len(drawn.columns[0].cells)
 
 
 @pytest.mark.fast
@@ -79,33 +67,24 @@ def test_truth_is_what_pandas_computes():
         if (
             not plain
             or not drawn.determined
-            or "cost" not in by_role
-            or "query" not in by_role
+            or not {"cost", "query"} <= by_role.keys()
             or {"where", "scale"} & set(drawn.options)
         ):
             continue
         frame = pd.DataFrame({role: column.cells for role, column in by_role.items() if role})
         keys = [role for role, column in by_role.items() if column.name in drawn.keys]
         frame["model"] = drawn.form["per_model"] or frame["model"]
-        scores = pd.to_numeric(
-            frame["score"].astype(str).str.rstrip("% ").replace({"True": "1", "False": "0"}), errors="coerce"
-        )
+        texts = frame["score"].astype(str).str.rstrip("% ").replace({"True": "1", "False": "0"})
+        scores = pd.to_numeric(texts, errors="coerce")
         frame["score"], frame["cost"] = scores / (100 if percent else 1), pd.to_numeric(frame["cost"])
-        means = (
-            frame.dropna(subset=["score", "cost"])
-            .groupby([*keys, "model"])[["score", "cost"]]
-            .mean()
-            .unstack("model")
-            .dropna()
-        )
+        groups = frame.dropna(subset=["score", "cost"]).groupby([*keys, "model"])
+        means = groups[["score", "cost"]].mean().unstack("model").dropna()
         truth = np.array([[drawn.scores[key, model] for model in drawn.models] for key in drawn.queries])
         costs = np.array([[drawn.costs[key, model] for model in drawn.models] for key in drawn.queries])
         columns = list(drawn.models)
         np.testing.assert_allclose(np.sort(means["score"][columns].to_numpy(), 0), np.sort(truth, 0), atol=1e-9)
-        ratio = (
-            np.sort(means["cost"][columns].to_numpy(), 0)[costs.max(1) > 0]
-            / np.maximum(np.sort(costs, 0), 1e-30)[costs.max(1) > 0]
-        )
+        paid, found = costs.max(1) > 0, np.sort(means["cost"][columns].to_numpy(), 0)
+        ratio = found[paid] / np.maximum(np.sort(costs, 0), 1e-30)[paid]
         assert min(abs(ratio.max() / unit - 1) for unit in COST_UNITS.values()) < 1e-9
         checked += 1
     assert checked > 200

@@ -3,11 +3,11 @@
 import csv
 import dataclasses
 from math import log, sqrt
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
+from helpers import shared_data
 
 from jaxroute.data import (
     MESSPLUS_BENCHMARKS,
@@ -20,18 +20,9 @@ from jaxroute.data import (
     MESSPLUS_TABLES_6_7,
 )
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
 BENCHMARKS = list(MESSPLUS_BENCHMARKS.values())
-
-
 COLUMNS = (*MESSPLUS_BENCHMARKS, "average")
-
-
 ROWS = MESSPLUS_TABLE_2 | {f"MESS+, V={V:g}": row for V, row in MESSPLUS_TABLES_6_7.items()}
-
-
 each_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=list(MESSPLUS_BENCHMARKS))
 
 
@@ -203,10 +194,7 @@ def test_table_3():
 
 
 def test_tables_equal_the_independent_transcription():
-    path = SHARED / "messplus_zoo.csv"
-    if not path.exists():
-        pytest.skip(f"no independent transcription: {path} does not exist")
-    with open(path, newline="") as lines:
+    with open(shared_data("messplus_zoo.csv"), newline="") as lines:
         rows = {row.pop("benchmark").replace("_iqa", "iqa"): row for row in csv.DictReader(lines)}
     assert list(rows) == list(MESSPLUS_BENCHMARKS)
     for name, row in rows.items():

@@ -44,7 +44,6 @@ def test_sprout_prices_equal_the_independent_transcription():
 
 FIRST, SECOND = MODELS
 
-
 EXPECTED = RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES)
 
 
