@@ -84,6 +84,7 @@ def pages() -> tuple[Page, ...]:
         _page("experiments", "experiments", _below("experiments", "base claims measure pictures quantities verdicts")),
         *(_page(name, name) for name in ("comparison", "data", "solvers")),
         _page("estimators", "estimators.mnl", "estimators.*"),
+        _page("sources", "", "sources.*"),
         _page("core", "", "core.*"),
         _page("engine", "", _below("engine", "errors execution grid rounds reference memory")),
         _page("store", "", "store.*"),

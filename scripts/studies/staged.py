@@ -24,16 +24,16 @@ _MODES = {
 # Choices that the paper leaves open: StageRoute and Greedy with each alternative.
 _OPEN_CHOICES = {
     "StageRoute": staged.StageRoute(),
-    "NoFiller": staged.StageRoute(filler=staged.NoFiller()),
-    "RandomFiller": staged.StageRoute(filler=staged.RandomFiller()),
-    "IndexFiller": staged.StageRoute(filler=staged.IndexFiller()),
-    "RandomTie": staged.StageRoute(tie=staged.RandomTie()),
-    "Lemma3": staged.StageRoute(estimator=staged.Lemma3()),
-    "RoutingScope": staged.StageRoute(scope=staged.RoutingScope()),
-    "StageScope": staged.StageRoute(scope=staged.StageScope()),
+    "NoFiller": staged.StageRoute(filler=staged.fillers.NoFiller()),
+    "RandomFiller": staged.StageRoute(filler=staged.fillers.RandomFiller()),
+    "IndexFiller": staged.StageRoute(filler=staged.fillers.IndexFiller()),
+    "RandomTie": staged.StageRoute(tie=staged.ties.RandomTie()),
+    "Lemma3": staged.StageRoute(estimator=staged.estimators.Lemma3()),
+    "RoutingScope": staged.StageRoute(scope=staged.scopes.RoutingScope()),
+    "StageScope": staged.StageRoute(scope=staged.scopes.StageScope()),
     "Greedy": staged.Greedy(),
-    "GreedyByRatio": staged.Greedy(routing=staged.RouteByRatio()),
-    "GreedyToBest": staged.Greedy(routing=staged.RouteToBest()),
+    "GreedyByRatio": staged.Greedy(routing=staged.routing.RatioRouting()),
+    "GreedyToBest": staged.Greedy(routing=staged.routing.BestRatioRouting()),
 }
 _GROUPS = {
     "free slots and ties": ("StageRoute", "NoFiller", "RandomFiller", "IndexFiller", "RandomTie"),

@@ -28,7 +28,7 @@ CASES = {
     ),
     "stages and gauges": lambda: (
         staged.arena_market(max_deployed=3, stage_length=20, horizon=60),
-        {"Cheapest": staged.Cheapest()},
+        {"Cheapest": staged.CheapestModels()},
     ),
     "flows that must be zero": lambda: (combinatorial.sciq_cloud(reward="awc"), {"Random": combinatorial.RandomSet()}),
     "runs that are not valid": lambda: (sometimes, {"UCB1": stochastic.UCB1()}),

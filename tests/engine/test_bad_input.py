@@ -27,7 +27,7 @@ def market(**options):
         cost_mean=options.pop("cost_mean", np.array([1.0, 2.0])),
         reward_noise=options.pop("reward_noise", 0.0),
         cost_noise=options.pop("cost_noise", 0.0),
-        reward_distribution=options.pop("reward_distribution", staged.Gaussian()),
+        reward_distribution=options.pop("reward_distribution", staged.distributions.Gaussian()),
     )
     return staged.market(
         outcomes, **({"capacity": 1.0, "budget": 3.0, "max_deployed": 2, "stage_length": 5, "horizon": 20} | options)
@@ -191,7 +191,7 @@ CONSTRUCT = {
     "unknown optimum": (lambda: market(optimum="stages"), "optimum must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
     "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), each another, got \('a',\)"),
     "NaN reward": (lambda: market(reward_mean=np.array([NAN, 0.5])), r"reward_mean must be finite, got nan at index \(0,\)"),
-    "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_distribution=staged.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
+    "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_distribution=staged.distributions.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
     "negative cost": (lambda: market(cost_mean=np.array([-1.0, 1.0])), r"cost_mean must be at least 0, got -1 at index \(0,\)"),
     "other number of costs": (lambda: market(cost_mean=np.ones(3)), r"cost_mean must have shape \(2,\), got \(3,\)"),
     "negative noise": (lambda: staged.arena_market(reward_noise=-0.1), "reward_noise must be at least 0, got -0.1"),

@@ -86,7 +86,7 @@ def small_table(**options):
 
 
 def table_market():
-    return staged.table_market(small_table(), max_deployed=2, stage_length=5, horizon=40, budget=0.9, permute=True)
+    return staged.table_market(small_table(), max_deployed=2, stage_length=5, horizon=40, budget=0.9, one_pass=True)
 
 
 def small_service():

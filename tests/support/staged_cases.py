@@ -36,7 +36,7 @@ def by_index(policy):
     if not hasattr(policy, "act"):
         return lambda env: by_index(policy(env))
     if hasattr(policy, "tie"):
-        return policy.replace(tie=staged.IndexTie())
+        return policy.replace(tie=staged.ties.IndexTie())
     return policy.replace(policy=by_index(policy.policy)) if hasattr(policy, "policy") else policy
 
 

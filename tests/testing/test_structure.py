@@ -20,7 +20,7 @@ SAME_RANKS = {
     ),
     *(f"combinatorial/{name}" for name in ("C2MABV", "CUCB", "EpsilonGreedy", "RandomSet", "Everything")),
     *(f"combinatorial/{name}" for name in ("OracleRelaxed", "OracleInteger")),
-    *(f"staged/{name}" for name in ("Greedy", "Cheapest", "RandomDeploy", "Uniform")),
+    *(f"staged/{name}" for name in ("Greedy", "CheapestModels", "RandomDeploy", "Uniform")),
     *(f"stochastic/{name}" for name in ("UCB1", "GaussianThompson", "EpsilonGreedy", "Oracle")),
     *(
         f"stochastic/{name}"

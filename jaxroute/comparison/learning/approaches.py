@@ -100,7 +100,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> Approach:
             stage_length=max(10, rounds // 20),
             horizon=rounds,
             budget=budget,
-            permute=True,
+            one_pass=True,
         )
         return _metered(traffic, market, metered.ROUTED)
 

@@ -225,7 +225,7 @@ def _deployment(results: Results):
 
 
 def _real(name: str, environment: Any, scale: float, pace: bool = False, **settings: Any) -> Case:
-    mode = staged.Pace() if pace else staged.FixedBudget()
+    mode = staged.budgets.Pace() if pace else staged.budgets.FixedBudget()
     return Case(
         environment,
         {

@@ -14,6 +14,7 @@ from jax.scipy.special import ndtr
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
+from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Successes(Protocol):
@@ -333,7 +334,7 @@ class TableOutcomes:
         checks.non_negative("costs", self.cost_table, np.shape(self.outcomes))
 
     def init(self, key: jax.Array) -> jax.Array:
-        return jax.random.permutation(key, self.outcomes.shape[0]).astype(jnp.int32)
+        return random_order(key, self.outcomes.shape[0])
 
     def segment(self, t: jax.Array) -> int:
         """The only segment."""
@@ -343,7 +344,7 @@ class TableOutcomes:
     def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         del key
-        row = state[t % self.outcomes.shape[0]]
+        row = row_in_order(state, t)
         outcome = jnp.asarray(self.outcomes)[row]
         return outcome, outcome >= self.threshold, jnp.asarray(self.cost_table)[row]
 

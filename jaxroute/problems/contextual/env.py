@@ -11,8 +11,10 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_distribution, gaussian_distribution
+from jaxroute.problems.contextual.sources import UniformContexts
 from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
+from jaxroute.sources.distributions import Bernoulli, Distribution, Gaussian
+from jaxroute.sources.rows import random_order, row_in_order
 
 
 @struct.dataclass
@@ -40,8 +42,8 @@ class ContextualEnv:
     scale: Leaf
     num_models: int = struct.field(pytree_node=False)
     link: Link = struct.field(pytree_node=False, default=IDENTITY)
-    distribution: Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(
-        pytree_node=False, default=gaussian_distribution
+    distribution: Distribution | Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(
+        pytree_node=False, default=Gaussian()
     )
 
     @property
@@ -65,8 +67,8 @@ class ContextualEnv:
 
     def rewards(self) -> Rewards | None:
         """Rewards in all contexts; None with a function of the user's as `distribution`."""
-        if self.distribution is not gaussian_distribution:
-            return Rewards.unit("Bernoulli", 1.0) if self.distribution is bernoulli_distribution else None
+        if self.distribution != Gaussian():
+            return Rewards.unit("Bernoulli", 1.0) if isinstance(self.distribution, Bernoulli) else None
         longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
         low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
@@ -160,14 +162,11 @@ class TableEnv:
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
 
     def init(self, key: jax.Array) -> jax.Array | tuple[()]:
-        """The order of the rows `[Q]`, if each is played once."""
-        return jax.random.permutation(key, self.num_queries).astype(jnp.int32) if self.one_pass else ()
+        return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
-        """Number of the row of round `t`."""
-        if isinstance(state, tuple):
-            return draws.randint(key, self.num_queries)
-        return numerics.at(state, (t % self.num_queries,))
+        """Returns the row of round `t`, `[]` int32."""
+        return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
         """The context `[1, d]`."""

@@ -9,7 +9,8 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable, main_directions
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
-from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_distribution, gaussian_distribution
+from jaxroute.problems.contextual.sources import UniformContexts
+from jaxroute.sources.distributions import Bernoulli, Gaussian
 
 # Contexts on which the mean reward of a model is measured.
 _CONTEXTS = 20_000
@@ -28,7 +29,7 @@ def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, in
       intercept: the first number of a context is always the same.
     """
     noise = np.float32(checks.non_negative("scale", scale, ()))
-    return _distribution(theta, num_models, intercept, scale=noise, link=IDENTITY, distribution=gaussian_distribution)
+    return _distribution(theta, num_models, intercept, scale=noise, link=IDENTITY, distribution=Gaussian())
 
 
 def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
@@ -37,9 +38,7 @@ def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = Fa
     Args:
       theta, num_models, intercept: as for `linear`.
     """
-    return _distribution(
-        theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=bernoulli_distribution
-    )
+    return _distribution(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=Bernoulli())
 
 
 def _distribution(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:

@@ -1,4 +1,4 @@
-"""Where contexts come from, and the distributions of rewards given their means."""
+"""Distributions of the contexts."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,6 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws
-from jaxroute.core.types import Leaf
 
 
 @struct.dataclass
@@ -39,26 +38,3 @@ class UniformContexts:
         if self.intercept:
             x[..., 0] = 1.0
         return x / np.sqrt(self.dim)
-
-
-def gaussian_distribution(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
-    """Normal rewards `[K]`; one shock drives all models.
-
-    Args:
-      key: of the round.
-      mean: `[K]` expected rewards.
-      scale: `[]` standard deviation.
-    """
-    return mean + scale * draws.normal(key)
-
-
-def bernoulli_distribution(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
-    """Rewards `[K]` that are 1 with the probabilities `mean`, else 0; one uniform drives all models.
-
-    Args:
-      key: of the round.
-      mean: `[K]` probabilities.
-      scale: not used.
-    """
-    del scale
-    return (draws.uniform(key) < mean).astype(jnp.float32)

@@ -1,94 +1,38 @@
-"""Staged deployment and routing (StageRoute): which models are live at each maintenance window, and which one serves a query.
+"""Staged deployment and routing (StageRoute): a few models are deployed per stage, and each query is routed to one of them.
 
-`stageroute` is the paper's Algorithm 1 and `parts` what it is put together from; `baselines` and `oracle` are the policies to compare it
-with. `env` is the market, `sources` its rewards and costs, `instances` the ready-made markets, `types` what passes between market and
-policy, and what is measured. `optimum` is the best feasible routing, against which regret is counted; `theory` splits the regret as the
-paper's proof does.
+`stageroute` holds the paper's Algorithm 1; the modules of `parts` are its components. `baselines` and `oracle` are the other policies. `env` is the
+market, `sources` its rewards and costs, `instances` the ready-made markets. `optimum` computes the best feasible routing, from which regret is
+measured; `theory` splits the regret as the paper's proof does; `types` holds the values shared by environment and policies.
 """
 
-from jaxroute.problems.staged.baselines import Cheapest, Greedy, RandomDeploy, Static, Uniform
-from jaxroute.problems.staged.env import MarketEnv, optimum_total
-from jaxroute.problems.staged.instances import (
-    arena_market,
-    discovery_market,
-    lower_bound_market,
-    market,
-    routerbench_market,
-    table_market,
-)
-from jaxroute.problems.staged.optimum import max_support, pool_value, routing_values
-from jaxroute.problems.staged.oracle import Oracle
-from jaxroute.problems.staged.parts.budgets import FixedBudget, Pace
-from jaxroute.problems.staged.parts.estimators import Lemma3, Mean, Prior, Pseudo
-from jaxroute.problems.staged.parts.fillers import IndexFiller, MinimumShare, NoFiller, RandomFiller, Reduced
-from jaxroute.problems.staged.parts.routing import RouteByLP, RouteByRatio, RouteToBest
-from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageScope
-from jaxroute.problems.staged.parts.ties import DrawnTie, IndexTie, NewestTie, RandomTie
-from jaxroute.problems.staged.sources import (
-    Bernoulli,
-    Fixed,
-    Gaussian,
-    LogNormal,
-    ParametricOutcomes,
-    TableOutcomes,
-    TokenCost,
-)
-from jaxroute.problems.staged.stageroute import StageRoute
-from jaxroute.problems.staged.theory import decompose, lower_bound, violation
+from jaxroute.sources import distributions as distributions
 
-POLICIES = (StageRoute, Greedy, Oracle, Cheapest, RandomDeploy, Uniform, Static)
+from .baselines import CheapestModels as CheapestModels
+from .baselines import FirstDeployment as FirstDeployment
+from .baselines import Greedy as Greedy
+from .baselines import RandomDeploy as RandomDeploy
+from .baselines import Uniform as Uniform
+from .env import MarketEnv as MarketEnv
+from .env import optimum_total as optimum_total
+from .instances import arena_market as arena_market
+from .instances import discovery_market as discovery_market
+from .instances import lower_bound_market as lower_bound_market
+from .instances import market as market
+from .instances import routerbench_market as routerbench_market
+from .instances import table_market as table_market
+from .oracle import Oracle as Oracle
+from .parts import budgets as budgets
+from .parts import estimators as estimators
+from .parts import fillers as fillers
+from .parts import routing as routing
+from .parts import scopes as scopes
+from .parts import ties as ties
+from .sources import ParametricOutcomes as ParametricOutcomes
+from .sources import TableOutcomes as TableOutcomes
+from .stageroute import StageRoute as StageRoute
+from .theory import decompose as decompose
+from .theory import lower_bound as lower_bound
+from .theory import violation as violation
+
+POLICIES = (StageRoute, Greedy, Oracle, CheapestModels, RandomDeploy, Uniform, FirstDeployment)
 ENVIRONMENTS = (arena_market, routerbench_market, table_market, discovery_market, lower_bound_market)
-
-__all__ = [
-    "ENVIRONMENTS",
-    "POLICIES",
-    "Bernoulli",
-    "Cheapest",
-    "DrawnTie",
-    "Fixed",
-    "FixedBudget",
-    "Gaussian",
-    "Greedy",
-    "IndexFiller",
-    "IndexTie",
-    "Lemma3",
-    "LogNormal",
-    "MarketEnv",
-    "Mean",
-    "MinimumShare",
-    "NewestTie",
-    "NoFiller",
-    "Oracle",
-    "Pace",
-    "ParametricOutcomes",
-    "Prior",
-    "Pseudo",
-    "RandomDeploy",
-    "RandomFiller",
-    "RandomTie",
-    "Reduced",
-    "RouteByLP",
-    "RouteByRatio",
-    "RouteToBest",
-    "RoutingScope",
-    "RunScope",
-    "StageRoute",
-    "StageScope",
-    "Static",
-    "TableOutcomes",
-    "TokenCost",
-    "Uniform",
-    "arena_market",
-    "decompose",
-    "discovery_market",
-    "lower_bound",
-    "lower_bound_market",
-    "market",
-    "max_support",
-    "optimum_total",
-    "pool_value",
-    "routerbench_market",
-    "routing_values",
-    "table_market",
-    "violation",
-]

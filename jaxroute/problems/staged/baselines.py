@@ -1,6 +1,6 @@
-"""Policies to compare StageRoute with: the paper's Greedy, and extra comparators that are not in the paper.
+"""Policies to compare StageRoute with: the paper's Greedy, and others that are not in the paper.
 
-Each is StageRoute with another choice of the models to deploy, and some with another routing.
+Each is StageRoute with another selection of the models to deploy; `Uniform` also routes differently.
 """
 
 import jax
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import draws, numerics
-from jaxroute.problems.staged.parts.deployment import Deployment, deploy
-from jaxroute.problems.staged.parts.routing import RouteByLP, Routing, RoutingRule
+from jaxroute.problems.staged.parts.deployment import Deployment
+from jaxroute.problems.staged.parts.routing import RoutingRule, UniformRouting
 from jaxroute.problems.staged.stageroute import StageRoute
 from jaxroute.problems.staged.types import Observation, SlotState
 
@@ -20,14 +20,9 @@ class Greedy(StageRoute):
 
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
 
-    Differs from the paper: it does not say how Greedy routes inside a stage; the default is StageRoute's linear program, as "the
-    cost constraint is enforced" for all.
-
-    Attributes:
-      routing: `RouteByLP`, `RouteByRatio` or `RouteToBest` (static).
+    Differs from the paper: the paper does not describe Greedy's routing inside a stage. The default is StageRoute's linear program, since "the
+    cost constraint is enforced" for all; `routing` gives others.
     """
-
-    routing: RoutingRule = struct.field(pytree_node=False, default=RouteByLP(), kw_only=True)
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
@@ -37,12 +32,9 @@ class Greedy(StageRoute):
         order = numerics.rank(obs.available, value / cost, -cost, -priority)
         return Deployment(obs.available & (order < state.spec.max_deployed))
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
-        return self.routing.route(value, cost, state, budget, priority, self.lp_steps)
-
 
 @struct.dataclass
-class Cheapest(StageRoute):
+class CheapestModels(StageRoute):
     """Deploys the `M` models of lowest cost bound and routes as StageRoute. Not in the paper."""
 
     def choose(
@@ -55,7 +47,7 @@ class Cheapest(StageRoute):
 
 @struct.dataclass
 class RandomDeploy(StageRoute):
-    """Deploys `M` random models each stage and routes as StageRoute. Not in the paper."""
+    """Deploys `M` random models in each stage and routes as StageRoute. Not in the paper."""
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
@@ -67,21 +59,18 @@ class RandomDeploy(StageRoute):
 
 @struct.dataclass
 class Uniform(RandomDeploy):
-    """Deploys `M` random models each stage and routes uniformly over them; budget and capacities are ignored. Not in the paper."""
+    """Deploys `M` random models in each stage and routes uniformly over them. Not in the paper."""
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
-        del value, cost, budget, priority
-        filled = state.slot_filled.astype(jnp.float32)
-        return Routing(filled / jnp.maximum(jnp.sum(filled), 1.0), jnp.zeros(()), jnp.ones((), bool))
+    routing: RoutingRule = struct.field(pytree_node=False, default=UniformRouting(), kw_only=True)
 
 
 @struct.dataclass
-class Static(StageRoute):
-    """Keeps StageRoute's first deployment for ever. Not in the paper."""
+class FirstDeployment(StageRoute):
+    """Retains StageRoute's first deployment for the whole run. Not in the paper."""
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
     ) -> Deployment:
-        first = deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
+        first = super().choose(key, state, value, cost, obs, t)
         deployed = jnp.where(t == 0, first.deployed, jnp.any(state.in_slots(), axis=0))
         return Deployment(deployed, converged=jnp.where(t == 0, first.converged, ~state.unfinished))

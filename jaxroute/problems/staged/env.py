@@ -1,4 +1,4 @@
-"""The staged market: models arrive over time, a few are deployed at each maintenance window, each query goes to one of them."""
+"""The staged market: models arrive over time, a few are deployed per stage, and each query goes to one of them."""
 
 import jax
 import jax.numpy as jnp
@@ -14,30 +14,30 @@ from jaxroute.problems.staged.types import METRICS, Action, Feedback, MarketStat
 
 @struct.dataclass
 class MarketEnv:
-    """A market of `N` models with staged deployment; build one with `market` or the other functions of `instances`.
+    """Market of `N` models with staged deployment, built by `market` or the other functions of `instances`.
 
-    Rewards and costs of all models are realised in every round; the chosen model's are revealed. Regret is counted against
-    `V(budget, pool)`, the best expected reward per query within budget, capacities and slots for the models that are available.
+    Rewards and costs of all models are drawn in every round; the chosen model's are revealed. Regret is measured against
+    `V(budget, pool)`, the best expected reward per query within budget, capacities and slots for the available models.
 
     Source: StageRoute (arXiv 2506.17254), section 3.
 
     Attributes:
-      outcomes: where rewards and costs come from.
+      outcomes: source of rewards and costs.
       capacity: `[N]` largest share of the traffic.
       arrival: `[N]` int32, first round of each model, 1-based.
-      budget: `[]` per query.
-      deploy_fee: `[N]` charged to the spend when a model enters the deployment.
-      horizon: `[]` int32, number of queries that the total budget is meant for.
-      cost_floor: `[]` least cost of a query, which policies know in advance.
-      cost_ceiling: `[]` largest cost of a query, which policies know in advance.
+      budget: `[]` cost per query.
+      deploy_fee: `[N]` cost of the entry of a model into the deployment.
+      horizon: `[]` int32, number of queries for which the total budget is meant.
+      cost_floor: `[]` least cost of a query, known to policies in advance.
+      cost_ceiling: `[]` largest cost of a query, known to policies in advance.
       optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes.
-      optimum_value: `[N + 1]` the best expected reward per query from there on.
-      max_deployed: `M`, slots (static).
-      stage_length: `I`, rounds between maintenance windows (static).
-      support: bound on the models of an optimal routing (static).
-      stop_at_budget: nothing is served once the total budget is spent (static).
-      names: of the models (static).
-      currency: in which costs are counted (static).
+      optimum_value: `[N + 1]` best expected reward per query from each of these rounds on.
+      max_deployed: number of slots `M` (static).
+      stage_length: rounds `I` of a stage (static).
+      support: bound on the number of models in an optimal routing (static).
+      stop_at_budget: whether nothing is served once the total budget is spent (static).
+      names: names of the models (static).
+      currency: unit of costs (static).
     """
 
     outcomes: Outcomes
@@ -83,19 +83,19 @@ class MarketEnv:
         self._check_optimum()
 
     def _check_optimum(self) -> None:
-        """Refuses a market that was changed after its optimum was computed: regret would be counted against another market's."""
+        """Raises `ValueError` if the market was changed after its optimum was computed: its regret would be wrong."""
         mean, cost, capacity = (
             np.asarray(x, np.float64) for x in (self.outcomes.reward_mean, self.outcomes.cost_mean, self.capacity)
         )
         never = np.iinfo(np.int32).max
         given = float(np.asarray(self.optimum_value)[np.asarray(self.optimum_start) < never][-1])
-        room = 1.0 + 1e-6  # Budget and capacity are rounded to float32.
-        best = pool_value(mean, cost, capacity * room, float(self.budget) * room, range(len(mean)), self.max_deployed)
+        slack = 1.0 + 1e-6  # Budget and capacity are rounded to float32.
+        best = pool_value(mean, cost, capacity * slack, float(self.budget) * slack, range(len(mean)), self.max_deployed)
         if abs(best - given) > 1e-4 * max(1.0, abs(best)):
             raise ValueError(
                 f"optimum_value is {given:g} with all models, but the best feasible routing with the present means, costs, capacity, "
-                f"budget and max_deployed earns {best:g}: make the market anew with the function that made it (`jaxroute.grid` "
-                "for several settings) in place of replacing a field"
+                f"budget and max_deployed earns {best:g}: build the market again with the function that built it (`jaxroute.grid` "
+                "for several settings) instead of replacing a field"
             )
 
     def init(self, key: jax.Array) -> MarketState:
@@ -180,7 +180,7 @@ class MarketEnv:
 
 
 def optimum_total(env: MarketEnv, horizon: int) -> float:
-    """`OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
+    """Returns `OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
     starts = np.asarray(env.optimum_start, np.int64)
     ends = np.append(starts[1:], np.iinfo(np.int32).max)
     lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)

@@ -1,4 +1,4 @@
-"""Markets of the paper's experiments and theory, and markets made from tables."""
+"""Markets of the paper's experiments and theory, and markets of recorded queries."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,16 +13,8 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.optimum import max_support, optimum_steps, pool_value
-from jaxroute.problems.staged.sources import (
-    Bernoulli,
-    Distribution,
-    Fixed,
-    Gaussian,
-    LogNormal,
-    Outcomes,
-    ParametricOutcomes,
-    TableOutcomes,
-)
+from jaxroute.problems.staged.sources import Outcomes, ParametricOutcomes, TableOutcomes
+from jaxroute.sources.distributions import Bernoulli, Constant, Gaussian, LogNormal, NormalTransform
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
 
@@ -44,25 +36,25 @@ def market(
     currency: str = "cost",
     require_feasible: bool = True,
 ) -> MarketEnv:
-    """A market with its optimum: what the best feasible routing earns.
+    """Builds a market with its optimum, the expected reward of the best feasible routing.
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `N` models.
       capacity: largest share of the traffic of each model, in (0, 1]; one number or `[N]`.
       arrival: `[N]` first round of each model, 1-based (default: all at the start).
-      budget: cost per query that may be spent on average.
-      max_deployed: `M`, models that may be live at once.
-      stage_length: `I`, queries between two maintenance windows.
-      horizon: queries that the total budget is meant for.
-      known_costs: `c_1` and `c_2`, between which the cost of a query is known to lie: what policies may use. By default the least
-        positive and the largest cost of a table; with distributions, half the least positive mean and twice the largest.
-      deploy_fee: charged to the spend when a model enters the deployment; one number or `[N]`.
-      optimum: "stage" counts a model from the maintenance window at which it can first be deployed (the paper's definition),
+      budget: mean cost per query.
+      max_deployed: number of slots `M`: models deployed at once.
+      stage_length: queries `I` between two maintenance windows.
+      horizon: number of queries for which the total budget is meant.
+      known_costs: bounds `c_1` and `c_2` of the cost of a query, known to policies. By default the least positive and the largest cost of a
+        table; with distributions, half the least positive mean and twice the largest.
+      deploy_fee: cost of the entry of a model into the deployment; one number or `[N]`.
+      optimum: "stage" makes a model available from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
-      stop_at_budget: serve nothing once `budget * horizon` is spent.
-      names: of the models.
-      currency: in which costs are counted.
-      require_feasible: refuse a market in which no deployment can carry all queries within the budget.
+      stop_at_budget: whether nothing is served once `budget * horizon` is spent.
+      names: names of the models.
+      currency: unit of costs.
+      require_feasible: whether to refuse a market in which no deployment can carry all queries within the budget.
 
     Raises:
       ValueError: an argument is out of range, or no routing is feasible in some stage.
@@ -76,7 +68,8 @@ def market(
     max_deployed = checks.count("max_deployed", max_deployed)
     if max_deployed > size[0]:
         warnings.warn(
-            f"max_deployed is {max_deployed}, but there are {size[0]} models: all of them may be live at once", stacklevel=3
+            f"max_deployed is {max_deployed}, but there are {size[0]} models: all of them may be deployed at once",
+            stacklevel=3,
         )
     stage_length = checks.count("stage_length", stage_length)
     horizon = checks.count("horizon", horizon)
@@ -88,8 +81,8 @@ def market(
         raise ValueError(f"arrival must be {size[0]} whole rounds of at least 1, got {checks.show(arrival.tolist())}")
     checks.one_of("optimum", optimum, ("stage", "continuous"))
     if names and (len(names) != size[0] or len(set(names)) < size[0]):
-        raise ValueError(f"names must have one name per model ({size[0]}), each another, got {checks.show(tuple(names))}")
-    if isinstance(outcomes, ParametricOutcomes):  # Lists of numbers are welcome.
+        raise ValueError(f"names must have one name per model ({size[0]}), all different, got {checks.show(tuple(names))}")
+    if isinstance(outcomes, ParametricOutcomes):  # The means may be lists of numbers.
         outcomes = outcomes.replace(reward_mean=np.asarray(outcomes.reward_mean), cost_mean=np.asarray(outcomes.cost_mean))
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
@@ -120,31 +113,31 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Name of the unit in which costs are counted that were multiplied."""
+    """Returns the name of the unit of costs that were multiplied by `scale`."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Bounds of a query's cost: those of a table, and such that leave room around the means of distributions."""
+    """Returns bounds of a query's cost: the extremes of a table, or twice as wide around the means of distributions."""
     table = isinstance(outcomes, TableOutcomes)
     costs = np.asarray(outcomes.costs if table else outcomes.cost_mean, np.float64)
-    room = 1.0 if table else 2.0
+    margin = 1.0 if table else 2.0
     positive = costs[costs > 0]
     if not positive.size:
         return 1.0, 1.0  # Everything is free.
-    return float(positive.min()) / room, float(positive.max()) * room
+    return float(positive.min()) / margin, float(positive.max()) * margin
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Refuses a market whose first pool cannot carry the traffic within budget; later pools only grow."""
+    """Raises `ValueError` if the first pool cannot carry the traffic within budget; later pools only grow."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
-    room = np.sort(capacity[pool])[::-1][:max_deployed].sum()
-    if room < 1.0 - 1e-9:
+    total = np.sort(capacity[pool])[::-1][:max_deployed].sum()
+    if total < 1.0 - 1e-9:
         raise ValueError(
             f"capacity must let some {max_deployed} models of the first stage carry all queries (sum at least 1), "
-            f"got at most {room:g}"
+            f"got at most {total:g}"
         )
     # The cheapest routing is the best one for the reward `top - cost`, at a budget that never binds.
     top = cost[pool].max()
@@ -167,29 +160,26 @@ def arena_market(
     arrival_interval: int = 1000,
     arrival_lag: int = 0,
     normalisation: str = "min-max",
-    reward_distribution: Distribution = Gaussian(),
-    cost_distribution: Distribution = Gaussian(relative=True),
+    reward_distribution: NormalTransform = Gaussian(),
+    cost_distribution: NormalTransform = Gaussian(relative=True),
     **options: Any,
 ) -> MarketEnv:
-    """The paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
+    """Builds the paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
 
-    Six models are there from the start, one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first
+    Six models are available from the start, one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first
     six, may take all traffic, every other model the share `capacity`.
 
     Source: StageRoute (arXiv 2506.17254), section 6.1, Table 1. Not given there and ours: the noise levels, the normalisation of
     the scores (`"min-max"`, or `"max"` to divide by the largest).
 
     Args:
-      max_deployed: `M`, models that may be live at once.
-      stage_length: `I`, queries between two maintenance windows.
-      horizon: queries that the total budget is meant for.
-      budget: cost per query.
-      capacity: largest share of the traffic of a model; one number for all but that one, or `[N]`.
+      max_deployed, stage_length, horizon, budget: as for `market`.
+      capacity: largest share of the traffic of a model; one number for all except Yi-Lightning, or `[N]`.
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
-      arrival_lag: rounds by which a newcomer misses the maintenance window of its arrival.
-      normalisation: of the scores.
+      arrival_lag: rounds by which a new model misses the maintenance window of its arrival.
+      normalisation: normalisation of the scores.
       reward_distribution: distribution of a reward.
       cost_distribution: distribution of a cost.
       options: further arguments of `market` (`deploy_fee`, `optimum`, `stop_at_budget`).
@@ -198,7 +188,7 @@ def arena_market(
     checks.one_of("normalisation", normalisation, NORMALISATIONS)
     interval = checks.count("arrival_interval", arrival_interval)
     lag = checks.count("arrival_lag", arrival_lag, minimum=0)
-    newcomer = np.maximum(np.arange(len(table.names)) - 5, 0)
+    number = np.maximum(np.arange(len(table.names)) - 5, 0)  # Number of the arrival; 0 from the start.
     shares = _shares(capacity, table.names, "Yi-Lightning")
     outcomes = ParametricOutcomes(
         reward_mean=NORMALISATIONS[normalisation](table.scores),
@@ -211,7 +201,7 @@ def arena_market(
     return market(
         outcomes,
         capacity=shares,
-        arrival=1 + interval * newcomer + lag * (newcomer > 0),
+        arrival=1 + interval * number + lag * (number > 0),
         budget=budget,
         max_deployed=max_deployed,
         stage_length=stage_length,
@@ -222,15 +212,10 @@ def arena_market(
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
-    """Capacities `[N]`: as given for each model, or one number for all but the cheapest of the first, which may take everything."""
+    """Returns capacities `[N]`: those given, or one number for all models except the cheapest of the first, which may take all traffic."""
     if np.ndim(capacity):
         return checks.share("capacity", capacity, (len(names),))
     return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))
-
-
-def _release_order(num_models: int, initial: int, interval: int) -> np.ndarray:
-    """Arrivals: `initial` models in round 1, then one more after each `interval` queries."""
-    return 1 + interval * np.maximum(np.arange(num_models) - initial + 1, 0)
 
 
 def routerbench_market(
@@ -243,23 +228,19 @@ def routerbench_market(
     cost_scale: float = 1.0,
     **options: Any,
 ) -> MarketEnv:
-    """A stand-in for the paper's RouterBench run, with the published means of Table 2.
+    """Builds a substitute for the paper's RouterBench experiment, with the published means of Table 2.
 
     Scores are Bernoulli, costs log-normal with coefficient of variation 1, independent. Queries are independent and only one model
-    is seen per query, so the correlation between models cannot change the distribution of a run. Five models are there from the start, one
-    more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
+    is observed per query, so the correlation between models cannot change the distribution of a run. Five models are available from the
+    start, one more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
 
-    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities, and that costs are
-    known to lie between 1e-5 and .05.
+    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities, and the known bounds
+    1e-5 and .05 of costs.
 
     Args:
-      max_deployed: `M`, models that may be live at once.
-      stage_length: `I`, queries between two maintenance windows.
-      horizon: queries that the total budget is meant for.
-      budget: cost per query.
-      capacity: largest share of the traffic of a model; one number for all but that one, or `[N]`.
-      cost_scale: multiplies costs, their known bounds and the budget. The confidence radius is not scale-free, so this changes the
-        policies.
+      max_deployed, stage_length, horizon, budget: as for `market`.
+      capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
+      cost_scale: factor of costs, their known bounds and the budget. The confidence radius is not scale-free, so it changes the policies.
       options: further arguments of `market`.
     """
     table = STAGEROUTE_TABLE_2
@@ -276,7 +257,7 @@ def routerbench_market(
     return market(
         outcomes,
         capacity=shares,
-        arrival=_release_order(len(table.names), 5, 5000),
+        arrival=1 + 5000 * np.maximum(np.arange(len(table.names)) - 4, 0),
         budget=budget * scale,
         max_deployed=max_deployed,
         stage_length=stage_length,
@@ -296,21 +277,16 @@ def table_market(
     capacity: Leaf = 1.0,
     arrival: Leaf | None = None,
     cost_scale: float = 1.0,
-    permute: bool = False,
+    one_pass: bool = False,
     **options: Any,
 ) -> MarketEnv:
-    """A market that plays the queries of a table of scores and costs.
+    """Builds a market that simulates the queries of a table of scores and costs.
 
     Args:
       table: scores and costs of every model on every query.
-      max_deployed: `M`, models that may be live at once.
-      stage_length: `I`, queries between two maintenance windows.
-      horizon: queries that the total budget is meant for.
-      budget: cost per query.
-      capacity: largest share of the traffic of each model; one number or `[N]`.
-      arrival: `[N]` first round of each model, 1-based (default: all at the start).
-      permute: each query once in random order before any is repeated, instead of drawing with replacement.
-      cost_scale: multiplies costs and budget.
+      max_deployed, stage_length, horizon, budget, capacity, arrival: as for `market`.
+      one_pass: whether each query is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement.
+      cost_scale: factor of costs and budget.
       options: further arguments of `market`.
     """
     if not isinstance(table, RoutingTable):
@@ -321,7 +297,7 @@ def table_market(
         costs=np.asarray(table.costs) * np.float32(scale),
         reward_mean=table.mean_scores(),
         cost_mean=table.mean_costs() * scale,
-        permute=permute,
+        one_pass=one_pass,
     )
     return market(
         outcomes,
@@ -339,14 +315,14 @@ def table_market(
 def discovery_market(
     *, horizon: int, stages: int, max_deployed: int = 3, num_models: int = 30, noise: float = 0.1
 ) -> MarketEnv:
-    """Many models from the start and few slots: the instance that makes the discovery term of the regret visible.
+    """Builds a market of many models from the start and few slots, which makes the discovery term of the regret visible.
 
-    Unit costs and no binding constraint; means `0.3 + 0.3 ((7 m) mod N) / N`, model 20 has 0.9. Ours, for Theorem 1 of StageRoute.
+    Costs are 1 and no constraint binds; means are `0.3 + 0.3 ((7 m) mod N) / N`, and 0.9 for model 20. Ours, for Theorem 1 of StageRoute.
 
     Args:
-      horizon: `T`, queries.
-      stages: `K`; a stage has `horizon // stages` queries.
-      max_deployed: `M`, models that may be live at once.
+      horizon: number of queries `T`.
+      stages: number of stages `K`; a stage has `horizon // stages` queries.
+      max_deployed: number of slots `M`.
       num_models: `N`, at least 21.
       noise: standard deviation of a reward.
     """
@@ -359,7 +335,7 @@ def discovery_market(
         cost_mean=np.ones(size),
         reward_noise=np.float32(noise),
         cost_noise=np.float32(0.0),
-        cost_distribution=Fixed(),
+        cost_distribution=Constant(),
     )
     return market(
         outcomes,
@@ -373,7 +349,7 @@ def discovery_market(
 
 
 def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[jax.Array], MarketEnv]:
-    """A sampler of the paper's hard instances: every batch brings `M` new models, of which a random one is better by `eps`.
+    """Returns a sampler of the paper's hard instances: `M` new models arrive per batch, and a random one is better by `eps`.
 
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` batches, rounded; a batch is a stage, the strong model of batch `j` has
     mean `1/2 + j eps` and the others `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs 1 and the budget never binds.
@@ -382,12 +358,12 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     number so that the means still end at 3/4.
 
     Args:
-      horizon: `T`, queries.
-      max_deployed: `M`, at least 2.
-      constant: the universal constant `c` of the theorem, unspecified there.
+      horizon: number of queries `T`.
+      max_deployed: number of slots `M`, at least 2.
+      constant: universal constant `c` of the theorem, unspecified there.
 
     Returns:
-      A sampler `key -> MarketEnv`; the market has `M` models per batch.
+      Sampler `key -> MarketEnv` of markets with `M` models per batch.
     """
     horizon = checks.count("horizon", horizon)
     slots = checks.count("max_deployed", max_deployed, 2)
@@ -399,7 +375,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     length = -(-horizon // batches)
     batch = np.repeat(np.arange(1, batches + 1), slots)
     weak = 0.5 + (batch - 1) * eps
-    # The optimum does not depend on which model of a batch is strong: let it be the first.
+    # The optimum does not depend on which model of a batch is strong: here the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
         ParametricOutcomes(
@@ -408,7 +384,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
             reward_noise=np.float32(0.0),
             cost_noise=np.float32(0.0),
             reward_distribution=Bernoulli(),
-            cost_distribution=Fixed(),
+            cost_distribution=Constant(),
         ),
         capacity=1.0,
         arrival=1 + (batch - 1) * length,
@@ -420,7 +396,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     )
 
     def sample(key: jax.Array) -> MarketEnv:
-        """One instance: the strong model of every batch is uniform over its `M` models."""
+        """Draws one instance: the strong model of every batch is uniform over its `M` models."""
         strong = draws.randint(key, slots, (batches,))
         is_strong = jnp.arange(slots)[None, :] == strong[:, None]
         mean = jnp.asarray(weak, jnp.float32) + eps * is_strong.reshape(-1).astype(jnp.float32)

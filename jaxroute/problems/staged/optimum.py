@@ -1,4 +1,4 @@
-"""What the best feasible routing earns, exactly and in float64 on the host: regret is measured against it."""
+"""Expected reward of the best feasible routing, exactly and in float64 on the host; regret is measured against it."""
 
 import functools
 import itertools
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Sets of models that are compared at most; more are searched by HiGHS, which is then faster.
+# Largest number of sets that are compared; more are searched by HiGHS, which is then faster.
 _MOST_SETS = 2_000
 # HiGHS stops at an absolute gap of 1e-6 of its objective.
 _SCALE = 1e4
 
 
 def max_support(capacity: ArrayLike) -> int:
-    """Most models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
+    """Returns the largest number of models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
     A vertex of the routing polytope has at most two coordinates strictly between their bounds, and no more at their capacity
     than fit into 1.
@@ -27,7 +27,7 @@ def max_support(capacity: ArrayLike) -> int:
 def routing_values(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, sets: ArrayLike | Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """`V(budget, S)` for several sets of models: the best expected reward per query, 0 where the set is infeasible.
+    """Returns `V(budget, S)` for several sets of models: the best expected reward per query, 0 for an infeasible set.
 
     By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the
     multipliers at which two models change order.
@@ -51,9 +51,9 @@ def routing_values(
 
     def best(score: np.ndarray) -> np.ndarray:
         order = np.argsort(-score, axis=-1, kind="stable")
-        room = np.take_along_axis(np.broadcast_to(a[:, None, :], score.shape), order, -1)
-        before = np.cumsum(room, axis=-1) - room
-        return np.sum(np.take_along_axis(score, order, -1) * np.clip(1.0 - before, 0.0, room), axis=-1)
+        cap = np.take_along_axis(np.broadcast_to(a[:, None, :], score.shape), order, -1)
+        before = np.cumsum(cap, axis=-1) - cap
+        return np.sum(np.take_along_axis(score, order, -1) * np.clip(1.0 - before, 0.0, cap), axis=-1)
 
     value = np.min(lam * budget + best(u[:, None, :] - lam[:, :, None] * c[:, None, :]), axis=1)
     cheapest = -best(-c[:, None, :])[:, 0]
@@ -64,7 +64,7 @@ def routing_values(
 def pool_value(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, pool: Iterable[int], max_deployed: int
 ) -> float:
-    """`V(budget, pool)`: the best reward per query of at most `max_deployed` models of `pool` (indices); 0 if infeasible.
+    """Returns `V(budget, pool)`: the best reward per query of at most `max_deployed` models of `pool` (indices); 0 if infeasible.
 
     Source: StageRoute, eq. (1).
 
@@ -92,7 +92,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """The best set of `size` models by HiGHS: amounts, and for each model whether it has one. None if no set is feasible."""
+    """Finds the best set of `size` models by HiGHS, with an amount and a binary variable per model; None if no set is feasible."""
     from scipy import optimize
 
     count = len(reward)
@@ -126,9 +126,9 @@ def optimum_steps(
     stage_length: int,
     continuous: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best expected reward per query as a step function of the round.
+    """Returns the best expected reward per query as a step function of the round.
 
-    A model counts from the first stage start at or after its arrival, or with `continuous` from its arrival.
+    A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.
 
     Args:
       reward: `[N]` true mean rewards.
@@ -138,7 +138,7 @@ def optimum_steps(
       budget: cost per query.
       max_deployed: `M`.
       stage_length: `I`.
-      continuous: count models between stage starts too.
+      continuous: whether models are available between stage starts too.
 
     Returns:
       `(starts, values)`: `[N + 1]` int32 rounds (0-based) at which the value changes, padded with the largest int32, and

@@ -1,4 +1,4 @@
-"""The policy that attains the optimum: StageRoute's own code with the truth in place of the bounds."""
+"""Optimal policy: StageRoute's code with the true means instead of the bounds."""
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotSt
 
 
 @struct.dataclass
-class _WithoutRadius(StageRoute):
-    """StageRoute that takes the statistics for the truth: one use of each model, whose reward and cost are the true means."""
+class _StageRouteWithoutRadius(StageRoute):
+    """StageRoute whose bounds are the sums in the statistics, for statistics of one pull per model with the true means."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
         del known_costs
@@ -22,11 +22,11 @@ class _WithoutRadius(StageRoute):
 
 @struct.dataclass
 class OracleState:
-    """State of the oracle: its deployment, and the routing of all queries of the stage.
+    """State of the oracle.
 
     Attributes:
-      slots: what StageRoute's state holds.
-      routing: `[M]` solution of the linear program. It is the same for all queries of a stage: neither truth nor budget change in it.
+      slots: state of StageRoute.
+      routing: `[M]` solution of the linear program, the same for all queries of a stage: neither true means nor budget change in it.
     """
 
     slots: SlotState
@@ -37,7 +37,7 @@ class OracleState:
 class Oracle:
     """Deploys and routes optimally for the true means; its expected regret is zero.
 
-    It runs the same code as StageRoute with the truth in place of the bounds, so its regret tests the whole path.
+    It runs the same code as StageRoute with the true means instead of the bounds, so its regret tests the whole path.
 
     Source: StageRoute, section 6, "Oracle".
 
@@ -49,11 +49,11 @@ class Oracle:
 
     reward_mean: Leaf
     cost_mean: Leaf
-    policy: StageRoute = struct.field(pytree_node=False, default=_WithoutRadius())
+    policy: StageRoute = struct.field(pytree_node=False, default=_StageRouteWithoutRadius())
 
     @classmethod
     def of(cls, env: MarketEnv) -> "Oracle":
-        """The oracle of an environment."""
+        """Returns the oracle of an environment."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 
     @property
@@ -62,13 +62,13 @@ class Oracle:
 
     def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[OracleState]:
         state = self.policy.init(key, spec).state
-        truth = Statistics.of(
+        means = Statistics.of(
             pulls=jnp.ones_like(state.book.pulls),
             reward_sum=jnp.asarray(self.reward_mean, jnp.float32),
             cost_sum=jnp.asarray(self.cost_mean, jnp.float32),
         )
         nowhere = Routing(jnp.zeros_like(state.slot_capacity), jnp.zeros(()), jnp.zeros((), bool))
-        return UnplannedState(OracleState(state.replace(book=truth), nowhere))
+        return UnplannedState(OracleState(state.replace(book=means), nowhere))
 
     def plan(
         self, key: jax.Array, state: OracleState | UnplannedState[OracleState], obs: Observation, t: jax.Array

@@ -11,13 +11,13 @@ from jaxroute.core.types import Leaf, Metric, UnplannedState, planned_state
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
 from jaxroute.problems.staged.parts.deployment import Deployment, deploy
-from jaxroute.problems.staged.parts.estimators import Estimator, Mean
-from jaxroute.problems.staged.parts.fillers import Filler, Reduced
-from jaxroute.problems.staged.parts.routing import Routing, route_opt
+from jaxroute.problems.staged.parts.estimators import EmpiricalMean, Estimator
+from jaxroute.problems.staged.parts.fillers import Filler, ReducedValue
+from jaxroute.problems.staged.parts.routing import RouteOPT, Routing, RoutingRule
 from jaxroute.problems.staged.parts.scopes import RunScope, Scope
 from jaxroute.problems.staged.parts.slots import empty_slots, loaded, written_back
-from jaxroute.problems.staged.parts.ties import DrawnTie, Tie
-from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
+from jaxroute.problems.staged.parts.ties import RandomOrderTie, Tie
+from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
 @struct.dataclass
@@ -25,63 +25,44 @@ class StageRoute:
     """At each stage deploys the best `M` models for optimistic rewards and costs; routes each query by the same linear program.
 
     Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used
-    (DeployOPT); routing solves the same program over the deployed models, for every query (RouteOPT), and samples a model.
+    (DeployOPT). Routing solves the same program over the deployed models for every query (RouteOPT), and samples a model.
     `U` is the upper bound of the mean reward, `L` the lower bound of the mean cost.
 
     Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7). `init` is line 1, `plan` lines 4 to 6, `act` lines 9 and 10,
-    `update` lines 11 and 12; the loops of lines 3 and 8 are the engine's.
+    `update` lines 11 and 12; the engine has the loops of lines 3 and 8.
 
-    Differs from the paper: nothing where it is explicit. It leaves open the start values (see `Mean`), which models fill the slots
-    that the optimal routing does not use (see `Reduced`), ties (lower cost, then at random: see `DrawnTie`), and what to do when the bounds of
-    the deployed models admit no routing within the budget (the cheapest routing).
+    Differs from the paper: nothing where the paper is explicit. It leaves open the start values (see `EmpiricalMean`), the models in slots that
+    the optimal routing does not use (see `ReducedValue`), ties (lower cost, then at random: see `RandomOrderTie`), and the routing when the
+    bounds of the deployed models admit none within the budget (the cheapest routing).
 
     Attributes:
       gamma: `[]` confidence parameter of the radius.
       radius_multiplier: `[]` factor in front of the radius.
-      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; a model that was never used is taken
-        to cost so much. None for what the market says.
-      cost_ceiling: `[]` largest cost per query, known in advance; None for what the market says.
-      estimator: means in the bounds, and where they start (static).
-      scope: which past data deployment and routing rest on (static).
-      filler: who gets the slots that the best routing does not need (static).
+      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of a model that was never
+        used. None for the market's value.
+      cost_ceiling: `[]` largest cost per query, known in advance; None for the market's value.
+      estimator: means in the bounds, and their start values (static).
+      scope: past data for deployment and routing (static).
+      filler: models for slots that the best routing does not need (static).
       tie: order of equal models (static).
-      budget_mode: what a query may cost (static).
-      lp_steps: dual steps of RouteOPT (static; default by the number of slots).
+      budget_mode: budget of a query (static).
+      routing: routing of a query over the deployed models (static).
     """
 
     gamma: Leaf = 0.2
     radius_multiplier: Leaf = 2.0
     cost_floor: Leaf | None = None
     cost_ceiling: Leaf | None = None
-    estimator: Estimator = struct.field(pytree_node=False, default=Mean(), kw_only=True)
+    estimator: Estimator = struct.field(pytree_node=False, default=EmpiricalMean(), kw_only=True)
     scope: Scope = struct.field(pytree_node=False, default=RunScope(), kw_only=True)
-    filler: Filler = struct.field(pytree_node=False, default=Reduced(), kw_only=True)
-    tie: Tie = struct.field(pytree_node=False, default=DrawnTie(), kw_only=True)
+    filler: Filler = struct.field(pytree_node=False, default=ReducedValue(), kw_only=True)
+    tie: Tie = struct.field(pytree_node=False, default=RandomOrderTie(), kw_only=True)
     budget_mode: BudgetRule = struct.field(pytree_node=False, default=FixedBudget(), kw_only=True)
-    lp_steps: int | None = struct.field(pytree_node=False, default=None, kw_only=True)
+    routing: RoutingRule = struct.field(pytree_node=False, default=RouteOPT(), kw_only=True)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return (
-            Metric(
-                "infeasible_share",
-                "share of queries without feasible routing",
-                "",
-                "average",
-                limit=0.5,
-                violation="mostly infeasible",
-            ),
-            Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
-            Metric(
-                "unfinished_share",
-                "share of queries with a deployment whose search stopped early",
-                "",
-                "average",
-                default=False,
-                limit=0.0,
-                violation="not always the best deployment",
-            ),
-        )
+        return POLICY_METRICS
 
     def check(self) -> None:
         checks.positive("gamma", self.gamma, ())
@@ -92,12 +73,12 @@ class StageRoute:
             raise ValueError(f"cost_floor must be at most cost_ceiling = {ceiling:g}, got {floor:g}")
 
     def known_costs(self, obs: Observation) -> tuple[Leaf, Leaf]:
-        """What is known in advance of a query's cost: `c_1` and `c_2`, by the policy's own constants or by the market."""
+        """Returns the bounds `c_1` and `c_2` of a query's cost that are known in advance."""
         floor = obs.cost_floor if self.cost_floor is None else self.cost_floor
         return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
-        """Upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics.
+        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics.
 
         Args:
           statistics: pulls and sums.
@@ -115,13 +96,9 @@ class StageRoute:
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
     ) -> Deployment:
-        """The models to deploy, for bounds `U` (`value`) and `L` (`cost`): by DeployOPT, eq. (3)."""
+        """Returns the models to deploy for bounds `U` (`value`) and `L` (`cost`): DeployOPT, eq. (3)."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
-
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
-        """The routing over the slots for bounds `U` (`value`) and `L` (`cost`): by RouteOPT, eq. (7)."""
-        return route_opt(value, cost, state, budget, priority, self.lp_steps)
 
     def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[SlotState]:
         del key
@@ -140,10 +117,10 @@ class StageRoute:
         return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """The routing `[M]` of the next query over the slots: Algorithm 1, line 9, by RouteOPT, eq. (7)."""
+        """Returns the routing `[M]` of the next query over the slots: Algorithm 1, line 9, by RouteOPT, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
-        return self.route(value, cost, state, self.budget_mode.budget(obs), priority)
+        return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)
 
     def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
@@ -152,7 +129,7 @@ class StageRoute:
     def serve(
         self, key: jax.Array, state: SlotState, obs: Observation, routing: Routing
     ) -> tuple[Action, dict[str, jax.Array]]:
-        """The model for a query, drawn from a routing `[M]` over the slots (Algorithm 1, line 10), and what to record of it."""
+        """Draws the model for a query from a routing `[M]` over the slots (Algorithm 1, line 10); also returns the recorded values."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])

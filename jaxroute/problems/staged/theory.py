@@ -1,4 +1,4 @@
-"""What the paper proves, and what its proof looks at, measured on a result: the parts of the regret, the violation of the budget."""
+"""Quantities of the paper's theorems and proofs: the lower bound, the parts of the regret, the violation of the budget."""
 
 import functools
 
@@ -10,36 +10,34 @@ from jaxroute.problems.staged.optimum import pool_value
 
 
 def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float:
-    """Theorem 2's bound of the regret of any policy on its hard instances: `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
+    """Returns Theorem 2's lower bound of the regret on its hard instances: `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
 
     Source: StageRoute, Theorem 2 and appendix C.
 
     Args:
       max_deployed: `M`.
-      horizon: `T`, queries.
-      constant: `c`, as of `lower_bound_market`; the paper leaves it open.
+      horizon: number of queries `T`.
+      constant: `c`, as for `lower_bound_market`; the paper leaves it open.
     """
     return (float(constant) * max_deployed) ** (1 / 3) * horizon ** (2 / 3) / 16
 
 
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
-    """Splits the regret of each run into what the deployments cost and what the routing cost.
+    """Splits the regret of each run into the regret of the deployments and the regret of the routing.
 
     With `V(D)` the best expected reward per query of a deployed set, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds and
     `routing_regret` sums `V(D_k)` minus the expected reward of the chosen models; they add up to `regret`. `V` is 0 for a set that is
     infeasible under the true costs, which makes the split meaningless in stages that deploy one: `feasible_deployment_regret` and
-    `feasible_routing_regret` leave those stages out, and `infeasible_stages` counts them.
-
-    For a person who asks where a policy's regret comes from; no experiment shows it.
+    `feasible_routing_regret` omit those stages, and `infeasible_stages` counts them. No experiment shows the split.
 
     Source: StageRoute, Lemma 4. The version over feasible stages is ours.
 
     Args:
       data: a result with `deployed` and `mean_reward` recorded at the end of every stage.
-      env: the market it was simulated on (one setting).
+      env: market of the simulation (one setting).
 
     Returns:
-      A Dataset of the five quantities, without time and model.
+      Dataset of the five quantities, without time and model.
 
     Raises:
       ValueError: a variable or the end of a stage is missing.
@@ -88,7 +86,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Spend above the budget per query up to each time, at least 0; needs `overspend` among the recorded metrics."""
+    """Returns the spend above the budget per query up to each time, at least 0; needs the metric `overspend`."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

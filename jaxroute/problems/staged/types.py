@@ -1,4 +1,4 @@
-"""Values that pass between environment and policies of the staged problem, and what is measured.
+"""Values shared by environment and policies of the staged problem, and its metrics.
 
 Sizes: `N` models that ever arrive, `M` deployment slots, `I` rounds per stage.
 """
@@ -35,16 +35,34 @@ METRICS = (
     Metric("worst_overspend", "largest spend above the budget of any prefix", "cost", "gauge", default=False),
     Metric("deployed", "model is live", "", "gauge", ("model",), default=False),
 )
+# Metrics of a policy that solves the paper's programs.
+POLICY_METRICS = (
+    Metric(
+        "infeasible_share",
+        "share of queries without feasible routing",
+        "",
+        "average",
+        limit=0.5,
+        violation="mostly infeasible",
+    ),
+    Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
+    Metric(
+        *("unfinished_share", "share of queries with a deployment whose search stopped early", "", "average"),
+        default=False,
+        limit=0.0,
+        violation="not always the best deployment",
+    ),
+)
 
 
 @dataclass(frozen=True)
 class StagedSpec(Spec):
-    """What a policy may know in advance.
+    """Sizes that a policy knows in advance.
 
     Attributes:
-      max_deployed: `M`.
-      max_support: the largest support of an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are enumerated only if fewer
-        slots exist.
+      max_deployed: number of slots `M`.
+      max_support: largest number of models in an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are enumerated only if there are
+        fewer slots.
     """
 
     max_deployed: int = 1
@@ -57,9 +75,9 @@ class MarketState:
 
     Attributes:
       overspend: `[]` spend so far minus the budget of the queries so far.
-      worst_overspend: `[]` its largest value.
-      alive: `[]` bool, the total budget is not yet spent.
-      deployed: `[N]` bool, models that are live.
+      worst_overspend: `[]` largest overspend so far.
+      alive: `[]` bool, whether the total budget is not yet spent.
+      deployed: `[N]` bool, deployed models.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       source: state of the outcomes.
     """
@@ -74,16 +92,16 @@ class MarketState:
 
 @struct.dataclass
 class Observation:
-    """What a router sees before a decision.
+    """Observation of the router before a decision.
 
     Attributes:
       available: `[N]` bool, models that have arrived.
       capacity: `[N]` largest share of the traffic of each model.
       budget: `[]` cost per query.
       overspend: `[]` spend so far minus `budget` times queries so far.
-      rounds_left: `[]` int32, queries to come, this one included.
-      cost_floor: `[]` `c_1`, least cost of a query, known in advance.
-      cost_ceiling: `[]` `c_2`, largest cost of a query, known in advance.
+      rounds_left: `[]` int32, remaining queries, this one included.
+      cost_floor: `[]` least cost `c_1` of a query, known in advance.
+      cost_ceiling: `[]` largest cost `c_2` of a query, known in advance.
     """
 
     available: jax.Array
@@ -97,12 +115,12 @@ class Observation:
 
 @struct.dataclass
 class Action:
-    """A routing decision.
+    """Routing decision.
 
     Attributes:
-      model: `[]` int32, the model that serves the query.
-      probabilities: `[N]` the distribution it was drawn from, zero outside the deployed set.
-      deployed: `[N]` bool, the deployed set; fixed within a stage.
+      model: `[]` int32, model that serves the query.
+      probabilities: `[N]` distribution from which it was drawn, zero outside the deployed set.
+      deployed: `[N]` bool, deployed set; fixed within a stage.
     """
 
     model: jax.Array
@@ -112,7 +130,7 @@ class Action:
 
 @struct.dataclass
 class Feedback:
-    """What the router sees afterwards.
+    """Observation of the router after a decision.
 
     Attributes:
       reward: `[]` reward of the chosen model.
@@ -128,7 +146,7 @@ class Statistics:
     """Sufficient statistics of some models.
 
     Attributes:
-      pulls: `[...]` int32, times each was used.
+      pulls: `[...]` int32, uses of each model.
       reward_sum: `[...]` float32, sum of its rewards.
       cost_sum: `[...]` float32, sum of its costs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
@@ -141,24 +159,24 @@ class Statistics:
 
     @classmethod
     def of(cls, pulls: jax.Array, reward_sum: jax.Array, cost_sum: jax.Array) -> "Statistics":
-        """Statistics with exact sums."""
+        """Returns statistics with exact sums."""
         return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
     def add(self, used: jax.Array, reward: jax.Array, cost: jax.Array) -> "Statistics":
-        """With one more use of the models `used` `[...]` bool, its reward `[]` and its cost `[]`."""
+        """Adds one use of the models `used` `[...]` bool, with its reward `[]` and its cost `[]`."""
         more = numerics.accumulate(self, used, reward_sum=reward, cost_sum=cost)
         return more.replace(pulls=self.pulls + used.astype(jnp.int32))
 
 
 @struct.dataclass
 class SlotState:
-    """State of every staged policy: what is known of all models, and of the deployed ones beside it.
+    """State of every staged policy: statistics of all models, and separately of the deployed ones.
 
     Attributes:
       book: statistics `[N]` of all models, up to the start of the stage.
-      slots: statistics `[M]` of the deployed ones.
+      slots: statistics `[M]` of the deployed models.
       slot_model: `[M]` int32, model in each slot, in the order of ties.
-      slot_filled: `[M]` bool, the slot is in use.
+      slot_filled: `[M]` bool, whether the slot is in use.
       slot_capacity: `[M]` largest share of the traffic of each.
       unfinished: `[]` bool, whether the search for this deployment stopped early.
       spec: sizes (static).
@@ -173,6 +191,6 @@ class SlotState:
     spec: StagedSpec = struct.field(pytree_node=False)
 
     def in_slots(self) -> jax.Array:
-        """`[M, N]` bool: model `n` is in slot `m`."""
+        """`[M, N]` bool: whether model `n` is in slot `m`."""
         here = self.slot_model[:, None] == lax.iota(jnp.int32, self.spec.num_models)[None, :]
         return here & self.slot_filled[:, None]

@@ -48,6 +48,7 @@ from jaxroute.problems.stochastic.theory import (
     minimax_lower_bound,
     optimal_weights,
 )
+from jaxroute.sources import distributions
 
 POLICIES = (
     UCB1,
@@ -115,6 +116,7 @@ __all__ = [
     "bernoulli",
     "beta",
     "characteristic_time",
+    "distributions",
     "drifting",
     "exp3_bound",
     "exponential",

@@ -11,18 +11,11 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.sources import Path as MeanPath
-from jaxroute.problems.stochastic.sources import (
-    PoissonDistribution,
-    bernoulli_distribution,
-    beta_distribution,
-    exponential_distribution,
-    gaussian_distribution,
-)
+from jaxroute.problems.stochastic.sources import MeanPath
 from jaxroute.problems.stochastic.types import METRICS
+from jaxroute.sources.distributions import Bernoulli, Distribution
 
-# Poisson rewards of a larger mean would take hundreds of terms in every round.
-MOST_COUNTS = 64
+RewardFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
 
 
 @struct.dataclass
@@ -40,9 +33,7 @@ class BanditEnv:
 
     mean: Leaf
     scale: Leaf
-    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(
-        pytree_node=False, default=bernoulli_distribution
-    )
+    distribution: Distribution | RewardFunction = struct.field(pytree_node=False, default=Bernoulli())
 
     @property
     def spec(self) -> Spec:
@@ -51,11 +42,17 @@ class BanditEnv:
     def check(self) -> None:
         if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
             raise ValueError(f"mean must have shape [K] with K >= 1, got shape {np.shape(self.mean)}")
-        check_means(self.distribution, "mean", self.mean, self.scale)
+        scale = float(checks.non_negative("scale", self.scale, ()))
+        if isinstance(self.distribution, Distribution):
+            self.distribution.check_mean("mean", self.mean, scale)
+        checks.numbers("mean", self.mean)
 
     def rewards(self) -> Rewards | None:
         """Rewards of the means and the distribution; None with a function of the user's as `distribution`."""
-        return _rewards(self.distribution, np.asarray(self.mean, np.float64), float(self.scale or 0.0))
+        if not isinstance(self.distribution, Distribution):
+            return None
+        mean = np.asarray(self.mean, np.float64)
+        return self.distribution.rewards(float(mean.min()), float(mean.max()), float(self.scale or 0.0))
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key
@@ -85,9 +82,7 @@ class ChangingEnv:
 
     path: MeanPath
     scale: Leaf
-    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(
-        pytree_node=False, default=bernoulli_distribution
-    )
+    distribution: Distribution | RewardFunction = struct.field(pytree_node=False, default=Bernoulli())
 
     @property
     def spec(self) -> Spec:
@@ -99,7 +94,7 @@ class ChangingEnv:
 
     def rewards(self) -> Rewards | None:
         """Rewards of means that change: known where they are 0 and 1, else None."""
-        return _rewards(self.distribution, np.ones(1), 0.0) if self.distribution is bernoulli_distribution else None
+        return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
     def init(self, key: jax.Array) -> Any:
         return self.path.init(key)
@@ -116,50 +111,8 @@ class ChangingEnv:
         return self.path.move(k_move, state, t), reward, flows
 
 
-def check_means(distribution: Any, name: str, means: Any, scale: Any) -> None:
-    """That a distribution can have these means.
-
-    Args:
-      distribution: of rewards.
-      name: of the argument that holds the means.
-      means: array of any shape.
-      scale: the distribution's other number.
-    """
-    value = checks.non_negative("scale", scale, ())
-    if distribution is bernoulli_distribution:
-        checks.probability(name, means)
-    elif distribution is beta_distribution:
-        least = np.min(np.minimum(checks.probability(name, means), 1.0 - np.asarray(means, np.float64))) * value
-        if least < 1.0 - 1e-5:
-            raise ValueError(
-                f"concentration times {name}, and times 1 - {name}, must be at least 1, got {least:g} with concentration {value:g}"
-            )
-    elif distribution is exponential_distribution:
-        checks.positive(name, means)
-    elif isinstance(distribution, PoissonDistribution) and np.max(checks.non_negative(name, means)) > MOST_COUNTS:
-        raise ValueError(f"{name} must be at most {MOST_COUNTS} for counts, got {np.max(means):g}")
-    checks.numbers(name, means)
-
-
-def _rewards(distribution: Any, mean: np.ndarray, scale: float) -> Rewards | None:
-    """Rewards with these means."""
-    top = float(mean.max())
-    if distribution is gaussian_distribution:
-        return Rewards.normal(float(mean.min()), top, scale)
-    if distribution is bernoulli_distribution or distribution is beta_distribution:
-        return Rewards.unit("Bernoulli" if distribution is bernoulli_distribution else "beta", top)
-    name = (
-        "exponential"
-        if distribution is exponential_distribution
-        else "Poisson"
-        if isinstance(distribution, PoissonDistribution)
-        else ""
-    )
-    return Rewards(name, 0.0, np.inf, np.inf, np.inf, top) if name else None
-
-
 def _played(
-    distribution: Callable[[jax.Array, Leaf, Leaf], jax.Array],
+    distribution: Distribution | RewardFunction,
     key: jax.Array,
     mean: jax.Array,
     scale: Leaf,

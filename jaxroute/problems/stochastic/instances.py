@@ -1,33 +1,24 @@
 """Ready-made bandits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv, check_means
-from jaxroute.problems.stochastic.sources import (
-    Brownian,
-    Chains,
-    Pieces,
-    PoissonDistribution,
-    Sinusoid,
-    bernoulli_distribution,
-    beta_distribution,
-    exponential_distribution,
-    gaussian_distribution,
-)
+from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
+from jaxroute.problems.stochastic.sources import Brownian, Chains, Pieces, Sinusoid
+from jaxroute.sources.distributions import Bernoulli, Beta, Distribution, Exponential, Gaussian, Poisson
 
 
 def bernoulli(mean: Sequence[float]) -> BanditEnv:
     """Bernoulli bandit with the given success probabilities `[K]`."""
-    return _fixed(bernoulli_distribution, mean)
+    return _fixed(Bernoulli(), mean)
 
 
 def gaussian(mean: Sequence[float], scale: float = 1.0) -> BanditEnv:
     """Gaussian bandit with the given means `[K]` and a common standard deviation."""
-    return _fixed(gaussian_distribution, mean, float(checks.non_negative("scale", scale, ())))
+    return _fixed(Gaussian(), mean, float(checks.non_negative("scale", scale, ())))
 
 
 def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
@@ -36,19 +27,19 @@ def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
     Both must be at least 1 for every model. The larger the concentration, the less rewards vary: variance
     `mean (1 - mean) / (concentration + 1)`.
     """
-    return _fixed(beta_distribution, mean, float(checks.positive("concentration", concentration, ())))
+    return _fixed(Beta(), mean, float(checks.positive("concentration", concentration, ())))
 
 
 def poisson(mean: Sequence[float]) -> BanditEnv:
     """Bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
     means = _vector("mean", checks.non_negative("mean", mean))
-    check_means(PoissonDistribution(1), "mean", means, 0.0)
-    return _fixed(PoissonDistribution.of(means), mean)
+    Poisson(1).check_mean("mean", means, 0.0)
+    return _fixed(Poisson.of(means), mean)
 
 
 def exponential(mean: Sequence[float]) -> BanditEnv:
     """Bandit with exponential rewards of the given means `[K]`, above 0."""
-    return _fixed(exponential_distribution, mean)
+    return _fixed(Exponential(), mean)
 
 
 def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> ChangingEnv:
@@ -112,7 +103,7 @@ def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], d
     return _changing(Chains(*values, *probabilities))
 
 
-def _fixed(distribution: Callable[..., Any], mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
+def _fixed(distribution: Distribution, mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
     env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), distribution=distribution)
     env.check()
     return env

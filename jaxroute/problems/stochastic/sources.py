@@ -1,6 +1,5 @@
-"""Where rewards come from: distributions of the rewards of all models in a round, and how means change."""
+"""Means that change from round to round."""
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
@@ -12,97 +11,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
-def bernoulli_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-    """Reward 1 with probability `mean`, else 0; one uniform drives all models.
-
-    Args:
-      key: of the round.
-      mean: `[K]` success probabilities.
-      scale: not used.
-
-    Returns:
-      `[K]` rewards.
-    """
-    del scale
-    return (draws.uniform(key) < mean).astype(jnp.float32)
-
-
-def gaussian_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-    """Normal rewards; one shock drives all models.
-
-    Args:
-      key: of the round.
-      mean: `[K]` expected rewards.
-      scale: `[]` standard deviation.
-
-    Returns:
-      `[K]` rewards.
-    """
-    return mean + scale * draws.normal(key)
-
-
-def beta_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-    """Beta rewards in [0, 1], each model with draws of its own: there is no cheap inverse of its distribution function.
-
-    Args:
-      key: of the round.
-      mean: `[K]` expected rewards.
-      scale: `[]` concentration `a + b`; both parameters of every model must be at least 1.
-
-    Returns:
-      `[K]` rewards.
-    """
-    return draws.beta(key, mean * scale, (1.0 - mean) * scale)
-
-
-def exponential_distribution(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-    """Exponential rewards; one shock drives all models.
-
-    Args:
-      key: of the round.
-      mean: `[K]` expected rewards.
-      scale: not used.
-
-    Returns:
-      `[K]` rewards.
-    """
-    del scale
-    return mean * draws.exponential(key)
-
-
-@dataclass(frozen=True)
-class PoissonDistribution:
-    """Counts; one uniform drives all models, by the inverse of their distribution functions.
-
-    Attributes:
-      terms: largest count; what is left of the probability must be below that of the smallest uniform, `2^-23`.
-    """
-
-    terms: int
-
-    @classmethod
-    def of(cls, mean: np.ndarray) -> "PoissonDistribution":
-        """With enough terms for these means, by Chernoff's inequality."""
-        top, terms = float(np.max(mean)), 1
-        while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
-            terms += 1
-        return cls(terms)
-
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
-        """Rewards `[K]` of one round, as for the other distributions; `scale` is not used."""
-        del scale
-        uniform = draws.uniform(key)
-        mean = jnp.asarray(mean)
-        probability = jnp.exp(-mean)
-        below, count = probability, jnp.zeros_like(mean)
-        for number in range(1, self.terms + 1):
-            count = count + (uniform >= below).astype(count.dtype)
-            probability = probability * (mean / number)
-            below = below + probability
-        return count
-
-
-class Path(Protocol):
+class MeanPath(Protocol):
     """How the means of all models change as the rounds go on."""
 
     def init(self, key: jax.Array) -> Any:

@@ -1,21 +1,14 @@
 """The least regret that any consistent policy can have, the most that policies have by their proofs, and the fewest samples that tell."""
 
+import functools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv
-from jaxroute.problems.stochastic.sources import (
-    PoissonDistribution,
-    bernoulli_distribution,
-    beta_distribution,
-    exponential_distribution,
-)
+from jaxroute.sources.distributions import Beta, Distribution
 
 # Halvings of an interval in float64.
 _HALVINGS = 60
@@ -39,38 +32,14 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     mean = np.asarray(env.mean, np.float64)
     best = mean.max()
     worse = mean[mean < best]
-    return np.sum((best - worse) / divergence_of(env)(worse, best)) * np.log(np.asarray(t, np.float64))
+    return np.sum((best - worse) / _divergence(env, worse, best)) * np.log(np.asarray(t, np.float64))
 
 
-def divergence_of(env: BanditEnv) -> Callable[[np.ndarray, ArrayLike], np.ndarray]:
-    """The Kullback-Leibler divergence of an environment's distributions, a function of two means in float64.
-
-    Args:
-      env: a bandit with one of the distributions of `sources`.
-    """
-    scale = float(env.scale)
-
-    def bernoulli(x: np.ndarray, y: ArrayLike) -> np.ndarray:
-        return special.rel_entr(x, y) + special.rel_entr(1.0 - x, 1.0 - np.asarray(y))
-
-    def beta(x: np.ndarray, y: ArrayLike) -> np.ndarray:
-        a, b, c, d = x * scale, (1.0 - x) * scale, np.asarray(y) * scale, (1.0 - np.asarray(y)) * scale
-        return special.betaln(c, d) - special.betaln(a, b) + (a - c) * special.digamma(a) + (b - d) * special.digamma(b)
-
-    def poisson(x: np.ndarray, y: ArrayLike) -> np.ndarray:
-        return special.kl_div(x, y)
-
-    def exponential(x: np.ndarray, y: ArrayLike) -> np.ndarray:
-        return x / y - 1.0 - np.log(x / y)
-
-    def gaussian(x: np.ndarray, y: ArrayLike) -> np.ndarray:
-        return (x - y) ** 2 / (2.0 * scale**2)
-
-    if isinstance(env.distribution, PoissonDistribution):
-        return poisson
-    known: dict[Any, Callable[[np.ndarray, ArrayLike], np.ndarray]]
-    known = {bernoulli_distribution: bernoulli, beta_distribution: beta, exponential_distribution: exponential}
-    return known.get(env.distribution, gaussian)
+def _divergence(env: BanditEnv, mean: np.ndarray, other: ArrayLike) -> np.ndarray:
+    """Returns the Kullback-Leibler divergence of an environment's distributions, elementwise in float64."""
+    if not isinstance(env.distribution, Distribution):
+        raise ValueError(f"distribution must be one of jaxroute.sources.distributions, got {checks.show(env.distribution)}")
+    return env.distribution.divergence(mean, other, float(env.scale))
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
@@ -152,7 +121,7 @@ def characteristic_time(env: BanditEnv) -> float:
     Returns:
       `T*`, in samples.
     """
-    mean, kl = np.asarray(env.mean, np.float64), divergence_of(env)
+    mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)
     best = int(mean.argmax())
     others = np.arange(mean.size) != best
@@ -172,9 +141,9 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
     Returns:
       `[K]`, sum 1.
     """
-    if env.distribution is beta_distribution:
-        raise ValueError("distribution must be one of an exponential family of one parameter, got beta_distribution")
-    mean, kl = np.asarray(env.mean, np.float64), divergence_of(env)
+    if isinstance(env.distribution, Beta):
+        raise ValueError("distribution must be one of an exponential family of one parameter, got Beta()")
+    mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     best = int(mean.argmax())
     if mean.size < 2 or np.sum(mean == mean[best]) > 1:
         raise ValueError(f"mean must have one largest of at least two values, got {mean.tolist()}")

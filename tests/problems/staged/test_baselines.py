@@ -25,7 +25,7 @@ def test_greedy_at_the_true_values():
     np.testing.assert_array_equal(np.flatnonzero(chosen), [2, 5, 6, 8, 9, 10])
 
 
-@pytest.mark.parametrize("policy", [staged.Cheapest, staged.RandomDeploy, staged.Uniform, staged.Static])
+@pytest.mark.parametrize("policy", [staged.CheapestModels, staged.RandomDeploy, staged.Uniform, staged.FirstDeployment])
 def test_comparators_that_are_ours_say_so(policy):
     assert "Not in the paper" in policy.__doc__
 
@@ -35,17 +35,17 @@ def test_comparators_that_are_ours_say_so(policy):
 # Measured with NumPy loops: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
 VARIANTS = {
     "StageRoute": (staged.StageRoute(), (32, 4), (0, 3), (-1, 3)),
-    "no filler": (staged.StageRoute(filler=staged.NoFiller()), (32, 5), (107, 4), (107, 4)),
-    "random filler": (staged.StageRoute(filler=staged.RandomFiller()), (32, 5), (73, 8), (20, 6)),
-    "index filler": (staged.StageRoute(filler=staged.IndexFiller()), None, (132, 4), (19, 4)),
-    "lemma3": (staged.StageRoute(estimator=staged.Lemma3()), (685, 11), (611, 4), (610, 4)),
-    "pseudo": (staged.StageRoute(estimator=staged.Pseudo()), (38, 3), (6, 3), (6, 3)),
-    "routing scope": (staged.StageRoute(scope=staged.RoutingScope()), (42, 4), (51, 3), (96, 4)),
-    "stage scope": (staged.StageRoute(scope=staged.StageScope()), (3549, 5), (572, 20), (152, 20)),
+    "no filler": (staged.StageRoute(filler=staged.fillers.NoFiller()), (32, 5), (107, 4), (107, 4)),
+    "random filler": (staged.StageRoute(filler=staged.fillers.RandomFiller()), (32, 5), (73, 8), (20, 6)),
+    "index filler": (staged.StageRoute(filler=staged.fillers.IndexFiller()), None, (132, 4), (19, 4)),
+    "lemma3": (staged.StageRoute(estimator=staged.estimators.Lemma3()), (685, 11), (611, 4), (610, 4)),
+    "pseudo": (staged.StageRoute(estimator=staged.estimators.PseudoObservation()), (38, 3), (6, 3), (6, 3)),
+    "routing scope": (staged.StageRoute(scope=staged.scopes.RoutingScope()), (42, 4), (51, 3), (96, 4)),
+    "stage scope": (staged.StageRoute(scope=staged.scopes.StageScope()), (3549, 5), (572, 20), (152, 20)),
     "Greedy": (staged.Greedy(), (1517, 15), (332, 21), (15, 4)),
-    "Greedy argmax": (staged.Greedy(routing=staged.RouteToBest()), (1646, 2), (1928, 22), (1928, 22)),
-    "Greedy ratio": (staged.Greedy(routing=staged.RouteByRatio()), (3151, 22), (3423, 22), (3423, 22)),
-    "Cheapest": (staged.Cheapest(), (2850, 22), (1064, 5), (39, 4)),
+    "Greedy argmax": (staged.Greedy(routing=staged.routing.BestRatioRouting()), (1646, 2), (1928, 22), (1928, 22)),
+    "Greedy ratio": (staged.Greedy(routing=staged.routing.RatioRouting()), (3151, 22), (3423, 22), (3423, 22)),
+    "Cheapest": (staged.CheapestModels(), (2850, 22), (1064, 5), (39, 4)),
     "RandomDeploy": (staged.RandomDeploy(), (2337, 111), (1162, 122), (244, 42)),
     "Uniform": (staged.Uniform(), (2436, 100), (2640, 65), (2667, 18)),
 }
@@ -72,7 +72,7 @@ def run_sets(policy, seeds=12, slots=3, **options):
 
 
 def test_static_keeps_its_first_set():
-    data = run_sets(by_index(staged.Static()), slots=5)
+    data = run_sets(by_index(staged.FirstDeployment()), slots=5)
     expected = np.arange(15) < 5
     assert (data["deployed"].values[0] == expected).all()
 
@@ -81,7 +81,13 @@ def test_cheapest_takes_the_lowest_cost_bounds():
     """With much noise removed, the cheapest three of Table 1 are found: .14, .28, .28 once those have arrived."""
     market = staged.arena_market(max_deployed=3, stage_length=500, horizon=10_000, cost_noise=0.0)
     data = simulate(
-        market, staged.Cheapest(gamma=1e-4), horizon=10_000, seeds=6, record_every=500, record=["deployed"], progress=False
+        market,
+        staged.CheapestModels(gamma=1e-4),
+        horizon=10_000,
+        seeds=6,
+        record_every=500,
+        record=["deployed"],
+        progress=False,
     )
     final = data["deployed"].isel(policy=0, time=-1).values
     assert (final == np.isin(np.arange(15), [2, 8, 9])).all()

@@ -160,7 +160,11 @@ AWKWARD = {
         staged.StageRoute(),
         pytest.param(staged.Greedy(), marks=pytest.mark.slow),
         pytest.param(staged.Oracle.of, marks=pytest.mark.slow),
-        staged.StageRoute(estimator=staged.Pseudo(), scope=staged.StageScope(), budget_mode=staged.Pace()),
+        staged.StageRoute(
+            estimator=staged.estimators.PseudoObservation(),
+            scope=staged.scopes.StageScope(),
+            budget_mode=staged.budgets.Pace(),
+        ),
     ],
     ids=["StageRoute", "Greedy", "Oracle", "variants"],
 )

@@ -71,7 +71,7 @@ def test_random_optima_against_highs():
         capacity = rng.choice([0.3, 0.4, 0.6, 1.0], size)
         budget = float(10.0 ** rng.uniform(-0.7, 0.7))
         value, _, feasible = plain.deploy_milp(mu, c, capacity, np.ones(size, bool), budget, slots)
-        found = staged.pool_value(mu, c, capacity, budget, range(size), slots)
+        found = staged.optimum.pool_value(mu, c, capacity, budget, range(size), slots)
         assert found == pytest.approx(value if feasible else 0.0, abs=1e-7)
         compared += feasible
     assert 10 < compared < 55
@@ -83,7 +83,7 @@ def test_random_optima_against_highs():
 def test_a_market_that_was_changed_after_its_optimum_is_refused(change):
     market = staged.arena_market()
     market.check()
-    with pytest.raises(ValueError, match="optimum_value is 0.766.*make the market anew"):
+    with pytest.raises(ValueError, match="optimum_value is 0.766.*build the market again"):
         market.replace(**change).check()
 
 
@@ -104,7 +104,7 @@ def test_many_sets():
         env = staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=slots, stage_length=10, horizon=100)
         values.append(float(env.optimum_value[0]))
     assert values[0] <= values[1] <= values[2]
-    relaxed = staged.routing_values(outcomes.reward_mean, cost, np.full(30, 0.1), 2.0, [range(30)])[0]
+    relaxed = staged.optimum.routing_values(outcomes.reward_mean, cost, np.full(30, 0.1), 2.0, [range(30)])[0]
     assert values[1:] == pytest.approx([relaxed] * 2, abs=1e-7)  # An optimal routing needs eleven models.
     assert relaxed - 0.01 < values[0] < relaxed
 
@@ -120,5 +120,5 @@ def test_search_and_comparison_agree(monkeypatch):
         values = []
         for most in (0, 10**6):
             monkeypatch.setattr(optimum, "_MOST_SETS", most)
-            values.append(staged.pool_value(*problem, range(9), 4))
+            values.append(staged.optimum.pool_value(*problem, range(9), 4))
         assert values[0] == pytest.approx(values[1], abs=1e-10), row

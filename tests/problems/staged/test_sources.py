@@ -22,7 +22,11 @@ def draw_many(outcomes, number, seed=0):
     return np.asarray(reward, np.float64), np.asarray(cost, np.float64)
 
 
-def outcomes_of(reward_distribution=staged.Gaussian(), cost_distribution=staged.Gaussian(relative=True), noise=0.1):
+def outcomes_of(
+    reward_distribution=staged.distributions.Gaussian(),
+    cost_distribution=staged.distributions.Gaussian(relative=True),
+    noise=0.1,
+):
     return staged.ParametricOutcomes(
         np.array([0.02, 0.4, 0.97]),
         np.array([0.3, 2.0, 15.0]),
@@ -48,7 +52,7 @@ def test_gaussian_distribution():
 
 
 def test_clipped_gaussian_distribution():
-    reward, _ = draw_many(outcomes_of(staged.Gaussian(clip=(0.0, 1.0))), 200_000)
+    reward, _ = draw_many(outcomes_of(staged.distributions.Gaussian(clip=(0.0, 1.0))), 200_000)
     assert reward.min() == 0.0
     assert reward.max() == 1.0
     for m, mu in enumerate((0.02, 0.4, 0.97)):
@@ -59,7 +63,7 @@ def test_clipped_gaussian_distribution():
 
 
 def test_bernoulli_and_fixed_distributions():
-    reward, cost = draw_many(outcomes_of(staged.Bernoulli(), staged.Fixed()), 200_000)
+    reward, cost = draw_many(outcomes_of(staged.distributions.Bernoulli(), staged.distributions.Constant()), 200_000)
     assert set(np.unique(reward)) == {0.0, 1.0}
     for m, mu in enumerate((0.02, 0.4, 0.97)):
         assert_mean_close(reward[:, m], mu)
@@ -67,7 +71,7 @@ def test_bernoulli_and_fixed_distributions():
 
 
 def test_lognormal_distribution():
-    _, cost = draw_many(outcomes_of(cost_distribution=staged.LogNormal(), noise=1.0), 200_000)
+    _, cost = draw_many(outcomes_of(cost_distribution=staged.distributions.LogNormal(), noise=1.0), 200_000)
     for m, c in enumerate((0.3, 2.0, 15.0)):
         assert_mean_close(cost[:, m], c)
         logs = np.log(cost[:, m] / c)  # Coefficient of variation 1: sigma^2 = ln 2.
@@ -76,7 +80,8 @@ def test_lognormal_distribution():
 
 
 @pytest.mark.parametrize(
-    "distribution", [staged.TokenCost(), staged.TokenCost(mean_input=50.0, mean_output=800.0, cap_output=900.0)]
+    "distribution",
+    [staged.distributions.TokenCost(), staged.distributions.TokenCost(mean_input=50.0, mean_output=800.0, cap_output=900.0)],
 )
 def test_token_costs(distribution):
     """The cap is accounted for: the mean stays that of the table, and costs are proportional across models."""
@@ -117,7 +122,7 @@ def test_table_rows_with_replacement():
 def test_table_rows_in_a_permutation():
     """Every query once, in an order that differs from seed to seed, and then all over again."""
     table = small_table()
-    market = staged.table_market(table, max_deployed=2, stage_length=10, horizon=100, budget=0.9, permute=True)
+    market = staged.table_market(table, max_deployed=2, stage_length=10, horizon=100, budget=0.9, one_pass=True)
     outcomes = jax.tree.map(jnp.asarray, market.outcomes)
     orders = []
     for seed in (0, 1):
@@ -133,7 +138,7 @@ def test_table_rows_in_a_permutation():
 def test_runs_over_a_table():
     """With all rows played once the mean reward of a fixed model is the column's mean exactly; its regret is 0."""
     table = small_table()
-    market = staged.table_market(table, max_deployed=1, stage_length=40, horizon=40, budget=10.0, permute=True)
+    market = staged.table_market(table, max_deployed=1, stage_length=40, horizon=40, budget=10.0, one_pass=True)
     data = simulate(market, staged.Oracle.of, horizon=40, seeds=64, record=["reward", "regret"], progress=False)
     assert data["valid"].all()
     best = np.asarray(table.scores).mean(0).max()

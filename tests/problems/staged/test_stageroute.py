@@ -202,7 +202,7 @@ def test_two_rounds_by_hand():
     U = .3 + 2 (sqrt(.02) + .0666667) = .716176, L = 1.1 - 2 (sqrt(.0733333) + .0666667) = .425066.
     """
     env = jax.tree.map(jnp.asarray, two_models()).replace(support=2)
-    policy = staged.StageRoute(tie=staged.IndexTie())
+    policy = staged.StageRoute(tie=staged.ties.IndexTie())
     plan, act, update = jitted(policy)
     key, t = draws.key(0), jnp.int32(0)
     obs = env.observe(key, env.init(key), t)

@@ -162,7 +162,12 @@ def test_lemma_3_coverage():
     size, horizon, delta, seeds = 6, 1000, 0.1, 200
     means, costs = np.linspace(0.1, 0.9, size), np.linspace(0.9, 0.2, size)
     outcomes = staged.ParametricOutcomes(
-        means, costs, np.float32(0), np.float32(0.15), staged.Bernoulli(), staged.Gaussian(relative=True, clip=(0.0, 2.0))
+        means,
+        costs,
+        np.float32(0),
+        np.float32(0.15),
+        staged.distributions.Bernoulli(),
+        staged.distributions.Gaussian(relative=True, clip=(0.0, 2.0)),
     )
     env = staged.market(
         outcomes, capacity=0.5, budget=0.6, max_deployed=size, stage_length=100, horizon=horizon

@@ -10,7 +10,7 @@ from stochastic_cases import MEANS, bandit
 
 from jaxroute.core import draws
 from jaxroute.problems import stochastic
-from jaxroute.problems.stochastic.sources import PoissonDistribution
+from jaxroute.sources.distributions import Poisson
 
 # Environments.
 
@@ -57,7 +57,7 @@ def test_distributions_of_other_rewards(env, distribution):
 def test_counts_have_terms_enough():
     """What is left beyond the last term is less than a uniform can tell, and few terms are wasted."""
     for mean in (0.01, 1.0, 9.0, 64.0):
-        terms = PoissonDistribution.of(np.array([mean])).terms
+        terms = Poisson.of(np.array([mean])).terms
         assert stats.poisson(mean).sf(terms) < 2.0**-23 < stats.poisson(mean).sf(0.6 * terms - 1)
 
 

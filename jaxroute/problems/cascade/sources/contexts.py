@@ -9,6 +9,7 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, PyTree
+from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Contexts(Protocol):
@@ -167,10 +168,10 @@ class ShuffledContexts(RecordedContexts):
     """
 
     def init(self, key: jax.Array) -> jax.Array:
-        return jax.random.permutation(key, np.shape(self.table)[0]).astype(jnp.int32)
+        return random_order(key, np.shape(self.table)[0])
 
     def row(self, state: PyTree, t: jax.Array) -> jax.Array:
-        return numerics.at(state, (t % np.shape(self.table)[0],))
+        return row_in_order(state, t)
 
 
 @struct.dataclass

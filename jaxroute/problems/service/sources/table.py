@@ -9,6 +9,7 @@ from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 from jaxroute.problems.service.sources.source import Contexts, equally_weighted
 from jaxroute.problems.service.types import Request
+from jaxroute.sources.rows import random_order, row_in_order
 
 NO_TRUE_CHANCES = "a table of recorded requests has no true probabilities; use a predictor that learns, or labels"
 
@@ -39,11 +40,11 @@ class TableRequests:
 
     def init(self, key: jax.Array) -> jax.Array:
         """The order of the rows `[N]`."""
-        return jax.random.permutation(key, self.labels.shape[0]).astype(jnp.int32)
+        return random_order(key, self.labels.shape[0])
 
     def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> Request:
         del key
-        row = state[t % self.labels.shape[0]]
+        row = row_in_order(state, t)
         labels, cost, vector = (jnp.asarray(x)[row] for x in (self.labels, self.cost_table, self.vectors))
         return Request(features=vector, satisfied=labels > 0.5, cost=cost, success=labels)
 

@@ -1,4 +1,4 @@
-"""What a query may cost."""
+"""Budget of a query."""
 
 import abc
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from jaxroute.problems.staged.types import Observation
 
 
 class BudgetRule(abc.ABC):
-    """The budget of RouteOPT, query by query."""
+    """Budget of RouteOPT for each query."""
 
     @abc.abstractmethod
     def budget(self, obs: Observation) -> jax.Array:
-        """Cost `[]` that the query may have on average."""
+        """Returns the mean cost `[]` that the routing of the query may have."""
 
 
 @dataclass(frozen=True)
 class FixedBudget(BudgetRule):
-    """The budget per query is the only control; overspending is measured.
+    """Budget per query that never changes; overspending is measured, not corrected.
 
     Source: StageRoute, Algorithm 1.
     """
@@ -30,10 +30,7 @@ class FixedBudget(BudgetRule):
 
 @dataclass(frozen=True)
 class Pace(BudgetRule):
-    """The budget per query is what is left, spread over the queries to come, within 0 and five times the budget.
-
-    Not in the paper.
-    """
+    """Remaining budget divided by the remaining queries, between 0 and five times the budget per query. Not in the paper."""
 
     def budget(self, obs: Observation) -> jax.Array:
         left = obs.budget - obs.overspend / obs.rounds_left.astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""DeployOPT: which models to deploy for a stage."""
+"""DeployOPT: selection of the models to deploy for a stage."""
 
 import itertools
 import math
@@ -11,28 +11,27 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws, numerics, xla
-from jaxroute.problems.staged.parts.fillers import Filler, Reduced
+from jaxroute.problems.staged.parts.fillers import Filler, ReducedValue
 from jaxroute.problems.staged.parts.ties import IndexTie, Tie
 from jaxroute.problems.staged.types import Observation, StagedSpec
 from jaxroute.solvers.branching import MOST_NODES, sparse_fill
 from jaxroute.solvers.budgeted_fill import budgeted_fill
 
-# Sets of one block of the enumeration: bounds its memory.
+# Sets per block of the enumeration, which bounds its memory.
 _BLOCK = 128
-# More sets are searched by branch and bound: with 256 runs at once, 3 of 15 models (455 sets) take it .14 ms a run in place of .12, 4 of 15
-# (1,365) .13 in place of .73.
+# Largest enumeration; more sets are searched by branch and bound, which is faster from about 500 sets on.
 _MOST_SETS = 500
-# More sets are not enumerated, where only an enumeration will do.
+# Largest enumeration if every model must have a share, for which there is no search.
 _MOST_SHARED = 100_000
 
 
 class Deployment(NamedTuple):
-    """Which models to deploy.
+    """Models to deploy.
 
     Attributes:
       deployed: `[N]` bool with `min(M, available)` True entries (fewer with `NoFiller`).
-      feasible: `[]` bool, whether a set meets budget and capacities; if none does, the `M` cheapest models are deployed.
-      residual: `[]` by how much another set's value may be larger: 0 unless a search stopped early.
+      feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
+      residual: `[]` largest possible advantage of another set's value: 0 unless a search stopped early.
       converged: `[]` bool, False if a search stopped early.
       nodes: `[]` int32, nodes of the search.
     """
@@ -50,28 +49,28 @@ def deploy(
     cost: jax.Array,
     obs: Observation,
     spec: StagedSpec,
-    filler: Filler = Reduced(),
+    filler: Filler = ReducedValue(),
     tie: Tie = IndexTie(),
     most_nodes: jax.Array | int = MOST_NODES,
 ) -> Deployment:
-    """The models to deploy: those of the best routing with at most `M` models, and fillers for the slots that are left.
+    """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The relaxed program over all available models has at most `max_support` positive entries, so it solves the problem whenever
-    `M` is that large; for fewer slots all sets of `M` models are compared, or searched by branch and bound if they are more than 500. Of
-    equally good sets the first in lexicographic order is taken, but a search takes any; of equal models the first by priority has the
-    most traffic in either.
+    The relaxed program over all available models has at most `max_support` positive entries, so it solves the problem whenever `M` is that
+    large. For fewer slots all sets of `M` models are compared, or searched by branch and bound if there are more than 500. An enumeration
+    returns the first of equally good sets in lexicographic order, a search any; in both the first of equal models by priority has the most
+    traffic.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
     Args:
-      key: for random fillers and ties.
+      key: key of random fillers and ties.
       value: `[N]` upper bounds of rewards.
       cost: `[N]` lower bounds of costs.
       obs: availability, capacities and budget.
       spec: sizes.
-      filler: who gets the free slots.
+      filler: models for the free slots.
       tie: order of equal models.
-      most_nodes: `[]` nodes after which a search returns its best set so far.
+      most_nodes: `[]` number of nodes after which a search returns its best set so far.
 
     Raises:
       ValueError: the filler demands a share for every model, and there are too many sets to enumerate.
@@ -113,10 +112,9 @@ def deploy(
 def _first_of_equals(
     amount: jax.Array, value: jax.Array, cost: jax.Array, obs: Observation, priority: jax.Array
 ) -> jax.Array:
-    """Amounts `[N]` exchanged among equal models, so that of these the first by priority has the most.
+    """Exchanges amounts `[N]` among equal models so that the first of them by priority has the most.
 
-    Two sets that differ by equal models have the same value, but its terms are summed in another order, and rounding may prefer the
-    set that comes later.
+    Two sets that differ by equal models have the same value, but its terms are summed in another order, and rounding may prefer the later set.
     """
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
@@ -148,22 +146,13 @@ def _searched_set(
     needed: jax.Array,
     most_nodes: jax.Array | int,
 ) -> tuple[jax.Array, ...]:
-    """As `_best_set` without a share, by branch and bound.
+    """Finds the set of `_best_set` without a share, by branch and bound.
 
     Returns:
-      Value, amounts and multiplier of the best routing, and the residual, end and nodes of the search.
+      Value, amounts and multiplier of the best routing, and residual, convergence and nodes of the search.
     """
-    found = sparse_fill(
-        value,
-        cost,
-        obs.capacity,
-        obs.budget,
-        slots,
-        valid=obs.available,
-        priority=priority,
-        most_nodes=most_nodes,
-        needed=needed,
-    )
+    limits = obs.capacity, obs.budget, slots
+    found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
     # The routing over the set, as precise as elsewhere.
     routed = budgeted_fill(value, cost, obs.capacity, obs.budget, valid=found.members, priority=priority)
     best = jnp.where(found.value > -jnp.inf, jnp.sum(jnp.where(found.members, value * routed.amount, 0.0)), -1.0)
@@ -173,18 +162,18 @@ def _searched_set(
 def _best_set(
     value: jax.Array, cost: jax.Array, obs: Observation, priority: jax.Array, slots: int, share: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The best routing with exactly the models of one set, over all sets of `slots` available models; first set on ties.
+    """Finds the best routing with exactly the models of one set, over all sets of `slots` available models; the first set on ties.
 
     Args:
       value: `[N]` upper bounds of rewards.
       cost: `[N]` lower bounds of costs.
       obs: availability, capacities and budget.
       priority: `[N]` int32, order of equal models.
-      slots: models of a set.
-      share: of the traffic, for each model of the set.
+      slots: number of models of a set.
+      share: least share of the traffic for each model of the set.
 
     Returns:
-      Its value (-1 if none is feasible), the amounts `[N]` and the multiplier.
+      Value (-1 if none is feasible), amounts `[N]` and multiplier of the routing.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0
@@ -209,12 +198,8 @@ def _best_set(
         first = numerics.argmax(values, is_real)
         here = numerics.one_hot(first, len(values))
         top = numerics.pick(here, values)
-        spread = jnp.sum(
-            jnp.where(
-                here[:, None, None] & (members[:, :, None] == lax.iota(jnp.int32, value.shape[-1])), amounts[:, :, None], 0.0
-            ),
-            axis=(0, 1),
-        )
+        in_set = here[:, None, None] & (members[:, :, None] == lax.iota(jnp.int32, value.shape[-1]))
+        spread = jnp.sum(jnp.where(in_set, amounts[:, :, None], 0.0), axis=(0, 1))
         better = top > best[0]
         new = (top, spread, numerics.pick(here, multipliers))
         return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, best), None

@@ -1,4 +1,4 @@
-"""The means in the confidence bounds, and where they start: the paper gives no value for a model that was never used."""
+"""Means in the confidence bounds, also of a model that was never used, for which the paper gives no value."""
 
 import abc
 from dataclasses import dataclass
@@ -13,34 +13,34 @@ Pair = tuple[jax.Array, jax.Array]
 
 
 class Estimator(abc.ABC):
-    """Means of rewards and costs from what was seen."""
+    """Estimator of mean rewards and mean costs."""
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Mean rewards and mean costs `[...]`, finite for a model that was never used."""
+        """Returns mean rewards and mean costs `[...]`, finite for a model that was never used."""
 
     def start(self, statistics: Statistics, upper: jax.Array, lower: jax.Array, cost_floor: Leaf) -> Pair:
-        """The bounds `[...]` of rewards and of costs, changed for the models that were never used."""
+        """Returns the bounds `[...]` of rewards and of costs, replaced for models that were never used."""
         del statistics, cost_floor
         return upper, lower
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Sums with a prior, divided by the pulls plus its weight."""
+    """Returns the sums with a prior, divided by the pulls plus its weight."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 
 
 def _empirical(statistics: Statistics) -> Pair:
-    """Empirical means, 0 for a model that was never used."""
+    """Returns empirical means, 0 for a model that was never used."""
     return _per_pull(statistics, 0.0, 0.0, jnp.where(statistics.pulls > 0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class Mean(Estimator):
+class EmpiricalMean(Estimator):
     """Empirical means; a model that was never used has reward bound 1 and cost bound `cost_floor`.
 
-    Source: StageRoute, eqs. (4) and (5). The start values are ours: the paper gives none.
+    Source: StageRoute, eqs. (4) and (5). The paper gives no start values; these are ours.
     """
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
@@ -54,9 +54,9 @@ class Mean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Sums divided by pulls plus one: a new model starts at mean 0 and is hardly optimistic.
+    """Sums divided by pulls plus one: a new model starts at mean 0, with little optimism.
 
-    Source: StageRoute, Lemma 3. What it changes: `staged/open-choices`.
+    Source: StageRoute, Lemma 3. `staged/open-choices` measures the effect.
     """
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
@@ -65,8 +65,8 @@ class Lemma3(Estimator):
 
 
 @dataclass(frozen=True)
-class Pseudo(Estimator):
-    """One virtual observation of reward 1 and cost `cost_floor`, which agrees with the `N + 1` in the radius. Not in the paper."""
+class PseudoObservation(Estimator):
+    """Means with one virtual observation of reward 1 and cost `cost_floor`, as the `N + 1` in the radius. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)
@@ -74,9 +74,9 @@ class Pseudo(Estimator):
 
 @dataclass(frozen=True)
 class Prior(Estimator):
-    """Empirical means; a model that was never used has the given means, for a user who knows something of newcomers.
+    """Empirical means; a model that was never used has the given means.
 
-    No experiment uses it: with reward 1 and a cost of at most the floor it is `Mean`.
+    No experiment uses it: with reward 1 and a cost of at most the floor it equals `EmpiricalMean`.
 
     Source: StageRoute, appendix, before Lemma 7.
 

@@ -1,7 +1,7 @@
-"""Who gets the slots that the best routing does not need.
+"""Models for the slots that the best routing does not need.
 
-DeployOPT (eq. (3)) demands exactly `M` models, while an optimal routing uses as few as the capacities allow: the others get no traffic
-in it, but are the ones that are explored.
+DeployOPT (eq. (3)) demands exactly `M` models, but an optimal routing uses only as many as the capacities require. The other deployed
+models get no traffic in it; they are the ones that are explored.
 """
 
 import abc
@@ -16,28 +16,28 @@ Keys = tuple[jax.Array, jax.Array]
 
 
 class Filler(abc.ABC):
-    """Order of the models for the free slots."""
+    """Order in which models fill the free slots."""
 
     def demanded_share(self) -> float:
-        """Share of the traffic that every deployed model must get; above 0 all sets are enumerated."""
+        """Returns the share of the traffic that every deployed model must get; above 0 all sets are enumerated."""
         return 0.0
 
     @abc.abstractmethod
     def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
-        """Two scores `[N]` to rank the fillers by, the larger first.
+        """Returns two scores `[N]` by which models are ranked, the larger first.
 
         Args:
-          key: of this stage.
+          key: key of the stage.
           value: `[N]` upper bounds of rewards.
           cost: `[N]` lower bounds of costs.
           multiplier: `[]` shadow price of the budget in the best routing.
         """
 
     def deployed(self, ranked: jax.Array, support: jax.Array) -> jax.Array:
-        """The models `[N]` bool to deploy.
+        """Returns the models `[N]` bool to deploy.
 
         Args:
-          ranked: `[N]` bool, the `M` first, fillers included.
+          ranked: `[N]` bool, the first `M` models, fillers included.
           support: `[N]` bool, models that the best routing uses.
         """
         del support
@@ -45,13 +45,13 @@ class Filler(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Reduced(Filler):
-    """Fills free slots with the models of largest reduced value `U - multiplier * L`: the limit of demanding a tiny share of each.
+class ReducedValue(Filler):
+    """Models of largest reduced value `U - multiplier * L` come first: the limit of a demand for a tiny share of each.
 
-    To give a share to a model outside the support changes the value of the best routing by that share times the model's reduced
-    value, up to what all models have in common; so the best fillers are those with the largest.
+    A share for a model outside the support changes the value of the best routing by that share times the model's reduced value, up to a
+    term that all models have in common. The best fillers are therefore those with the largest reduced value.
 
-    Source: StageRoute, eq. (3), reads the number of deployed models as an equality; the limit is ours.
+    Source: StageRoute, eq. (3), with the number of deployed models as an equality; the limit is ours.
     """
 
     def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
@@ -61,10 +61,7 @@ class Reduced(Filler):
 
 @dataclass(frozen=True)
 class NoFiller(Filler):
-    """Deploys only the models that the optimal routing uses: "at most M" in place of "exactly M". Not the paper's rule.
-
-    What it changes: `staged/open-choices`.
-    """
+    """Free slots stay empty: "at most M" models instead of "exactly M". Not the paper's rule; see `staged/open-choices`."""
 
     def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
         del key, multiplier
@@ -76,10 +73,7 @@ class NoFiller(Filler):
 
 @dataclass(frozen=True)
 class RandomFiller(Filler):
-    """Fills free slots at random, as an arbitrary tie of a mixed-integer solver would. Not the paper's rule.
-
-    What it changes: `staged/open-choices`.
-    """
+    """Random models, as an arbitrary tie of a mixed-integer solver would give. Not the paper's rule; see `staged/open-choices`."""
 
     def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
         del cost, multiplier
@@ -89,10 +83,7 @@ class RandomFiller(Filler):
 
 @dataclass(frozen=True)
 class IndexFiller(Filler):
-    """Fills free slots with the models of lowest index. Not the paper's rule.
-
-    What it changes: `staged/open-choices`.
-    """
+    """Models of lowest index come first. Not the paper's rule; see `staged/open-choices`."""
 
     def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
         del key, cost, multiplier
@@ -100,18 +91,14 @@ class IndexFiller(Filler):
 
 
 @dataclass(frozen=True)
-class MinimumShare(Filler):
-    """Demands a finite share of the traffic for each of the M models and enumerates all sets: exact and slow, for cross-checks.
+class MinimumShare(ReducedValue):
+    """A finite share of the traffic for each of the M models; all sets are enumerated, which is exact and slow, for cross-checks.
 
     Attributes:
-      share: of the traffic, for each deployed model.
+      share: share of the traffic of each deployed model.
     """
 
     share: float = 1e-4
 
     def demanded_share(self) -> float:
         return self.share
-
-    def keys(self, key: jax.Array, value: jax.Array, cost: jax.Array, multiplier: jax.Array) -> Keys:
-        del key
-        return value - multiplier * cost, -cost

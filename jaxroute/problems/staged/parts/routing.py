@@ -1,4 +1,4 @@
-"""Which deployed model serves a query."""
+"""Routing of a query over the deployed models."""
 
 import abc
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 
 class Routing(NamedTuple):
-    """How a query is routed.
+    """Routing of a query.
 
     Attributes:
       amount: `[M]` probability of each slot.
-      multiplier: `[]` shadow price of the budget, reward per cost; 0 where a rule knows no budget.
+      multiplier: `[]` shadow price of the budget, reward per cost; 0 if the rule ignores the budget.
       feasible: `[]` bool, whether a routing within budget and capacities exists.
     """
 
@@ -26,100 +26,68 @@ class Routing(NamedTuple):
     feasible: jax.Array
 
 
-def route_opt(
-    value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array, steps: int | None = None
-) -> Routing:
-    """RouteOPT: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`; the cheapest routing if none is feasible.
+class RoutingRule(abc.ABC):
+    """Rule that distributes queries over the deployed models."""
+
+    @abc.abstractmethod
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        """Returns the routing of one query.
+
+        Args:
+          value: `[M]` upper bounds of rewards.
+          cost: `[M]` lower bounds of costs.
+          state: slots that are in use, and their capacities.
+          budget: `[]` cost per query.
+          priority: `[M]` int32, order of equal models.
+        """
+
+
+@dataclass(frozen=True)
+class RouteOPT(RoutingRule):
+    """Linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`; the cheapest routing if it is infeasible.
 
     Source: StageRoute, eq. (7).
 
-    Args:
-      value: `[M]` upper bounds of rewards.
-      cost: `[M]` lower bounds of costs.
-      state: which slots are in use, and their capacities.
-      budget: `[]` cost per query.
-      priority: `[M]` int32, order of equal models.
-      steps: dual steps of the solver (static; default by the number of slots).
+    Attributes:
+      steps: dual steps of the solver (default: by the number of slots).
     """
-    solution = budgeted_fill(
-        value, cost, state.slot_capacity, budget, valid=state.slot_filled, priority=priority, steps=steps
-    )
-    return Routing(solution.amount, solution.multiplier, solution.feasible)
 
+    steps: int | None = None
 
-class RoutingRule(abc.ABC):
-    """How Greedy routes inside a stage, which the paper does not say."""
-
-    @abc.abstractmethod
-    def route(
-        self,
-        value: jax.Array,
-        cost: jax.Array,
-        state: SlotState,
-        budget: jax.Array,
-        priority: jax.Array,
-        steps: int | None = None,
-    ) -> Routing:
-        """The routing of one query; arguments as for `route_opt`."""
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        capacity, valid = state.slot_capacity, state.slot_filled
+        solution = budgeted_fill(value, cost, capacity, budget, valid=valid, priority=priority, steps=self.steps)
+        return Routing(solution.amount, solution.multiplier, solution.feasible)
 
 
 @dataclass(frozen=True)
-class RouteByLP(RoutingRule):
-    """Routes by the same linear program as StageRoute."""
+class RatioRouting(RoutingRule):
+    """Models in order of falling ratio of the bounds, each up to its capacity; the budget is ignored. See `staged/open-choices`."""
 
-    def route(
-        self,
-        value: jax.Array,
-        cost: jax.Array,
-        state: SlotState,
-        budget: jax.Array,
-        priority: jax.Array,
-        steps: int | None = None,
-    ) -> Routing:
-        return route_opt(value, cost, state, budget, priority, steps)
-
-
-@dataclass(frozen=True)
-class RouteByRatio(RoutingRule):
-    """Fills the deployed models by falling ratio of the bounds, within capacities; the budget is ignored.
-
-    What it changes: `staged/open-choices`.
-    """
-
-    def route(
-        self,
-        value: jax.Array,
-        cost: jax.Array,
-        state: SlotState,
-        budget: jax.Array,
-        priority: jax.Array,
-        steps: int | None = None,
-    ) -> Routing:
-        del budget, steps
-        ratio = jnp.minimum(value / jnp.where(state.slot_filled, cost, 1.0), 1e30)  # Of a free model it is not finite.
-        solution = budgeted_fill(
-            ratio, cost, state.slot_capacity, jnp.inf, valid=state.slot_filled, priority=priority, steps=0
-        )
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        del budget
+        capacity, valid = state.slot_capacity, state.slot_filled
+        ratio = jnp.minimum(value / jnp.where(valid, cost, 1.0), 1e30)  # The ratio of a free model is not finite.
+        solution = budgeted_fill(ratio, cost, capacity, jnp.inf, valid=valid, priority=priority, steps=0)
         return Routing(solution.amount, jnp.zeros(()), solution.feasible)
 
 
 @dataclass(frozen=True)
-class RouteToBest(RoutingRule):
-    """Sends everything to the deployed model of largest ratio; budget and capacities are ignored.
+class BestRatioRouting(RoutingRule):
+    """All traffic to the deployed model of largest ratio; budget and capacities are ignored. See `staged/open-choices`."""
 
-    What it changes: `staged/open-choices`.
-    """
-
-    def route(
-        self,
-        value: jax.Array,
-        cost: jax.Array,
-        state: SlotState,
-        budget: jax.Array,
-        priority: jax.Array,
-        steps: int | None = None,
-    ) -> Routing:
-        del budget, steps
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        del budget
         ratio = jnp.where(state.slot_filled, value / jnp.where(state.slot_filled, cost, 1.0), -1.0)
         first = numerics.rank(ratio, -cost, -priority) == 0
         return Routing((first & state.slot_filled).astype(jnp.float32), jnp.zeros(()), jnp.ones((), bool))
+
+
+@dataclass(frozen=True)
+class UniformRouting(RoutingRule):
+    """Equal shares of all deployed models; budget and capacities are ignored. Not in the paper."""
+
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        del value, cost, budget, priority
+        filled = state.slot_filled.astype(jnp.float32)
+        return Routing(filled / jnp.maximum(jnp.sum(filled), 1.0), jnp.zeros(()), jnp.ones((), bool))

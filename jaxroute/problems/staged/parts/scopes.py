@@ -1,4 +1,4 @@
-"""Which past data the deployment and the routing of a stage rest on."""
+"""Past data on which the deployment and the routing of a stage are based."""
 
 import abc
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from jaxroute.problems.staged.types import Statistics
 
 
 class Scope(abc.ABC):
-    """What is remembered over the start of a stage."""
+    """Statistics that are carried from one stage to the next."""
 
     @abc.abstractmethod
     def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
-        """One statistic `[M]` of the deployed models at the end of a stage.
+        """Returns one statistic `[M]` of the deployed models at the end of a stage.
 
         Args:
-          book: `[M]` what the book has of them, up to the start of the stage.
-          slots: `[M]` what the slots have.
+          book: `[M]` statistic up to the start of the stage.
+          slots: `[M]` statistic in the slots.
         """
 
     @abc.abstractmethod
-    def keep(self, book: Statistics) -> Statistics:
-        """Statistics `[N]` that deployments to come rest on, besides the slots'."""
+    def retain(self, book: Statistics) -> Statistics:
+        """Returns the statistics `[N]` that later deployments use, besides those of the slots."""
 
     @abc.abstractmethod
     def load(self, loaded: Statistics) -> Statistics:
-        """Statistics `[M]` that the routing of a stage starts from."""
+        """Returns the statistics `[M]` with which the routing of a stage starts."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RunScope(Scope):
         del book
         return slots
 
-    def keep(self, book: Statistics) -> Statistics:
+    def retain(self, book: Statistics) -> Statistics:
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
@@ -47,15 +47,15 @@ class RunScope(Scope):
 
 @dataclass(frozen=True)
 class RoutingScope(Scope):
-    """Deployment uses all data, routing only the plays of the current stage.
+    """Deployment uses all data, routing only the rounds of the current stage.
 
-    Source: the closest joint reading of StageRoute, section 4 and Lemma 3. What it changes: `staged/open-choices`.
+    Source: the closest joint reading of StageRoute, section 4 and Lemma 3. `staged/open-choices` measures the effect.
     """
 
     def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
         return book + slots
 
-    def keep(self, book: Statistics) -> Statistics:
+    def retain(self, book: Statistics) -> Statistics:
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
@@ -63,17 +63,11 @@ class RoutingScope(Scope):
 
 
 @dataclass(frozen=True)
-class StageScope(Scope):
-    """All sums are reset right after each deployment, which so rests on the stage before it alone.
+class StageScope(RoutingScope):
+    """All sums are reset right after each deployment, which is then based on the previous stage alone.
 
-    Source: StageRoute, Lemma 3, read literally. What it changes: `staged/open-choices`.
+    Source: StageRoute, Lemma 3, read literally. `staged/open-choices` measures the effect.
     """
 
-    def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
-        return book + slots
-
-    def keep(self, book: Statistics) -> Statistics:
+    def retain(self, book: Statistics) -> Statistics:
         return jax.tree.map(jnp.zeros_like, book)
-
-    def load(self, loaded: Statistics) -> Statistics:
-        return jax.tree.map(jnp.zeros_like, loaded)

@@ -1,7 +1,6 @@
-"""Statistics in slots: the rounds of a stage touch only the `M` deployed models.
+"""Statistics in slots: the rounds of a stage update only those of the `M` deployed models.
 
-A plan writes the slots' statistics back to the book of all `N` models, chooses the next deployment and loads it into the slots in
-the order of ties.
+A plan writes them back to the book of all `N` models, selects the next deployment and loads it into the slots in the order of ties.
 """
 
 import jax
@@ -14,7 +13,7 @@ from jaxroute.problems.staged.types import SlotState, StagedSpec, Statistics
 
 
 def empty_slots(spec: StagedSpec) -> SlotState:
-    """Nothing is known of any model, and none is deployed."""
+    """Returns the state without observations and without deployed models."""
 
     def nothing(size: int) -> Statistics:
         zeros = jnp.zeros((size,), jnp.float32)
@@ -33,7 +32,7 @@ def empty_slots(spec: StagedSpec) -> SlotState:
 
 
 def written_back(state: SlotState, scope: Scope) -> Statistics:
-    """The book `[N]` at the end of a stage, with what the slots have seen in it."""
+    """Returns the book `[N]` at the end of a stage, with the statistics of the slots."""
     in_slots = state.in_slots()
 
     def write_back(book: jax.Array, slots: jax.Array) -> jax.Array:
@@ -54,14 +53,14 @@ def loaded(
     unfinished: jax.Array,
     priority: jax.Array,
 ) -> SlotState:
-    """The state at the start of a stage, with the deployed models in the slots.
+    """Returns the state at the start of a stage, with the deployed models in the slots.
 
     Args:
-      state: of the stage before.
+      state: state at the end of the previous stage.
       book: statistics `[N]`, from `written_back`.
       deployed: `[N]` bool, at most `M` models.
       capacity: `[N]` largest share of the traffic of each model.
-      scope: what deployment and routing remember.
+      scope: past data for deployment and routing.
       unfinished: `[]` bool, whether the search for the deployment stopped early.
       priority: `[N]` int32, order of the slots.
     """
@@ -73,7 +72,7 @@ def loaded(
         return jnp.sum(jnp.where(load, values[None, :], 0), axis=1).astype(values.dtype)
 
     return state.replace(
-        book=scope.keep(book),
+        book=scope.retain(book),
         slots=scope.load(jax.tree.map(take, book)),
         slot_model=take(lax.iota(jnp.int32, state.spec.num_models)),
         slot_filled=jnp.any(load, axis=1),

@@ -1,4 +1,4 @@
-"""Which of equal models comes first, once the cheaper has been preferred. The paper breaks ties arbitrarily."""
+"""Order of equal models, after the cheaper has been preferred. The paper breaks ties arbitrarily."""
 
 import abc
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from jaxroute.core import draws
 
 
 class Tie(abc.ABC):
-    """Order of models that bounds do not tell apart."""
+    """Order of models with equal bounds."""
 
     @abc.abstractmethod
     def apply(self, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The values `[N]` to rank by, and a priority `[N]` int32 for what is still equal: lower first."""
+        """Returns the values `[N]` by which models are ranked, and a priority `[N]` int32 of equal ones, lower first."""
 
 
 @dataclass(frozen=True)
-class DrawnTie(Tie):
-    """Remaining ties go by a random order of the models, drawn in each stage: the rule of all policies (`numerics.argmax`)."""
+class RandomOrderTie(Tie):
+    """Ties go by a random order of the models, drawn in each stage: the rule of all policies (`numerics.argmax`)."""
 
     def apply(self, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
         return value, draws.order(key, value.shape[-1])
@@ -28,7 +28,7 @@ class DrawnTie(Tie):
 
 @dataclass(frozen=True)
 class IndexTie(Tie):
-    """Remaining ties go to the lower index."""
+    """Ties go to the lower index."""
 
     def apply(self, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
         del key
@@ -37,10 +37,7 @@ class IndexTie(Tie):
 
 @dataclass(frozen=True)
 class NewestTie(Tie):
-    """Remaining ties go to the higher index, that is to the model that arrived last.
-
-    Ours, for markets in which new models should be tried first. No experiment uses it.
-    """
+    """Ties go to the higher index, which is the model that arrived last. Not in the paper; no experiment uses it."""
 
     def apply(self, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
         del key
@@ -51,10 +48,10 @@ class NewestTie(Tie):
 class RandomTie(Tie):
     """Ties are broken by a uniform perturbation of the values, drawn once per stage.
 
-    Source: StageRoute, Lemma 7, averages over random ties. What it changes: `staged/open-choices`.
+    Source: StageRoute, Lemma 7, averages over random ties. `staged/open-choices` measures the effect.
 
     Attributes:
-      size: the largest perturbation, in units of reward.
+      size: largest perturbation, in units of reward.
     """
 
     size: float = 1e-6

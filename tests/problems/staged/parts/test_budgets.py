@@ -14,7 +14,9 @@ from jaxroute.problems import staged
 def overspending(mode):
     """A policy that spends too much, at gamma = 14: without a hard budget, with one, and pacing itself."""
     env = staged.arena_market(max_deployed=6, stage_length=250, horizon=6000, stop_at_budget=mode == "stop")
-    policy = staged.StageRoute(gamma=14.0, budget_mode=staged.Pace() if mode == "pace" else staged.FixedBudget())
+    policy = staged.StageRoute(
+        gamma=14.0, budget_mode=staged.budgets.Pace() if mode == "pace" else staged.budgets.FixedBudget()
+    )
     data = simulate(env, policy, horizon=6000, seeds=24, record_every=250, record=EVERYTHING, progress=False)
     return data.isel(policy=0)
 

@@ -37,7 +37,7 @@ def deployer(num_models, slots, support, filler, tie, dtype):
 
 
 def deploy(
-    u, c, capacity, available, budget, slots, *, filler=staged.Reduced(), tie=staged.IndexTie(), support=None,
+    u, c, capacity, available, budget, slots, *, filler=staged.fillers.ReducedValue(), tie=staged.ties.IndexTie(), support=None,
     dtype="float64", seed=0,
 ):  # fmt: skip
     """Deployed sets `[n, N]` and flags `[n]` of a batch of instances.
@@ -105,7 +105,7 @@ def test_table_1_at_its_true_values(slots, pool, value, expected, dtype):
     assert members(deployed[0]) == expected
     assert feasible[0]
     assert best_with(u, c, SHARES, 2.0, deployed[0]) == pytest.approx(value, abs=5e-7)
-    assert staged.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
+    assert staged.optimum.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
 
 
 def test_routing_over_the_best_three():
@@ -124,7 +124,7 @@ def test_start_up_tie(dtype):
     capacity = jnp.asarray([0.4, 0.4, 1.0])  # Yi-Lightning is model 2.
     answer = budgeted_fill(jnp.ones(3), jnp.full(3, 0.1), capacity, 2.0)
     np.testing.assert_allclose(answer.amount, [0.4, 0.4, 0.2], atol=1e-6)
-    newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=staged.NewestTie(), dtype=dtype)
+    newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=staged.ties.NewestTie(), dtype=dtype)
     assert members(newest[0]) == {3, 4, 5}
 
 
@@ -182,7 +182,11 @@ def test_against_branch_and_bound(size, slots, count):
 def test_against_the_plain_procedure(size, slots, count):
     """The reference's loops choose the same sets, for all deterministic fillers."""
     problem = random_instances(100 * size + slots, count, size)
-    fillers = {"reduced": staged.Reduced(), "none": staged.NoFiller(), "index": staged.IndexFiller()}
+    fillers = {
+        "reduced": staged.fillers.ReducedValue(),
+        "none": staged.fillers.NoFiller(),
+        "index": staged.fillers.IndexFiller(),
+    }
     for name, filler in fillers.items():
         if name != "reduced" and slots not in (3, 4):
             continue
@@ -213,7 +217,7 @@ def test_minimum_share_against_branch_and_bound(size, slots, count):
     """A finite share for every deployed model, by enumeration of all sets, is the mixed-integer program itself."""
     problem, answers = branch_and_bound(size, slots, count, 1e-4)
     u, c, capacity, available, budget = problem
-    deployed, _ = deploy(*problem, slots, filler=staged.MinimumShare(1e-4))
+    deployed, _ = deploy(*problem, slots, filler=staged.fillers.MinimumShare(1e-4))
     solved = 0
     for i, (value, chosen, possible) in enumerate(answers):
         if not possible or available[i].sum() < slots:
@@ -233,7 +237,7 @@ def test_large_share_changes_the_set():
     {1, 2} is left. Without a share {0, 1} is best, at p = (1.73, 2.17) / 3.9 and value .944.
     """
     u, c = np.array([[1.0, 0.9, 0.5]]), np.array([4.0, 0.1, 3.9])
-    assert members(deploy(u, c, 1.0, True, 1.83, 2, filler=staged.MinimumShare(0.45))[0][0]) == {1, 2}
+    assert members(deploy(u, c, 1.0, True, 1.83, 2, filler=staged.fillers.MinimumShare(0.45))[0][0]) == {1, 2}
     assert members(deploy(u, c, 1.0, True, 1.83, 2)[0][0]) == {0, 1}
 
 
@@ -247,14 +251,14 @@ def test_fillers():
     support, rest = {6, 9, 10, 14}, set(range(15)) - {6, 9, 10, 14}
 
     def sets(filler):
-        number = 400 if filler == staged.RandomFiller() else 1
+        number = 400 if filler == staged.fillers.RandomFiller() else 1
         answer = deploy(u[:number], c, SHARES, True, 2.0, 6, filler=filler, support=4)
         return [members(d) for d in answer[0]]
 
-    assert sets(staged.Reduced())[0] == support | {5, 11}
-    assert sets(staged.NoFiller())[0] == support
-    assert sets(staged.IndexFiller())[0] == support | {0, 1}
-    random = sets(staged.RandomFiller())
+    assert sets(staged.fillers.ReducedValue())[0] == support | {5, 11}
+    assert sets(staged.fillers.NoFiller())[0] == support
+    assert sets(staged.fillers.IndexFiller())[0] == support | {0, 1}
+    random = sets(staged.fillers.RandomFiller())
     assert all(s >= support and len(s) == 6 for s in random)
     counts = np.array([sum(m in s for s in random) for m in sorted(rest)])
     # Each of 11 models fills one of the two places with probability 2/11, over 400 keys: 5 standard errors.
@@ -280,7 +284,7 @@ def test_ties_of_fillers_go_to_the_cheaper_then_to_the_index():
     c = np.array([1.0, 1.0, 0.3, 0.2, 0.2, 0.1])
     for slots, chosen in ((3, {0, 1, 5}), (4, {0, 1, 5, 3})):
         assert members(deploy(u, c, 0.5, True, 2.0, slots)[0][0]) == chosen
-    assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=staged.NewestTie())[0][0]) == {0, 1, 5, 4}
+    assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=staged.ties.NewestTie())[0][0]) == {0, 1, 5, 4}
 
 
 def test_of_equal_models_the_first_is_deployed_whatever_rounding_says():
@@ -301,12 +305,12 @@ def test_random_ties():
     """Twelve unseen models, three slots: every model has the same probability of a place, and known better ones keep theirs."""
     count = 600
     u, c = np.ones((count, 12)), np.full(12, 0.1)
-    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.RandomTie(), support=4, dtype="float32")
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.ties.RandomTie(), support=4, dtype="float32")
     assert (deployed.sum(1) == 3).all()
     error = np.sqrt(count * 0.25 * 0.75)
     assert np.abs(deployed.sum(0) - count / 4).max() < 5 * error
     u[:, 1:] = np.linspace(0.5, 0.9, 11)
-    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.RandomTie(), support=4, dtype="float32")
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.ties.RandomTie(), support=4, dtype="float32")
     assert [members(d) for d in deployed] == [{0, 10, 11}] * count
 
 
@@ -326,7 +330,7 @@ def test_everything_is_deployed_from_a_small_pool():
 @pytest.mark.parametrize(("capacity", "bound"), [(1.0, 2), (0.5, 3), (0.4, 4), (1 / 3, 4), (0.3, 5), (0.25, 5), (0.1, 11)])
 def test_support_bound(capacity, bound):
     """No optimal routing needs more models than the bound, and (with a frontier that uses them) some need that many."""
-    assert staged.max_support([1.0, capacity, 1.0]) == bound
+    assert staged.optimum.max_support([1.0, capacity, 1.0]) == bound
     rng = np.random.default_rng(bound)
     size = 14
     largest = 0
@@ -334,9 +338,9 @@ def test_support_bound(capacity, bound):
         c = np.sort(10.0 ** rng.uniform(-1, 1, size))
         u = (c / 10) ** 0.5
         problem = (u, c, np.full(size, capacity), float(rng.uniform(1, 4)))
-        relaxed = staged.routing_values(*problem, [range(size)])[0]
+        relaxed = staged.optimum.routing_values(*problem, [range(size)])[0]
         if relaxed > 0:
-            assert staged.pool_value(*problem, range(size), bound) == pytest.approx(relaxed, abs=1e-12)
+            assert staged.optimum.pool_value(*problem, range(size), bound) == pytest.approx(relaxed, abs=1e-12)
             largest = max(largest, int((np.asarray(plain.route_lp(*problem)[0]) > 1e-9).sum()))
     assert largest in (bound, bound - 1)
 
@@ -371,7 +375,7 @@ def test_more_sets_than_one_block():
     sets = list(itertools.combinations(range(11), 4))
     places = []
     for i in np.flatnonzero(feasible):
-        values = staged.routing_values(u[i], c[i], capacity[i], budget[i], sets)
+        values = staged.optimum.routing_values(u[i], c[i], capacity[i], budget[i], sets)
         own = sets.index(tuple(np.flatnonzero(deployed[i]).tolist()))
         assert values[own] == pytest.approx(values.max(), abs=1e-9)
         places.append(own)
@@ -386,7 +390,7 @@ def test_infeasible_sets_are_the_cheapest():
     # Budget: c = (3, 4, 5, 6) with budget 2. Capacity: two slots of .4 cannot carry 1.
     u, c = np.array([[0.9, 0.8, 0.7, 0.6]]), np.array([5.0, 3.0, 6.0, 4.0])
     for budget, capacity in ((2.0, 1.0), (100.0, 0.4)):
-        for filler in (staged.Reduced(), staged.RandomFiller()):
+        for filler in (staged.fillers.ReducedValue(), staged.fillers.RandomFiller()):
             deployed, feasible = deploy(u, c, capacity, True, budget, 2, filler=filler)
             assert members(deployed[0]) == {1, 3}
             assert not feasible[0]

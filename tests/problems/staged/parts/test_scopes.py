@@ -12,7 +12,7 @@ from jaxroute.problems import staged
 
 @pytest.mark.parametrize(
     ("scope", "slots", "book"),
-    [(staged.RunScope(), 5, 5), (staged.RoutingScope(), 0, 5), (staged.StageScope(), 0, 0)],
+    [(staged.scopes.RunScope(), 5, 5), (staged.scopes.RoutingScope(), 0, 5), (staged.scopes.StageScope(), 0, 0)],
 )
 def test_scopes_at_a_stage_start(scope, slots, book):
     """Five pulls of model 1 in the first stage: what routing and deployment know of them in the second."""
@@ -27,7 +27,7 @@ def test_scopes_at_a_stage_start(scope, slots, book):
         state = update(key, state, obs, action, staged_feedback(0.5, 1.0), t)
     seen = []
 
-    class Spy(staged.Mean):
+    class Spy(staged.estimators.EmpiricalMean):
         def means(self, statistics, cost_floor):
             seen.append(np.asarray(statistics.pulls))
             return super().means(statistics, cost_floor)

@@ -1,0 +1,255 @@
+"""Distributions of the rewards or costs of all models in one round, given their means.
+
+One random number drives all models (two for the token lengths). Only one model is observed per round, so a run has the same distribution
+as with independent models, draws are few, and two policies that differ in a few rounds have common random numbers.
+"""
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from numpy.typing import ArrayLike
+from scipy import special
+
+from jaxroute.core import checks, draws
+from jaxroute.core.rewards import Rewards
+from jaxroute.core.types import Leaf
+
+# Poisson rewards of a larger mean would take hundreds of terms in every round.
+MOST_COUNTS = 64
+
+
+class Distribution(abc.ABC):
+    """Distribution of the rewards or costs of all models, given their means."""
+
+    @abc.abstractmethod
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        """Draws the values `[K]` of a round.
+
+        Args:
+          key: key of the round.
+          mean: `[K]` expected values.
+          scale: `[]` spread of the values; each distribution gives its meaning.
+        """
+
+    def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
+        """Raises `ValueError` if the distribution cannot have these means, which are those of the argument `name`."""
+        del name, mean, scale
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
+        """Returns the range of rewards with means in an interval, or None if it is unknown."""
+        del least_mean, largest_mean, scale
+        return None
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        """Returns the Kullback-Leibler divergence of the distributions with two means, elementwise in float64."""
+        del mean, other, scale
+        raise ValueError(f"distribution must have a known divergence, got {self}")
+
+
+class NormalTransform(Distribution):
+    """Distribution whose values are functions of standard normal numbers.
+
+    Attributes:
+      num_normals: standard normal numbers per draw.
+    """
+
+    num_normals: ClassVar[int] = 1
+
+    @abc.abstractmethod
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        """Returns the values `[K]` for standard normal numbers `[num_normals]`, means `[K]` and a scale `[]`."""
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        return self.from_normal(draws.normal(key, (self.num_normals,)), mean, scale)
+
+
+@dataclass(frozen=True)
+class Gaussian(NormalTransform):
+    """Normal values `mean + scale * z`, which may leave [0, 1].
+
+    Attributes:
+      relative: whether the noise is multiplied by the mean.
+      clip: bounds of the value, None for none.
+    """
+
+    relative: bool = False
+    clip: tuple[float, float] | None = None
+
+    def _value(self, z: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        value = mean * (1.0 + scale * z) if self.relative else mean + scale * z
+        return value if self.clip is None else jnp.clip(value, *self.clip)
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        return self._value(draws.normal(key), mean, scale)
+
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        return self._value(normal[0], mean, scale)
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
+        plain = self == Gaussian()
+        return Rewards.normal(least_mean, largest_mean, scale) if plain else None
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        return (mean - other) ** 2 / (2.0 * scale**2)
+
+
+@dataclass(frozen=True)
+class Bernoulli(NormalTransform):
+    """1 with probability `mean`, else 0; `scale` is not used."""
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        del scale
+        return (draws.uniform(key) < mean).astype(jnp.float32)
+
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        del scale
+        return (ndtr(normal[0]) < mean).astype(jnp.float32)
+
+    def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
+        checks.probability(name, mean)
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards:
+        return Rewards.unit("Bernoulli", largest_mean)
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        return special.rel_entr(mean, other) + special.rel_entr(1.0 - mean, 1.0 - np.asarray(other))
+
+
+@dataclass(frozen=True)
+class LogNormal(NormalTransform):
+    """Log-normal values with coefficient of variation `scale`."""
+
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        variance = jnp.log1p(scale**2)
+        return mean * jnp.exp(jnp.sqrt(variance) * normal[0] - variance / 2)
+
+
+@dataclass(frozen=True)
+class Constant(NormalTransform):
+    """The mean itself."""
+
+    num_normals: ClassVar[int] = 0
+
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        del normal, scale
+        return mean
+
+
+@dataclass(frozen=True)
+class TokenCost(NormalTransform):
+    """Cost proportional to the tokens of a query: input and output lengths are log-normal with coefficient of variation `scale`.
+
+    The output is capped, and the cost is scaled so that its mean is the given one. All models share the lengths. No experiment uses it.
+
+    Source: the cost model of StageRoute (arXiv 2506.17254), section 3. The length distributions are ours: Table 1 gives one price per model.
+
+    Attributes:
+      mean_input: mean tokens of a query.
+      mean_output: mean tokens of an answer, before the cap.
+      cap_output: largest number of tokens of an answer.
+    """
+
+    mean_input: float = 300.0
+    mean_output: float = 500.0
+    cap_output: float = 4096.0
+    num_normals: ClassVar[int] = 2
+
+    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        variance = jnp.log1p(scale**2)
+        sigma = jnp.sqrt(variance)
+        tokens_in = self.mean_input * jnp.exp(sigma * normal[0] - variance / 2)
+        tokens_out = jnp.minimum(self.mean_output * jnp.exp(sigma * normal[1] - variance / 2), self.cap_output)
+        # E min(X, cap) of a log-normal X.
+        z = (math.log(self.cap_output / self.mean_output) + variance / 2) / jnp.maximum(sigma, 1e-6)
+        mean_out = self.mean_output * ndtr(z - sigma) + self.cap_output * (1.0 - ndtr(z))
+        return mean * (tokens_in + tokens_out) / (self.mean_input + mean_out)
+
+
+@dataclass(frozen=True)
+class Beta(Distribution):
+    """Beta values in [0, 1], drawn separately for each model, since the inverse of the distribution function is expensive.
+
+    `scale` is the concentration `a + b`; both parameters of every model must be at least 1.
+    """
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        return draws.beta(key, mean * scale, (1.0 - mean) * scale)
+
+    def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
+        least = np.min(np.minimum(checks.probability(name, mean), 1.0 - np.asarray(mean, np.float64))) * scale
+        if least < 1.0 - 1e-5:
+            raise ValueError(
+                f"concentration times {name}, and times 1 - {name}, must be at least 1, got {least:g} with concentration {scale:g}"
+            )
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards:
+        return Rewards.unit("beta", largest_mean)
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        a, b, c, d = mean * scale, (1.0 - mean) * scale, np.asarray(other) * scale, (1.0 - np.asarray(other)) * scale
+        return special.betaln(c, d) - special.betaln(a, b) + (a - c) * special.digamma(a) + (b - d) * special.digamma(b)
+
+
+@dataclass(frozen=True)
+class Exponential(Distribution):
+    """Exponential values; `scale` is not used."""
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        del scale
+        return mean * draws.exponential(key)
+
+    def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
+        checks.positive(name, mean)
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards:
+        return Rewards("exponential", 0.0, np.inf, np.inf, np.inf, largest_mean)
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        return mean / other - 1.0 - np.log(mean / other)
+
+
+@dataclass(frozen=True)
+class Poisson(Distribution):
+    """Poisson counts by the inverse of the distribution function; `scale` is not used.
+
+    Attributes:
+      terms: largest count; the probability of larger ones must be below that of the smallest uniform draw, `2^-23`.
+    """
+
+    terms: int
+
+    @classmethod
+    def of(cls, mean: np.ndarray) -> "Poisson":
+        """Creates the distribution with enough terms for these means, by Chernoff's inequality."""
+        top, terms = float(np.max(mean)), 1
+        while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
+            terms += 1
+        return cls(terms)
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        del scale
+        uniform = draws.uniform(key)
+        mean = jnp.asarray(mean)
+        probability = jnp.exp(-mean)
+        below, count = probability, jnp.zeros_like(mean)
+        for number in range(1, self.terms + 1):
+            count = count + (uniform >= below).astype(count.dtype)
+            probability = probability * (mean / number)
+            below = below + probability
+        return count
+
+    def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
+        if np.max(checks.non_negative(name, mean)) > MOST_COUNTS:
+            raise ValueError(f"{name} must be at most {MOST_COUNTS} for counts, got {np.max(mean):g}")
+
+    def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards:
+        return Rewards("Poisson", 0.0, np.inf, np.inf, np.inf, largest_mean)
+
+    def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
+        return special.kl_div(mean, other)
