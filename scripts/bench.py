@@ -84,7 +84,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "contextual, shared": {
         "env": lambda: contextual.linear(THETA[0], 0.1, num_models=10),
         "policies": {
-            made.__name__: made(parameters=contextual.Shared())
+            made.__name__: made(parameters=contextual.SharedParameters())
             for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
         },
         "horizon": 1000,

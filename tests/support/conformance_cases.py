@@ -182,7 +182,7 @@ _OPTIONS_OF_ACQB = {
     "on line": (queueing.ACQB(solver=Online(), sampler=ByRoot(), num_samples=3), {}),
 }
 _SHARED = tuple(
-    at_horizon(made(parameters=contextual.Shared()))
+    at_horizon(made(parameters=contextual.SharedParameters()))
     for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
 )
 _POOL = (queueing.ACQB(), queueing.Random(), queueing.QUCB(), queueing.Optimal.of)
@@ -221,7 +221,7 @@ OPTIONS = {
         for policy in _SHARED
     },
     "contextual/descriptors": Pair(
-        contextual.LinearThompson(parameters=contextual.Shared(np.float32([[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]))),
+        contextual.LinearThompson(parameters=contextual.SharedParameters(np.float32([[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]))),
         _lazy(small_routing),
     ),
     "cascade/optimum of joint rows": Pair(cascade.JointOracle.of(small_replay(joint=True)), _lazy(small_replay, joint=True)),

@@ -52,16 +52,16 @@ def _by_width(name: str) -> Any:
     """A policy at each width."""
     if name == _CLICKS:
         return grid(lambda width: co.LogisticThompson(scale=width), width=list(_WIDTHS))
-    return grid(lambda width: _learners(co.Disjoint(), width)[name], width=list(_WIDTHS))
+    return grid(lambda width: _learners(co.DisjointParameters(), width)[name], width=list(_WIDTHS))
 
 
 _BASELINES = {"BestSingle": co.BestSingle.of, "Uniform": co.Uniform(), "Oracle": co.Oracle.of}
 _CASES = {
-    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.Disjoint()) | _BASELINES),
-    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.Shared()) | _BASELINES),
+    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.DisjointParameters()) | _BASELINES),
+    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.SharedParameters()) | _BASELINES),
     "logistic": (
         lambda: co.logistic(_STEEP * _unit(_MODELS), intercept=True),
-        {_CLICKS: co.LogisticThompson(), **_learners(co.Disjoint()), **_BASELINES},
+        {_CLICKS: co.LogisticThompson(), **_learners(co.DisjointParameters()), **_BASELINES},
     ),
     "widths": (
         lambda: co.logistic(_STEEP * _unit(_MODELS), intercept=True),

@@ -43,7 +43,7 @@ def _policies(env: co.TableEnv) -> dict[str, Any]:
     prices = np.log(np.maximum(np.mean(env.costs, axis=0, dtype=float), 1e-12))
     spread = prices.std()
     descriptors = np.column_stack([np.ones(len(prices)), (prices - prices.mean()) / (spread if spread > 0 else 1.0)])
-    by_price = co.Shared(descriptors.astype(np.float32))
+    by_price = co.SharedParameters(descriptors.astype(np.float32))
     return {
         "LinUCB": co.LinUCB(alpha=0.5),
         "OFUL, by price": co.OFUL(parameters=by_price),

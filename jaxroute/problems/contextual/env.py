@@ -1,4 +1,4 @@
-"""Contextual bandits: before each decision a context is seen, on which the expected rewards of the models depend."""
+"""Contextual bandits: the expected rewards of the models depend on a context, which is observed before the decision."""
 
 from collections.abc import Callable
 
@@ -12,28 +12,31 @@ from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
 from jaxroute.problems.contextual.sources import UniformContexts
-from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
+from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec, Flows
 from jaxroute.sources.distributions import Bernoulli, Distribution, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
+
+# Order `[Q]` of the rows of a table, `()` if rows are drawn with replacement.
+Order = jax.Array | tuple[()]
 
 
 @struct.dataclass
 class ContextualEnv:
-    """A bandit whose expected rewards are `link(theta_k . x_k)`, generalised linear in what is seen.
+    """Bandit whose expected rewards are `link(theta_k . x_k)`, generalised linear in the context.
 
-    One form has both kinds of the literature. With one context for all models, `x_k = x`, each model has a parameter of its own (Li et
-    al., 2010, disjoint); with a context for each model, all can have the same parameter (Chu et al., 2011).
+    It covers both settings of the literature. With one context for all models, `x_k = x`, each model has a separate parameter (Li et al.,
+    2010, disjoint); with a context for each model, all can have the same parameter (Chu et al., 2011).
 
-    The rewards of all models are drawn in every round from one shock, of which a policy sees that of its own.
+    One random number per round drives the rewards of all models; only the chosen model's is observed.
 
     Attributes:
-      contexts: where `x` comes from.
+      contexts: distribution of the contexts `x`.
       theta: `[K, d]`, one parameter for each model, or `[1, d]`, the same for all.
       average: `[K]` expected reward of each model over all contexts, for `BestSingle`.
       scale: `[]` standard deviation of the noise (Gaussian distribution).
       num_models: `K` (static).
-      link: of the linear predictor (static).
-      distribution: reward distribution, `(key, mean, scale) -> rewards [K]` (static).
+      link: link function of the linear predictor (static).
+      distribution: reward distribution of `jaxroute.sources.distributions`, or a function `(key, mean, scale) -> rewards [K]` (static).
     """
 
     contexts: UniformContexts
@@ -66,15 +69,17 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Rewards in all contexts; None with a function of the user's as `distribution`."""
+        """Returns range and noise of the rewards in all contexts; None if `distribution` is a function of the user."""
         if self.distribution != Gaussian():
             return Rewards.unit("Bernoulli", 1.0) if isinstance(self.distribution, Bernoulli) else None
-        longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
+        longest = float(
+            np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max()
+        )  # The norm of a context is at most 1.
         low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
 
     def means(self, features: jax.Array) -> jax.Array:
-        """Expected rewards `[K]` at the contexts `[rows, d]`."""
+        """Returns the expected rewards `[K]` at the contexts `[rows, d]`."""
         predictor = numerics.combine(features.T, jnp.asarray(self.theta).T)
         return self.link.value(jnp.broadcast_to(predictor, (self.num_models,)))
 
@@ -83,13 +88,11 @@ class ContextualEnv:
         return ()
 
     def observe(self, key: jax.Array, state: tuple[()], t: jax.Array) -> jax.Array:
-        """Contexts `[rows, d]`."""
+        """Returns the contexts `[rows, d]`."""
         del state, t
         return self.contexts.draw(draws.fold_in(key, 0))
 
-    def step(
-        self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array
-    ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
+    def step(self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array) -> tuple[tuple[()], jax.Array, Flows]:
         means = self.means(self.observe(key, state, t))
         chosen = numerics.one_hot(action, self.num_models)
         reward = numerics.pick(chosen, self.distribution(draws.fold_in(key, 1), means, self.scale))
@@ -104,22 +107,22 @@ class ContextualEnv:
 
 @struct.dataclass
 class TableEnv:
-    """Routing of recorded queries as a contextual bandit: features of the query are the context, score less weighted cost the reward.
+    """Routing of recorded queries as a contextual bandit: features of the query are the context, score minus weighted cost is the reward.
 
-    The row of a query has the outcomes of all models, of which a policy sees that of its own. Nobody knows what would be expected of
-    other queries with the same features. So there are three benchmarks: the best model of each query, which only a clairvoyant knows;
-    the linear rule that was fitted to all rows, which is the most that a linear policy can hope for, roughly; and the best single model.
+    A row has the outcomes of all models on a query; only the chosen model's is observed. The expected rewards given the features are unknown.
+    So there are three benchmarks: the best model of each query, which only a clairvoyant knows; the linear rule fitted to all rows, which
+    is about the optimum of a linear policy; and the best single model.
 
     Attributes:
       features: `[Q, d]` contexts.
       scores: `[Q, K]`, in [0, 1].
-      costs: `[Q, K]`.
+      costs: `[Q, K]` cost of every model on every query.
       cost_weight: `[]` score per unit of cost.
       fit: `[d, K]` least-squares parameters of the rewards of all rows.
       average: `[K]` mean reward of each model.
-      one_pass: each row once, in a random order, before any is repeated, instead of drawing with replacement (static).
-      names: of the models (static).
-      currency: in which costs are counted (static).
+      one_pass: whether each row is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement (static).
+      names: names of the models (static).
+      currency: unit of costs (static).
     """
 
     features: Leaf
@@ -144,7 +147,7 @@ class TableEnv:
 
     @property
     def num_queries(self) -> int:
-        """`Q`."""
+        """Number of rows `Q`."""
         return self.features.shape[0]
 
     def check(self) -> None:
@@ -156,25 +159,23 @@ class TableEnv:
             raise ValueError(f"features must have shape [{shape[0]}, d], got {features.shape}")
 
     def rewards(self) -> Rewards:
-        """Rewards of all rows."""
+        """Returns range and noise of the rewards of all rows."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
 
-    def init(self, key: jax.Array) -> jax.Array | tuple[()]:
+    def init(self, key: jax.Array) -> Order:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
-    def row(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
+    def row(self, key: jax.Array, state: Order, t: jax.Array) -> jax.Array:
         """Returns the row of round `t`, `[]` int32."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
-    def observe(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
-        """The context `[1, d]`."""
+    def observe(self, key: jax.Array, state: Order, t: jax.Array) -> jax.Array:
+        """Returns the context `[1, d]`."""
         return jnp.asarray(self.features)[self.row(key, state, t)][None]
 
-    def step(
-        self, key: jax.Array, state: jax.Array | tuple[()], action: jax.Array, t: jax.Array
-    ) -> tuple[jax.Array | tuple[()], jax.Array, dict[str, jax.Array]]:
+    def step(self, key: jax.Array, state: Order, action: jax.Array, t: jax.Array) -> tuple[Order, jax.Array, Flows]:
         row = self.row(key, state, t)
         x, score, cost = (jnp.asarray(table)[row] for table in (self.features, self.scores, self.costs))
         rewards = score - self.cost_weight * cost

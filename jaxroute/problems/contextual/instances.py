@@ -12,36 +12,36 @@ from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
 from jaxroute.problems.contextual.sources import UniformContexts
 from jaxroute.sources.distributions import Bernoulli, Gaussian
 
-# Contexts on which the mean reward of a model is measured.
+# Number of contexts on which the mean reward of a model is measured.
 _CONTEXTS = 20_000
 
 
 def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
-    """A linear contextual bandit: the expected reward of a model is `theta_k . x_k`, with normal noise.
+    """Builds a linear contextual bandit: the expected reward of a model is `theta_k . x_k`, with normal noise.
 
-    Contexts are uniform in a cube, and at most 1 long.
+    Contexts are uniform in a cube, with norm at most 1.
 
     Args:
-      theta: `[K, d]`, a parameter for each model, and all see the same context; or `[d]`, one parameter for all, and each of the
-        `num_models` has a context of its own.
+      theta: `[K, d]`, a parameter for each model, and the same context for all; or `[d]`, one parameter for all, and a separate context for each
+        of the `num_models`.
       scale: standard deviation of the noise.
       num_models: `K`, with one parameter.
-      intercept: the first number of a context is always the same.
+      intercept: whether the first entry of a context is constant.
     """
     noise = np.float32(checks.non_negative("scale", scale, ()))
-    return _distribution(theta, num_models, intercept, scale=noise, link=IDENTITY, distribution=Gaussian())
+    return _environment(theta, num_models, intercept, scale=noise, link=IDENTITY, distribution=Gaussian())
 
 
 def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
-    """A logistic contextual bandit: the reward of a model is 1 with probability `1 / (1 + exp(-theta_k . x_k))`, else 0.
+    """Builds a logistic contextual bandit: the reward of a model is 1 with probability `1 / (1 + exp(-theta_k . x_k))`, else 0.
 
     Args:
       theta, num_models, intercept: as for `linear`.
     """
-    return _distribution(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=Bernoulli())
+    return _environment(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=Bernoulli())
 
 
-def _distribution(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:
+def _environment(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:
     parameters = checks.numbers("theta", theta)
     if parameters.ndim not in (1, 2) or 0 in parameters.shape:
         raise ValueError(f"theta must have shape [K, d], or [d] with num_models, got {parameters.shape}")
@@ -68,16 +68,16 @@ def _distribution(theta: Leaf, num_models: int | None, intercept: bool, link: Li
 
 
 def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: int = 8, one_pass: bool = True) -> TableEnv:
-    """Routing of the queries of a table: the common baseline of papers on routers.
+    """Builds an environment that simulates the queries of a table, the common baseline of papers on routers.
 
-    A context has 1 and the directions in which the features of the queries differ most; of a table without features, which of its groups
-    a query belongs to; without both, 1 alone.
+    A context is 1 and the main directions of the features of the queries; for a table without features, the indicators of its groups; without
+    both, 1 alone.
 
     Args:
-      table: scores and costs of every model on every query, best with features.
-      cost_weight: what a unit of cost counts, in score.
-      directions: of the features, at most.
-      one_pass: each query once, in a random order for each run, before any is repeated, instead of drawing with replacement.
+      table: scores and costs of every model on every query, preferably with features.
+      cost_weight: score per unit of cost.
+      directions: largest number of main directions of the features.
+      one_pass: whether each query is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")

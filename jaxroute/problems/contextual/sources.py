@@ -10,12 +10,12 @@ from jaxroute.core import checks, draws
 
 @struct.dataclass
 class UniformContexts:
-    """Contexts with independent entries, uniform on `[-1, 1] / sqrt(d)`, so that none is longer than 1.
+    """Contexts with independent entries, uniform on `[-1, 1] / sqrt(d)`; their norm is at most 1.
 
     Attributes:
-      dim: `d` (static).
-      rows: contexts of a round, 1 or one for each model (static).
-      intercept: the first entry is `1 / sqrt(d)` (static).
+      dim: dimension `d` (static).
+      rows: number of contexts of a round, 1 or one for each model (static).
+      intercept: whether the first entry is constant, `1 / sqrt(d)` (static).
     """
 
     dim: int = struct.field(pytree_node=False)
@@ -27,13 +27,13 @@ class UniformContexts:
         checks.count("rows", self.rows)
 
     def draw(self, key: jax.Array) -> jax.Array:
-        """Contexts `[rows, d]` of a round."""
+        """Returns the contexts `[rows, d]` of a round."""
         scale = np.float32(1.0 / np.sqrt(self.dim))
         x = scale * (2.0 * draws.uniform(key, (self.rows, self.dim)) - 1.0)
         return jnp.where(jnp.arange(self.dim) == 0, scale, x) if self.intercept else x
 
     def sample(self, number: int) -> np.ndarray:
-        """`[number, rows, d]` on the host, always the same."""
+        """Returns contexts `[number, rows, d]` on the host, always the same."""
         x = np.random.default_rng(0).uniform(-1.0, 1.0, (number, self.rows, self.dim))
         if self.intercept:
             x[..., 0] = 1.0

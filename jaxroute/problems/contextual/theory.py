@@ -1,4 +1,4 @@
-"""Bounds on the regret of OFUL and SquareCB."""
+"""Bounds on the regret of OFUL and SquareCB, float64 in units of reward."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,28 +17,25 @@ def oful_bound(
     length: float = 1.0,
     number: int = 1,
 ) -> np.ndarray:
-    """OFUL's bound, which holds in all rounds at once with probability `1 - delta`, for expected rewards in [-1, 1].
+    """Returns OFUL's bound, which holds in all rounds at once with probability `1 - delta`, for expected rewards in [-1, 1].
 
     `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
 
-    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` in place of `L^2`, and whose proof needs
+    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs
     `lambda >= max(1, L^2)`.
 
-    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and the sum of them
-    is largest where these are equally many.
+    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and their sum is
+    largest if these are equally many.
 
     Args:
       rounds: `T`, array of any shape, at least 1.
-      dim: `d`.
-      noise: `R`, sub-Gaussian constant of the rewards.
-      norm: `S`, longest parameter.
-      delta: probability that it fails.
+      dim: dimension `d`.
+      noise: sub-Gaussian constant `R` of the rewards.
+      norm: largest norm `S` of a parameter.
+      delta: failure probability.
       ridge: `lambda`.
-      length: `L`, longest features.
-      number: of parameters, 1 for `Shared()`, `K` for `Disjoint()`.
-
-    Returns:
-      The bound at `rounds`, float64, in units of reward.
+      length: largest norm `L` of the features.
+      number: number of parameters, 1 for `SharedParameters()`, `K` for `DisjointParameters()`.
     """
     dim, number = checks.count("dim", dim), checks.count("number", number)
     each = np.asarray(rounds, np.float64) / number
@@ -48,7 +45,7 @@ def oful_bound(
 
 
 def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
-    """SquareCB's bound at the horizon that its gamma is for: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
+    """Returns SquareCB's bound at the horizon of its gamma: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
 
     It holds with probability `1 - delta`, for rewards in [0, 1].
 
@@ -57,11 +54,8 @@ def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike,
     Args:
       rounds: `T`, array of any shape, at least 1.
       num_models: `K`.
-      square_regret: of the predictions at `T`, see `square_regret`.
-      delta: probability that it fails.
-
-    Returns:
-      The bound at `rounds`, float64, in units of reward.
+      square_regret: regret of the predictions in square loss at `T`, see `square_regret`.
+      delta: failure probability.
     """
     total = checks.count("num_models", num_models) * np.asarray(rounds, np.float64)
     return 4.0 * np.sqrt(total * np.asarray(square_regret)) + 8.0 * np.sqrt(total * np.log(2.0 / delta))

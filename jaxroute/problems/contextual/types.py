@@ -1,6 +1,8 @@
-"""Values that pass between environment and policies of contextual bandits."""
+"""Metrics and sizes of contextual bandits."""
 
 from dataclasses import dataclass
+
+import jax
 
 from jaxroute.core.types import Metric, Spec
 
@@ -9,7 +11,7 @@ METRICS = (
     Metric("reward", "mean reward", "reward per round", "average"),
     Metric("pulls", "times each model was used", "rounds", "total", ("model",), default=False),
 )
-# Of a table: nothing is known of a query but its outcomes, so that there are three benchmarks.
+# The expected outcomes of a recorded query are unknown, so there are three benchmarks.
 TABLE_METRICS = (
     Metric("regret", "cumulative regret against the best model of each query", "score", "total"),
     Metric("linear_regret", "cumulative regret against the linear rule fitted to all rows", "score", "total"),
@@ -21,12 +23,18 @@ TABLE_METRICS = (
 )
 
 
+Flows = dict[str, jax.Array]
+# Chosen model `[]` int32, and values that can be recorded.
+Choice = tuple[jax.Array, dict[str, jax.Array]]
+
+
 @dataclass(frozen=True)
 class ContextualSpec(Spec):
-    """What is known in advance.
+    """Sizes that a policy knows in advance.
 
-    dim: `d`, numbers of a context.
-    rows: contexts of a round: 1 if all models see the same, else `K`, one for each.
+    Attributes:
+      dim: dimension `d` of a context.
+      rows: number of contexts of a round: 1 if all models have the same, else `K`, one for each.
     """
 
     dim: int = 1

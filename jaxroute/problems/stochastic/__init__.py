@@ -1,136 +1,72 @@
-"""The plain K-armed bandit: the quickstart, and the yardstick against other simulators.
+"""The plain K-armed bandit: for a quick start, and for comparisons with other simulators.
 
-`env` is the bandit, `sources` its distributions of rewards and how means change, `instances` the ready-made ones, `types` the state of the policies
-and what is measured. `policies` has a file for each method, `oracle` the policy that knows the best model, `theory` the Lai-Robbins line,
-bounds of proofs, and the characteristic time of best-arm identification.
+`env` is the bandit, `instances` the ready-made ones, `sources` means that change. `policies` has a module for each method, `parts` their components,
+`oracle` the policy that knows the best model. `theory` has the Lai-Robbins line, bounds of proofs, and the characteristic time of best-arm
+identification; `types` holds the values shared by environment and policies.
 """
 
-from jaxroute.estimators import families
-from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
-from jaxroute.problems.stochastic.instances import (
-    bernoulli,
-    beta,
-    drifting,
-    exponential,
-    garivier_moulines,
-    gaussian,
-    piecewise,
-    poisson,
-    restless,
-    sinusoidal,
-)
-from jaxroute.problems.stochastic.oracle import Oracle
-from jaxroute.problems.stochastic.policies.bayes_ucb import BayesUCB
-from jaxroute.problems.stochastic.policies.discounted import DiscountedThompson, DiscountedUCB
-from jaxroute.problems.stochastic.policies.epsilon_greedy import EpsilonGreedy
-from jaxroute.problems.stochastic.policies.exp3 import Exp3
-from jaxroute.problems.stochastic.policies.exp3_plus_plus import Exp3PlusPlus
-from jaxroute.problems.stochastic.policies.imed import IMED
-from jaxroute.problems.stochastic.policies.kl_ucb import KLUCB
-from jaxroute.problems.stochastic.policies.moss import MOSS, AnytimeMOSS
-from jaxroute.problems.stochastic.policies.sliding_window import SlidingWindowThompson, SlidingWindowUCB
-from jaxroute.problems.stochastic.policies.thompson import BetaThompson, GaussianThompson
-from jaxroute.problems.stochastic.policies.track_and_stop import (
-    TrackAndStop,
-    UniformAndStop,
-    practical_threshold,
-    proven_threshold,
-)
-from jaxroute.problems.stochastic.policies.ucb1 import UCB1
-from jaxroute.problems.stochastic.policies.ucb_v import UCBV
-from jaxroute.problems.stochastic.sources import Brownian, Chains, Pieces, Sinusoid
-from jaxroute.problems.stochastic.theory import (
-    auer_bound,
-    characteristic_time,
-    exp3_bound,
-    lai_robbins,
-    minimax_bound,
-    minimax_lower_bound,
-    optimal_weights,
-)
-from jaxroute.sources import distributions
+from jaxroute.estimators import families as families
+from jaxroute.sources import distributions as distributions
+
+from .env import BanditEnv as BanditEnv
+from .env import ChangingEnv as ChangingEnv
+from .instances import bernoulli as bernoulli
+from .instances import beta as beta
+from .instances import drifting as drifting
+from .instances import exponential as exponential
+from .instances import garivier_moulines as garivier_moulines
+from .instances import gaussian as gaussian
+from .instances import piecewise as piecewise
+from .instances import poisson as poisson
+from .instances import restless as restless
+from .instances import sinusoidal as sinusoidal
+from .oracle import Oracle as Oracle
+from .policies.bayes_ucb import BayesUCB as BayesUCB
+from .policies.discounted import DiscountedThompson as DiscountedThompson
+from .policies.discounted import DiscountedUCB as DiscountedUCB
+from .policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
+from .policies.exp3 import Exp3 as Exp3
+from .policies.exp3_plus_plus import Exp3PlusPlus as Exp3PlusPlus
+from .policies.imed import IMED as IMED
+from .policies.kl_ucb import KLUCB as KLUCB
+from .policies.moss import MOSS as MOSS
+from .policies.moss import AnytimeMOSS as AnytimeMOSS
+from .policies.sliding_window import SlidingWindowThompson as SlidingWindowThompson
+from .policies.sliding_window import SlidingWindowUCB as SlidingWindowUCB
+from .policies.thompson import BetaThompson as BetaThompson
+from .policies.thompson import GaussianThompson as GaussianThompson
+from .policies.track_and_stop import TrackAndStop as TrackAndStop
+from .policies.track_and_stop import UniformAndStop as UniformAndStop
+from .policies.track_and_stop import practical_threshold as practical_threshold
+from .policies.track_and_stop import proven_threshold as proven_threshold
+from .policies.ucb1 import UCB1 as UCB1
+from .policies.ucb_v import UCBV as UCBV
+from .theory import auer_bound as auer_bound
+from .theory import characteristic_time as characteristic_time
+from .theory import exp3_bound as exp3_bound
+from .theory import lai_robbins as lai_robbins
+from .theory import minimax_bound as minimax_bound
+from .theory import minimax_lower_bound as minimax_lower_bound
+from .theory import optimal_weights as optimal_weights
 
 POLICIES = (
-    UCB1,
-    GaussianThompson,
-    BetaThompson,
-    EpsilonGreedy,
-    KLUCB,
-    UCBV,
-    MOSS,
-    AnytimeMOSS,
-    IMED,
-    BayesUCB,
-    Exp3,
-    Exp3PlusPlus,
-    SlidingWindowUCB,
-    DiscountedUCB,
-    SlidingWindowThompson,
-    DiscountedThompson,
-    TrackAndStop,
-    UniformAndStop,
-    Oracle,
+    *(
+        UCB1,
+        GaussianThompson,
+        BetaThompson,
+        EpsilonGreedy,
+        KLUCB,
+        UCBV,
+        MOSS,
+        AnytimeMOSS,
+        IMED,
+        BayesUCB,
+        Exp3,
+        Exp3PlusPlus,
+    ),
+    *(SlidingWindowUCB, DiscountedUCB, SlidingWindowThompson, DiscountedThompson, TrackAndStop, UniformAndStop, Oracle),
 )
 ENVIRONMENTS = (
-    bernoulli,
-    gaussian,
-    beta,
-    poisson,
-    exponential,
-    piecewise,
-    garivier_moulines,
-    drifting,
-    sinusoidal,
-    restless,
+    *(bernoulli, gaussian, beta, poisson, exponential),
+    *(piecewise, garivier_moulines, drifting, sinusoidal, restless),
 )
-
-__all__ = [
-    "ENVIRONMENTS",
-    "IMED",
-    "KLUCB",
-    "MOSS",
-    "POLICIES",
-    "UCB1",
-    "UCBV",
-    "AnytimeMOSS",
-    "BanditEnv",
-    "BayesUCB",
-    "BetaThompson",
-    "Brownian",
-    "Chains",
-    "ChangingEnv",
-    "DiscountedThompson",
-    "DiscountedUCB",
-    "EpsilonGreedy",
-    "Exp3",
-    "Exp3PlusPlus",
-    "GaussianThompson",
-    "Oracle",
-    "Pieces",
-    "Sinusoid",
-    "SlidingWindowThompson",
-    "SlidingWindowUCB",
-    "TrackAndStop",
-    "UniformAndStop",
-    "auer_bound",
-    "bernoulli",
-    "beta",
-    "characteristic_time",
-    "distributions",
-    "drifting",
-    "exp3_bound",
-    "exponential",
-    "families",
-    "garivier_moulines",
-    "gaussian",
-    "lai_robbins",
-    "minimax_bound",
-    "minimax_lower_bound",
-    "optimal_weights",
-    "piecewise",
-    "poisson",
-    "practical_threshold",
-    "proven_threshold",
-    "restless",
-    "sinusoidal",
-]

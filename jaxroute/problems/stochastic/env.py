@@ -1,4 +1,4 @@
-"""K-armed stochastic bandit: only the chosen model's reward is seen; its distribution is fixed, or its mean changes."""
+"""K-armed stochastic bandit: only the chosen model's reward is observed; its distribution is fixed, or its mean changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.sources import MeanPath
-from jaxroute.problems.stochastic.types import METRICS
+from jaxroute.problems.stochastic.types import METRICS, Flows
 from jaxroute.sources.distributions import Bernoulli, Distribution
 
 RewardFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
@@ -20,15 +20,15 @@ RewardFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
 
 @struct.dataclass
 class BanditEnv:
-    """A K-armed bandit with fixed means.
+    """K-armed bandit with fixed means.
 
-    The rewards of all models are drawn in every round from one shared shock. As only one of them is seen, the distribution of a run is that
-    of independent rewards, while two policies that differ in a few rounds meet the same luck (smaller error of differences).
+    One random number per round drives the rewards of all models. Only one of them is observed, so a run has the same distribution as with
+    independent rewards, while two policies have common random numbers (smaller error of differences).
 
     Attributes:
       mean: `[K]` expected reward of each model.
-      scale: `[]` standard deviation of the noise (Gaussian distribution), or concentration (beta distribution).
-      distribution: reward distribution, `(key, mean, scale) -> rewards [K]` (static).
+      scale: `[]` standard deviation (Gaussian distribution), or concentration (beta distribution).
+      distribution: reward distribution of `jaxroute.sources.distributions`, or a function `(key, mean, scale) -> rewards [K]` (static).
     """
 
     mean: Leaf
@@ -48,7 +48,7 @@ class BanditEnv:
         checks.numbers("mean", self.mean)
 
     def rewards(self) -> Rewards | None:
-        """Rewards of the means and the distribution; None with a function of the user's as `distribution`."""
+        """Returns range and noise of the rewards; None if `distribution` is a function of the user."""
         if not isinstance(self.distribution, Distribution):
             return None
         mean = np.asarray(self.mean, np.float64)
@@ -62,22 +62,19 @@ class BanditEnv:
         del key, state, t
         return ()
 
-    def step(
-        self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array
-    ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
+    def step(self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array) -> tuple[tuple[()], jax.Array, Flows]:
         del t
-        reward, flows = _played(self.distribution, key, self.mean, self.scale, action)
+        reward, flows = _drawn(self.distribution, key, self.mean, self.scale, action)
         return state, reward, flows
 
 
 @struct.dataclass
 class ChangingEnv:
-    """A K-armed bandit whose means change; regret is against the best model of each round.
+    """K-armed bandit whose means change; regret is measured against the best model of each round.
 
     Attributes:
-      path: how the means change, for example `Pieces(means, starts)`.
-      scale: `[]` as for `BanditEnv`.
-      distribution: likewise (static).
+      path: path of the means, for example `Pieces(means, starts)`.
+      scale, distribution: as for `BanditEnv`.
     """
 
     path: MeanPath
@@ -93,7 +90,7 @@ class ChangingEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Rewards of means that change: known where they are 0 and 1, else None."""
+        """Returns range and noise of Bernoulli rewards; None for other distributions."""
         return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
     def init(self, key: jax.Array) -> Any:
@@ -103,22 +100,16 @@ class ChangingEnv:
         del key, state, t
         return ()
 
-    def step(
-        self, key: jax.Array, state: Any, action: jax.Array, t: jax.Array
-    ) -> tuple[Any, jax.Array, dict[str, jax.Array]]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array, t: jax.Array) -> tuple[Any, jax.Array, Flows]:
         k_reward, k_move = draws.split(key)
-        reward, flows = _played(self.distribution, k_reward, self.path.mean(state, t), self.scale, action)
+        reward, flows = _drawn(self.distribution, k_reward, self.path.mean(state, t), self.scale, action)
         return self.path.move(k_move, state, t), reward, flows
 
 
-def _played(
-    distribution: Distribution | RewardFunction,
-    key: jax.Array,
-    mean: jax.Array,
-    scale: Leaf,
-    action: jax.Array,
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Reward and flows of a round with these means."""
+def _drawn(
+    distribution: Distribution | RewardFunction, key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
+) -> tuple[jax.Array, Flows]:
+    """Returns the reward and the flows of a round with these means."""
     chosen = numerics.one_hot(action, mean.shape[-1])
     reward = numerics.pick(chosen, distribution(key, mean, scale))
     return reward, {

@@ -7,43 +7,42 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
-from jaxroute.problems.stochastic.sources import Brownian, Chains, Pieces, Sinusoid
+from jaxroute.problems.stochastic.sources import BrownianMotion, MarkovChains, Pieces, Sinusoid
 from jaxroute.sources.distributions import Bernoulli, Beta, Distribution, Exponential, Gaussian, Poisson
 
 
 def bernoulli(mean: Sequence[float]) -> BanditEnv:
-    """Bernoulli bandit with the given success probabilities `[K]`."""
+    """Builds a Bernoulli bandit with the given success probabilities `[K]`."""
     return _fixed(Bernoulli(), mean)
 
 
 def gaussian(mean: Sequence[float], scale: float = 1.0) -> BanditEnv:
-    """Gaussian bandit with the given means `[K]` and a common standard deviation."""
+    """Builds a Gaussian bandit with the given means `[K]` and a common standard deviation."""
     return _fixed(Gaussian(), mean, float(checks.non_negative("scale", scale, ())))
 
 
 def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
-    """Bandit with beta rewards in [0, 1]: means `[K]`, and a common concentration `a + b` of the parameters `a = mean (a + b)` and `b`.
+    """Builds a bandit with beta rewards in [0, 1]: means `[K]`, and a common concentration `a + b` of the parameters `a = mean (a + b)` and `b`.
 
-    Both must be at least 1 for every model. The larger the concentration, the less rewards vary: variance
-    `mean (1 - mean) / (concentration + 1)`.
+    Both must be at least 1 for every model. The variance is `mean (1 - mean) / (concentration + 1)`.
     """
     return _fixed(Beta(), mean, float(checks.positive("concentration", concentration, ())))
 
 
 def poisson(mean: Sequence[float]) -> BanditEnv:
-    """Bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
+    """Builds a bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
     means = _vector("mean", checks.non_negative("mean", mean))
     Poisson(1).check_mean("mean", means, 0.0)
     return _fixed(Poisson.of(means), mean)
 
 
 def exponential(mean: Sequence[float]) -> BanditEnv:
-    """Bandit with exponential rewards of the given means `[K]`, above 0."""
+    """Builds a bandit with exponential rewards of the given means `[K]`, above 0."""
     return _fixed(Exponential(), mean)
 
 
 def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> ChangingEnv:
-    """Bernoulli bandit whose success probabilities change at once.
+    """Builds a Bernoulli bandit with abrupt changes of the success probabilities.
 
     Args:
       means: `[P, K]` probabilities in each piece.
@@ -55,31 +54,31 @@ def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> Changi
 
 
 def garivier_moulines() -> ChangingEnv:
-    """The abrupt changes in the simulations of Garivier and Moulines (2011): three models and 10,000 rounds.
+    """Builds the bandit with abrupt changes of Garivier and Moulines (2011): three models and 10,000 rounds.
 
-    The third model has the mean .4, but .9 from round 3,000 to round 5,000; the others .5 and .3 throughout.
+    The third model has mean .4, and .9 from round 3,000 to round 5,000; the others have .5 and .3 throughout.
     """
     return piecewise([[0.5, 0.3, 0.4], [0.5, 0.3, 0.9], [0.5, 0.3, 0.4]], [0, 3000, 5000])
 
 
 def drifting(mean: Sequence[float], step: float = 0.005) -> ChangingEnv:
-    """Bernoulli bandit whose success probabilities wander: Brownian motions, reflected at 0 and 1.
+    """Builds a Bernoulli bandit whose success probabilities are Brownian motions, reflected at 0 and 1.
 
     Args:
       mean: `[K]` probabilities of the first round.
       step: standard deviation of a round's step, at most 1/8.
     """
     start = _vector("mean", checks.probability("mean", mean))
-    return _changing(Brownian(start, np.float32(checks.positive("step", step, ()))))
+    return _changing(BrownianMotion(start, np.float32(checks.positive("step", step, ()))))
 
 
 def sinusoidal(mean: Sequence[float], amplitude: float = 0.3, period: float = 2000.0) -> ChangingEnv:
-    """Bernoulli bandit whose success probabilities rise and fall, one model after the other.
+    """Builds a Bernoulli bandit with sinusoidal success probabilities; the phases of the models are equally spaced.
 
     Args:
-      mean: `[K]` their averages.
-      amplitude: largest distance from these; all probabilities must stay in [0, 1].
-      period: rounds.
+      mean: `[K]` average probabilities.
+      amplitude: largest distance from the averages; all probabilities must stay in [0, 1].
+      period: number of rounds of a period.
     """
     centre = _vector("mean", checks.probability("mean", mean))
     swing = np.float32(checks.non_negative("amplitude", amplitude, ()))
@@ -90,17 +89,17 @@ def sinusoidal(mean: Sequence[float], amplitude: float = 0.3, period: float = 20
 
 
 def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], down: Sequence[float]) -> ChangingEnv:
-    """Restless Bernoulli bandit: the success probability of each model jumps between two values, whether it is used or not.
+    """Builds a restless Bernoulli bandit: the success probability of each model jumps between two values, whether it is used or not.
 
-    Regret is against the best model of each round, which no policy can know.
+    Regret is measured against the best model of each round, which no policy can know.
 
     Args:
-      low, high: `[K]` the two probabilities.
-      up, down: `[K]` probabilities that a model changes from the low (high) one to the other before the next round.
+      low, high: `[K]` both success probabilities.
+      up, down: `[K]` probabilities of a change from the low (high) value to the other before the next round.
     """
     values = [_vector(name, checks.probability(name, v)) for name, v in (("low", low), ("high", high))]
     probabilities = [_vector(name, checks.share(name, v)) for name, v in (("up", up), ("down", down))]
-    return _changing(Chains(*values, *probabilities))
+    return _changing(MarkovChains(*values, *probabilities))
 
 
 def _fixed(distribution: Distribution, mean: Sequence[float], scale: float = 0.0) -> BanditEnv:

@@ -1,4 +1,4 @@
-"""The policy that knows the best model."""
+"""Policy that knows the best model."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ from flax import struct
 from jaxroute.core import numerics
 from jaxroute.core.types import Spec
 from jaxroute.problems.stochastic.env import BanditEnv
+from jaxroute.problems.stochastic.types import Choice
 
 
 @struct.dataclass
@@ -21,15 +22,15 @@ class Oracle:
 
     @classmethod
     def of(cls, env: BanditEnv) -> "Oracle":
-        """The oracle of an environment.
+        """Returns the oracle of an environment.
 
         Raises:
           ValueError: the means of the environment change, and with them the best model.
         """
         if not hasattr(env, "mean"):
             raise ValueError(
-                f"Oracle.of needs an environment with fixed means in `mean`, got {type(env).__name__}: where means change nobody is always best; of "
-                "an environment of your own give lambda env: Oracle(best=...)"
+                f"Oracle.of needs an environment with fixed means in `mean`, got {type(env).__name__}: if means change, no model is always best; "
+                "for your own environment pass lambda env: Oracle(best=...)"
             )
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
@@ -37,7 +38,7 @@ class Oracle:
         del key, spec
         return ()
 
-    def act(self, key: jax.Array, state: tuple[()], obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: tuple[()], obs: tuple[()], t: jax.Array) -> Choice:
         del key, state, obs, t
         return self.best, {}
 

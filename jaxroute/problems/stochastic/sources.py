@@ -11,24 +11,26 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
+def _check_vector(name: str, values: Leaf) -> None:
+    if np.ndim(values) != 1 or np.size(values) < 1:
+        raise ValueError(f"{name} must have shape [K] with K >= 1, got shape {np.shape(values)}")
+
+
 class MeanPath(Protocol):
-    """How the means of all models change as the rounds go on."""
+    """Path of the means of all models."""
 
     def init(self, key: jax.Array) -> Any:
-        """State before the first round."""
-        ...
+        """Returns the state before the first round."""
 
     def mean(self, state: Any, t: jax.Array) -> jax.Array:
-        """`[K]` means in round `t`."""
-        ...
+        """Returns the means `[K]` of round `t`."""
 
     def move(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
-        """State of the next round."""
-        ...
+        """Returns the state of the next round."""
 
 
-class _Timetable:
-    """A path that is known beforehand."""
+class _Schedule:
+    """Path that is a function of the round."""
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key
@@ -40,14 +42,14 @@ class _Timetable:
 
 
 @struct.dataclass
-class Pieces(_Timetable):
-    """Means that stay as they are for a while and then change at once.
+class Pieces(_Schedule):
+    """Piecewise constant means.
 
     Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
 
     Attributes:
-      means: `[P, K]` of each piece.
-      starts: `[P]` int32, the first round of each piece, rising; that of the first is 0.
+      means: `[P, K]` means in each piece.
+      starts: `[P]` int32, first round of each piece, rising from 0.
     """
 
     means: Leaf
@@ -72,16 +74,16 @@ class Pieces(_Timetable):
 
 
 @struct.dataclass
-class Sinusoid(_Timetable):
-    """Means that rise and fall: `centre + amplitude sin(2 pi (t / period + phase))`.
+class Sinusoid(_Schedule):
+    """Sinusoidal means: `centre + amplitude sin(2 pi (t / period + phase))`.
 
     Source: Garivier and Moulines (2011), their simulations; Besbes, Gur and Zeevi (2014), section 5.
 
     Attributes:
-      centre: `[K]`.
-      amplitude: `[K]`.
-      phase: `[K]` in periods.
-      period: `[]` rounds.
+      centre: `[K]` average mean.
+      amplitude: `[K]` largest distance from the average.
+      phase: `[K]` phase, in periods.
+      period: `[]` period, in rounds.
     """
 
     centre: Leaf
@@ -94,8 +96,7 @@ class Sinusoid(_Timetable):
         return np.shape(self.centre)[-1]
 
     def check(self) -> None:
-        if np.ndim(self.centre) != 1 or np.size(self.centre) < 1:
-            raise ValueError(f"centre must have shape [K] with K >= 1, got shape {np.shape(self.centre)}")
+        _check_vector("centre", self.centre)
         checks.numbers("centre", self.centre)
         checks.numbers("amplitude", self.amplitude, np.shape(self.centre))
         checks.numbers("phase", self.phase, np.shape(self.centre))
@@ -103,21 +104,21 @@ class Sinusoid(_Timetable):
 
     def mean(self, state: tuple[()], t: jax.Array) -> jax.Array:
         del state
-        # Whole periods are taken off first: the angle of a late round would be rounded to tenths.
+        # Whole periods are subtracted first: the angle of a late round would be rounded to tenths.
         turns = jnp.mod(jnp.asarray(t, float), self.period) / self.period
         return self.centre + self.amplitude * jnp.sin(2.0 * np.pi * (turns + self.phase))
 
 
 @struct.dataclass
-class Brownian:
-    """Means that wander: a normal step in each round, reflected at both ends of an interval, the same in every round and for every policy.
+class BrownianMotion:
+    """Means that take a normal step in each round, reflected at both ends of an interval.
 
     Source: Slivkins and Upfal (2008), Definition 1.1.
 
     Attributes:
       start: `[K]` means of the first round.
       step: `[]` standard deviation of a step.
-      low, high: `[]` the interval.
+      low, high: `[]` ends of the interval.
     """
 
     start: Leaf
@@ -130,8 +131,7 @@ class Brownian:
         return np.shape(self.start)[-1]
 
     def check(self) -> None:
-        if np.ndim(self.start) != 1 or np.size(self.start) < 1:
-            raise ValueError(f"start must have shape [K] with K >= 1, got shape {np.shape(self.start)}")
+        _check_vector("start", self.start)
         low, high = checks.numbers("low", self.low, ()), checks.numbers("high", self.high, ())
         if not low < high:
             raise ValueError(f"low must be below high, got {low:g} and {high:g}")
@@ -157,14 +157,14 @@ class Brownian:
 
 
 @struct.dataclass
-class Chains:
-    """Means that jump between two values, each by a Markov chain of its own that goes on whether the model is used or not: a restless bandit.
+class MarkovChains:
+    """Means that jump between two values, each by a separate Markov chain, whether the model is used or not: a restless bandit.
 
     Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.
 
     Attributes:
-      low, high: `[K]` the two means of each model.
-      up, down: `[K]` probability that a model which has the low (high) mean has the other one in the next round.
+      low, high: `[K]` both means of each model.
+      up, down: `[K]` probability of a change from the low (high) mean to the other one before the next round.
     """
 
     low: Leaf
@@ -177,8 +177,7 @@ class Chains:
         return np.shape(self.low)[-1]
 
     def check(self) -> None:
-        if np.ndim(self.low) != 1 or np.size(self.low) < 1:
-            raise ValueError(f"low must have shape [K] with K >= 1, got shape {np.shape(self.low)}")
+        _check_vector("low", self.low)
         checks.numbers("low", self.low)
         checks.numbers("high", self.high, np.shape(self.low))
         checks.share("up", self.up, np.shape(self.low))

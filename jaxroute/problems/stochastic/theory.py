@@ -1,4 +1,4 @@
-"""The least regret that any consistent policy can have, the most that policies have by their proofs, and the fewest samples that tell."""
+"""Bounds of the regret (float64, in units of reward), and the least number of samples of best-arm identification."""
 
 import functools
 import math
@@ -10,24 +10,20 @@ from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv
 from jaxroute.sources.distributions import Beta, Distribution
 
-# Halvings of an interval in float64.
+# Bisection steps in float64.
 _HALVINGS = 60
 
 
 def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """The Lai-Robbins line: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
+    """Returns the Lai-Robbins line: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
 
-    The regret of every consistent policy grows at least like this line (as `t` goes to infinity; at a finite `t` a policy may be
-    below it).
+    The regret of every consistent policy grows at least like this line as `t` goes to infinity; at a finite `t` a policy may be below it.
 
     Source: Lai and Robbins (1985).
 
     Args:
-      env: a bandit with fixed means; of the beta distribution, all distributions of its concentration are the family.
+      env: bandit with fixed means; for the beta distribution, the family has all distributions of its concentration.
       t: rounds, array of any shape, at least 1.
-
-    Returns:
-      The line at `t`, float64, in units of reward.
     """
     mean = np.asarray(env.mean, np.float64)
     best = mean.max()
@@ -43,16 +39,13 @@ def _divergence(env: BanditEnv, mean: np.ndarray, other: ArrayLike) -> np.ndarra
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """UCB1's bound: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
+    """Returns UCB1's bound: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
 
     Args:
       env: a bandit.
       t: rounds, array of any shape, at least 1.
-
-    Returns:
-      The bound at `t`, float64, in units of reward.
     """
     mean = np.asarray(env.mean, np.float64)
     gaps = mean.max() - mean
@@ -61,54 +54,45 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """MOSS's bound `49 sqrt(K T)` for rewards in [0, 1], whatever the means are.
+    """Returns MOSS's bound `49 sqrt(K T)` for rewards in [0, 1] and all means.
 
     Source: Audibert and Bubeck (2009), the bound of MOSS for all means.
 
     Args:
       num_models: `K`.
-      t: rounds `T` of a run that ends there, array of any shape.
-
-    Returns:
-      The bound, float64, in units of reward.
+      t: horizon `T`, array of any shape.
     """
     return 49.0 * np.sqrt(checks.count("num_models", num_models) * np.asarray(t, np.float64))
 
 
 def minimax_lower_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """`min(sqrt(K T), T) / 20`: for every policy there are means in [0, 1] for which its regret is at least that.
+    """Returns `min(sqrt(K T), T) / 20`: for every policy there are means in [0, 1] for which its regret is at least as large.
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Theorem 5.1.
 
     Args:
       num_models: `K`, at least 2.
       t: rounds `T`, array of any shape.
-
-    Returns:
-      The bound, float64, in units of reward.
     """
     rounds = np.asarray(t, np.float64)
     return np.minimum(np.sqrt(checks.count("num_models", num_models, 2) * rounds), rounds) / 20.0
 
 
 def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Exp3's bound `2 sqrt((e - 1) T K log K)`, whoever chooses the rewards in [0, 1].
+    """Returns Exp3's bound `2 sqrt((e - 1) T K log K)` for all rewards in [0, 1], also adversarial ones.
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Corollary 3.2.
 
     Args:
       num_models: `K`.
-      t: rounds `T` that Exp3 was made for, array of any shape.
-
-    Returns:
-      The bound, float64, in units of reward.
+      t: horizon `T` for which Exp3 is tuned, array of any shape.
     """
     size = checks.count("num_models", num_models)
     return 2.0 * np.sqrt((math.e - 1.0) * np.asarray(t, np.float64) * size * math.log(size))
 
 
 def characteristic_time(env: BanditEnv) -> float:
-    """The `T*` of best-arm identification: whoever is wrong with probability at most `delta` needs `T* kl(delta, 1 - delta)` samples on average.
+    """Returns `T*` of best-arm identification: an error probability of at most `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
     That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
     `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`.
@@ -116,10 +100,7 @@ def characteristic_time(env: BanditEnv) -> float:
     Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
 
     Args:
-      env: a bandit with fixed means and one best model, of a distribution with one parameter.
-
-    Returns:
-      `T*`, in samples.
+      env: bandit with fixed means and one best model, of a distribution with one parameter.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)
@@ -131,15 +112,12 @@ def characteristic_time(env: BanditEnv) -> float:
 
 
 def optimal_weights(env: BanditEnv) -> np.ndarray:
-    """The shares of samples with which the best model is told apart soonest, by two bisections in float64.
+    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest, by two bisections in float64.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
 
     Args:
       env: as for `characteristic_time`.
-
-    Returns:
-      `[K]`, sum 1.
     """
     if isinstance(env.distribution, Beta):
         raise ValueError("distribution must be one of an exponential family of one parameter, got Beta()")
@@ -154,17 +132,17 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """`x / (1 + x)` of each other model, whose cost is `y`."""
+        """Returns `x / (1 + x)` of each other model, for the cost `y`."""
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0
-            with np.errstate(divide="ignore", invalid="ignore"):  # Of a mean of 0 or 1 the share may round to 1.
+            with np.errstate(divide="ignore", invalid="ignore"):  # For a mean of 0 or 1 the share may round to 1.
                 below = kl(top, middle(part)) + part / (1.0 - part) * kl(others, middle(part)) < y
             low, high = np.where(below, part, low), np.where(below, high, part)
         return (low + high) / 2.0
 
     low, high = 0.0, float(np.min(kl(top, others)))
-    if not np.isfinite(high):  # Of a mean of 0 or 1 the cost has no bound.
+    if not np.isfinite(high):  # For a mean of 0 or 1 the cost has no bound.
         high = float(np.min(kl(top, (top + others) / 2.0))) * 1e6
     for _ in range(_HALVINGS):
         y = (low + high) / 2.0

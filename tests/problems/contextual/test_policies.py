@@ -9,7 +9,7 @@ from reference import contextual as plain
 from jaxroute import draws, simulate
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems import contextual
-from jaxroute.problems.contextual import Disjoint, Shared
+from jaxroute.problems.contextual import DisjointParameters, SharedParameters
 from jaxroute.problems.contextual.policies.logistic import newest_slope
 from jaxroute.problems.contextual.policies.squarecb import inverse_gap_weights
 
@@ -45,7 +45,7 @@ def test_linucb_by_hand():
 def test_radius_of_oful_by_hand():
     """One row of length sqrt(3): det V = 1 + 3, so beta = R sqrt(log 4 + 2 log 100) + S with delta = .01."""
     env = contextual.linear([1.0, 0.0, 0.0], num_models=2)
-    policy = contextual.OFUL(noise=0.5, norm=2.0, delta=0.01, parameters=Shared())
+    policy = contextual.OFUL(noise=0.5, norm=2.0, delta=0.01, parameters=SharedParameters())
     state = played(policy, env, [([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], 0, 0.0)])
     np.testing.assert_allclose(state.log_det, [np.log(4.0)], rtol=1e-6)
     bound = policy.act(KEY, state, jnp.float32([[0.0, 0.0, 0.0], [0.0, 0.0, 2.0]]), jnp.int32(1))[1]["bound"]
@@ -104,7 +104,7 @@ def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
     rng, bounds = np.random.default_rng(1), []
     rounds = [(rng.normal(size=(1, 2)), rng.integers(3), rng.normal()) for _ in range(9)]
-    for parameters in (Disjoint(), Shared(descriptors=np.eye(3, dtype=np.float32))):
+    for parameters in (DisjointParameters(), SharedParameters(descriptors=np.eye(3, dtype=np.float32))):
         policy = contextual.LinUCB(alpha=0.7, parameters=parameters)
         obs = jnp.float32([[0.3, -0.4]])
         bounds.append(policy.act(KEY, played(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
@@ -132,7 +132,7 @@ def test_samples_have_the_covariance_of_the_posterior():
     rows = rng.normal(size=(6, 3))
     x = jnp.float32(rng.normal(size=(3, 2)))
     number = 40_000
-    for parameters, size in ((Shared(), 1), (Disjoint(), 2)):
+    for parameters, size in ((SharedParameters(), 1), (DisjointParameters(), 2)):
         ridge = Ridge.start(0.5, 3, size)
         for row in rows:
             for place in range(size):
@@ -148,14 +148,17 @@ def test_samples_have_the_covariance_of_the_posterior():
 REFUSED = {
     "alpha": (lambda: contextual.LinUCB(alpha=-1.0), "alpha must be at least 0"),
     "ridge": (lambda: contextual.LinUCB(ridge=0.0), "ridge must be above 0"),
-    "parameters": (lambda: contextual.LinUCB(parameters=Disjoint), "parameters must be an object such as"),
+    "parameters": (lambda: contextual.LinUCB(parameters=DisjointParameters), "parameters must be an object such as"),
     "delta": (lambda: contextual.OFUL(delta=0.0), r"delta must be in \(0, 1\]"),
     "noise": (lambda: contextual.OFUL(noise=-0.1), "noise must be at least 0"),
     "scale": (lambda: contextual.LinearThompson(scale=-0.1), "scale must be at least 0"),
     "epsilon": (lambda: contextual.EpsilonGreedy(epsilon=1.5), r"epsilon must be in \[0, 1\]"),
     "horizon": (lambda: contextual.SquareCB(horizon=0.5), "horizon must be at least 1"),
     "high": (lambda: contextual.LogisticThompson(low=1.0, high=0.0), "high must be above low"),
-    "descriptors": (lambda: contextual.LinUCB(parameters=Shared(np.ones(3))), r"descriptors must have shape \[K, m\]"),
+    "descriptors": (
+        lambda: contextual.LinUCB(parameters=SharedParameters(np.ones(3))),
+        r"descriptors must have shape \[K, m\]",
+    ),
 }
 
 
@@ -171,9 +174,9 @@ def test_what_is_out_of_range_is_refused(name):
 def test_parameters_that_do_not_suit_are_refused():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9]])
     with pytest.raises(ValueError, match="descriptors of the models must be given"):
-        contextual.LinUCB(parameters=Shared()).check_spec(env.spec)
+        contextual.LinUCB(parameters=SharedParameters()).check_spec(env.spec)
     with pytest.raises(ValueError, match="descriptors must have 2 rows"):
-        contextual.LinUCB(parameters=Shared(np.ones((3, 1)))).check_spec(env.spec)
+        contextual.LinUCB(parameters=SharedParameters(np.ones((3, 1)))).check_spec(env.spec)
 
 
 @pytest.mark.slow

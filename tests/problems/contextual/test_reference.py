@@ -11,7 +11,7 @@ from reference import contextual as plain
 
 from jaxroute import simulate
 from jaxroute.problems import contextual
-from jaxroute.problems.contextual import Shared
+from jaxroute.problems.contextual import SharedParameters
 
 SEEDS, HORIZON, K, D = (0, 5, 12), 400, 4, 3
 THETA = np.float32([[0.9, -0.3, 0.2], [-0.5, 0.7, 0.4], [0.1, 0.2, -0.9], [0.4, 0.5, 0.3]])
@@ -53,17 +53,17 @@ def luck(seed, rows):
 CASES = {
     "LinUCB": (contextual.LinUCB(alpha=0.4), lambda z: plain.linucb(K, D, 0.4, z["order"])),
     "LinUCB, shared": (
-        contextual.LinUCB(alpha=0.4, ridge=2.0, parameters=Shared()),
+        contextual.LinUCB(alpha=0.4, ridge=2.0, parameters=SharedParameters()),
         lambda z: plain.linucb(K, D, 0.4, z["order"], ridge=2.0, shared=True),
     ),
     "OFUL": (contextual.OFUL(noise=0.1), lambda z: plain.oful(K, D, 0.1, 1.0, 0.01, z["order"], shared=False)),
     "OFUL, shared": (
-        contextual.OFUL(noise=0.1, norm=0.7, delta=0.1, ridge=0.5, parameters=Shared()),
+        contextual.OFUL(noise=0.1, norm=0.7, delta=0.1, ridge=0.5, parameters=SharedParameters()),
         lambda z: plain.oful(K, D, 0.1, 0.7, 0.1, z["order"], ridge=0.5),
     ),
     "Thompson": (contextual.LinearThompson(scale=0.2), lambda z: plain.disjoint_thompson(K, D, 0.2, z["normals"])),
     "Thompson, shared": (
-        contextual.LinearThompson(scale=0.2, parameters=Shared()),
+        contextual.LinearThompson(scale=0.2, parameters=SharedParameters()),
         lambda z: plain.shared_thompson(K, D, 0.2, z["weights"]),
     ),
     "epsilon": (
@@ -72,7 +72,7 @@ CASES = {
     ),
     "SquareCB": (contextual.SquareCB(), lambda z: plain.squarecb(K, D, HORIZON, 0.01, z["coin"])),
     "SquareCB, shared": (
-        contextual.SquareCB(delta=0.1, ridge=0.5, parameters=Shared()),
+        contextual.SquareCB(delta=0.1, ridge=0.5, parameters=SharedParameters()),
         lambda z: plain.squarecb(K, D, HORIZON, 0.1, z["coin"], ridge=0.5, shared=True),
     ),
     "logistic": (
@@ -80,7 +80,7 @@ CASES = {
         lambda z: plain.logistic_thompson(K, D, 0.5, z["normals"], ridge=0.3),
     ),
     "logistic, shared": (
-        contextual.LogisticThompson(parameters=Shared()),
+        contextual.LogisticThompson(parameters=SharedParameters()),
         lambda z: plain.logistic_thompson(K, D, 1.0, z["weights"], shared=True),
     ),
 }

@@ -1,1 +1,1 @@
-"""The policies: `linucb`, `thompson`, `logistic`, `greedy`, `squarecb`. `parameters`: each model its own, or one for all."""
+"""One module per method; `parameters` gives each model a separate parameter or all the same one, `base` holds shared code."""

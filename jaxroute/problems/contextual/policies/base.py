@@ -1,4 +1,4 @@
-"""What all policies on ridge regressions have in common: how they start, and how they learn."""
+"""Shared code of several policies."""
 
 from typing import Any
 
@@ -8,28 +8,56 @@ from flax import struct
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems.contextual.policies.parameters import Disjoint, Parameters
+from jaxroute.problems.contextual.policies.parameters import DisjointParameters, Parameters
 from jaxroute.problems.contextual.types import ContextualSpec
 
 
 @struct.dataclass
-class OnRidge:
-    """Learns ridge regressions of the rewards on the features.
+class StatelessPolicy:
+    """Policy that learns nothing."""
+
+    def init(self, key: jax.Array, spec: ContextualSpec) -> tuple[()]:
+        del key, spec
+        return ()
+
+    def update(
+        self, key: jax.Array, state: Any, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> Any:
+        del key, obs, action, feedback, t
+        return state
+
+
+@struct.dataclass
+class ParameterPolicy:
+    """Policy that learns linear parameters.
 
     Attributes:
-      ridge: `[]` weight of the squared norm, the paper's lambda.
-      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
 
-    ridge: Leaf = struct.field(default=1.0, kw_only=True)
-    parameters: Parameters = struct.field(default_factory=Disjoint, kw_only=True)
+    parameters: Parameters = struct.field(default_factory=DisjointParameters, kw_only=True)
 
     def check(self) -> None:
-        checks.positive("ridge", self.ridge, ())
-        checks.part("parameters", self.parameters, "of_chosen", "Disjoint()")
+        checks.part("parameters", self.parameters, "of_chosen", "DisjointParameters()")
 
     def check_spec(self, spec: ContextualSpec) -> None:
         self.parameters.check_spec(spec)
+
+
+@struct.dataclass
+class RidgePolicy(ParameterPolicy):
+    """Policy that learns ridge regressions of the rewards on the features.
+
+    Attributes:
+      ridge: `[]` weight of the squared norm, the paper's lambda.
+      parameters: as for `ParameterPolicy`.
+    """
+
+    ridge: Leaf = struct.field(default=1.0, kw_only=True)
+
+    def check(self) -> None:
+        checks.positive("ridge", self.ridge, ())
+        super().check()
 
     def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
         del key

@@ -8,23 +8,23 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems.contextual.policies.base import OnRidge
-from jaxroute.problems.contextual.types import ContextualSpec
+from jaxroute.problems.contextual.policies.base import RidgePolicy
+from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 
 @struct.dataclass
-class LinUCB(OnRidge):
-    """Uses the model with the largest upper bound on its expected reward in this context.
+class LinUCB(RidgePolicy):
+    """Uses the model with the largest upper bound of its expected reward in the context.
 
     The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`. With `alpha = 0` it is greedy.
 
-    Source: Li, Chu, Langford and Schapire (2010), Algorithm 1, with `Disjoint()`; Chu, Li, Reyzin and Schapire (2011), Algorithm 1, with
-    `Shared()`. Both have `ridge = 1`.
+    Source: Li, Chu, Langford and Schapire (2010), Algorithm 1, with `DisjointParameters()`; Chu, Li, Reyzin and Schapire (2011), Algorithm 1, with
+    `SharedParameters()`. Both have `ridge = 1`.
 
     Attributes:
       alpha: `[]` width of the radius, in units of reward.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
 
     alpha: Leaf = 1.0
@@ -33,7 +33,7 @@ class LinUCB(OnRidge):
         super().check()
         checks.non_negative("alpha", self.alpha, ())
 
-    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         bound = state.predict(x) + self.alpha * jnp.sqrt(state.square_deviation(x))  # Algorithm 1, line 9
@@ -56,22 +56,23 @@ class OFULState:
 
 
 @struct.dataclass
-class OFUL(OnRidge):
-    """LinUCB with the radius that holds in all rounds with a given probability: optimism in the face of uncertainty, linear.
+class OFUL(RidgePolicy):
+    """LinUCB with a radius that holds in all rounds with a given probability: optimism in the face of uncertainty, linear.
 
     The bound is `theta . x + beta sqrt(x' V^-1 x)` with
     `beta = noise sqrt(log(det V / det(lambda I)) + 2 log(1 / delta)) + sqrt(lambda) norm`.
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2 and Figure 1.
 
-    Differs from the paper: with `Disjoint()` each of the `K` parameters has a radius of its own, that fails with probability `delta / K`.
+    Differs from the paper: with `DisjointParameters()` each of the `K` parameters has a separate radius, which fails with probability
+    `delta / K`.
 
     Attributes:
       noise: `[]` sub-Gaussian constant of the rewards, the paper's R.
-      norm: `[]` the longest that a parameter may be, the paper's S.
+      norm: `[]` largest norm of a parameter, the paper's S.
       delta: `[]` probability that the radius ever fails, in (0, 1].
-      ridge: `[]` the paper's lambda, above 0.
-      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+      ridge: `[]` weight of the squared norm, the paper's lambda, above 0.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
 
     noise: Leaf = 0.5
@@ -93,7 +94,7 @@ class OFUL(OnRidge):
         log_det = jnp.zeros(estimate.theta.shape[-1:], jnp.float32)
         return OFULState(estimate, log_det, numerics.no_errors(log_det=log_det))
 
-    def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         number = state.log_det.shape[-1]

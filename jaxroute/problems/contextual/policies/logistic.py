@@ -8,20 +8,20 @@ from jax import lax
 from jaxroute.core import checks, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
-from jaxroute.problems.contextual.policies.parameters import Disjoint, Parameters
-from jaxroute.problems.contextual.types import ContextualSpec
+from jaxroute.problems.contextual.policies.base import ParameterPolicy
+from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
-# Steps of Newton's method in one dimension: more are needed the less is known, these up to a variance of 10,000.
+# Newton steps in one dimension, enough for variances up to 10,000.
 _STEPS = 10
 
 
 @struct.dataclass
-class Laplace:
+class LaplacePosterior:
     """Normal distributions of the weights of logistic regressions, with independent entries: `w_i ~ N(m_i, 1 / q_i)`.
 
     Attributes:
-      mean: `m` `[d, G]`.
-      precision: `q` `[d, G]`.
+      mean: `[d, G]` means `m`.
+      precision: `[d, G]` precisions `q`.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -30,23 +30,23 @@ class Laplace:
     errors: dict[str, jax.Array]
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
-        """Variance `[K]` of `w . x` at each column of `x` `[d, K]` (or `[d, 1]`)."""
+        """Returns the variance `[K]` of `w . x` at each column of `x` `[d, K]` (or `[d, 1]`)."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        """An error `[d]` of the only parameter, made of standard normal noise `[d]`."""
+        """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
 def newest_slope(level: jax.Array, variance: jax.Array, label: jax.Array) -> jax.Array:
-    """The `c` with `c = label - sigmoid(level + c variance)`: how far the newest label moves the weights.
+    """Returns the `c` with `c = label - sigmoid(level + c variance)`, the step of the weights for the newest label.
 
-    Newton's method for `s = level + c variance`. From 0, where the sigmoid bends, its steps never pass the root.
+    It is found by Newton's method for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root.
 
     Args:
       level: `[]`, `m . x`.
       variance: `[]`, `sum_i x_i^2 / q_i`.
-      label: `[]` in [0, 1].
+      label: `[]` label in [0, 1].
     """
     target = level + variance * label
     s = jnp.zeros_like(target)
@@ -57,30 +57,29 @@ def newest_slope(level: jax.Array, variance: jax.Array, label: jax.Array) -> jax
 
 
 @struct.dataclass
-class LogisticThompson:
-    """Draws the weights of logistic regressions from an approximate posterior, and uses the model that is best with these.
+class LogisticThompson(ParameterPolicy):
+    """Draws the weights of logistic regressions from an approximate posterior, and uses the model that is best for the draw.
 
     After each round the posterior becomes the normal distribution around the weights that minimise
     `1/2 sum_i q_i (w_i - m_i)^2 + log loss(w . x, y)`, and `q_i` grows by `x_i^2 p (1 - p)` with `p = sigmoid(w . x)`. The minimum lies on
-    the line `m + c x / q`, so that one number has to be found.
+    the line `m + c x / q`, so only `c` has to be found.
 
     Source: Chapelle and Li (2011), Algorithm 3 (batches of one), and their reshaping of the posterior for the factor `scale`.
 
-    Differs from the paper: rewards between 0 and 1 count as that share of a success.
+    Differs from the paper: rewards between 0 and 1 count as that fraction of a success.
 
     Attributes:
       scale: `[]` factor of the standard deviations, the paper's alpha.
-      ridge: `[]` first precision, the paper's lambda, above 0.
+      ridge: `[]` initial precision, the paper's lambda, above 0.
       low: `[]` least reward.
-      high: `[]` largest reward: rewards are moved from `[low, high]` to [0, 1].
-      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+      high: `[]` largest reward; rewards are mapped from `[low, high]` to [0, 1].
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
 
     scale: Leaf = 1.0
     ridge: Leaf = 1.0
     low: Leaf = 0.0
     high: Leaf = 1.0
-    parameters: Parameters = struct.field(default_factory=Disjoint, kw_only=True)
 
     @property
     def assumes(self) -> Assumptions:
@@ -92,26 +91,23 @@ class LogisticThompson:
         low, high = (float(checks.numbers(name, getattr(self, name), ())) for name in ("low", "high"))
         if not low < high:
             raise ValueError(f"high must be above low, got {high:g} and {low:g}")
-        checks.part("parameters", self.parameters, "of_chosen", "Disjoint()")
+        super().check()
 
-    def check_spec(self, spec: ContextualSpec) -> None:
-        self.parameters.check_spec(spec)
-
-    def init(self, key: jax.Array, spec: ContextualSpec) -> Laplace:
+    def init(self, key: jax.Array, spec: ContextualSpec) -> LaplacePosterior:
         del key
         size = self.parameters.sizes(spec)
         mean, precision = jnp.zeros(size, jnp.float32), jnp.broadcast_to(jnp.asarray(self.ridge, jnp.float32), size)
-        return Laplace(mean, precision, numerics.no_errors(mean=mean, precision=precision))
+        return LaplacePosterior(mean, precision, numerics.no_errors(mean=mean, precision=precision))
 
-    def act(self, key: jax.Array, state: Laplace, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: LaplacePosterior, obs: jax.Array, t: jax.Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         sample = numerics.combine(x, state.mean) + self.scale * self.parameters.errors(key, x, state)
         return numerics.argmax(sample), {"sample": sample}
 
     def update(
-        self, key: jax.Array, state: Laplace, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> Laplace:
+        self, key: jax.Array, state: LaplacePosterior, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> LaplacePosterior:
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.mean.shape[-1])
         direction = x / state.precision

@@ -1,4 +1,4 @@
-"""How the models' parameters belong together: each its own (disjoint), or one for all (shared)."""
+"""Parameters of the models: a separate one for each (disjoint), or the same for all (shared)."""
 
 from typing import Protocol
 
@@ -11,57 +11,50 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.contextual.types import ContextualSpec
 
 
-class Spread(Protocol):
-    """A normal distribution of the errors of `G` parameters, around 0."""
+class ErrorDistribution(Protocol):
+    """Normal distribution of the errors of `G` parameters, around 0."""
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
-        """Variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
-        ...
+        """Returns the variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        """An error `[d]` of the only parameter, made of standard normal noise `[d]`."""
-        ...
+        """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
 
 
 class Parameters(Protocol):
-    """What a linear policy learns: `G` parameters of dimension `d`, and which of them a round tells something about."""
+    """Parameters of a linear policy: `G` of dimension `d`, and the assignment of observations to them."""
 
     def check_spec(self, spec: ContextualSpec) -> None:
-        """Raises `ValueError` where it does not suit an environment."""
-        ...
+        """Raises `ValueError` if the parameters do not suit an environment."""
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
-        """`d` and `G`."""
-        ...
+        """Returns `d` and `G`."""
 
     def columns(self, features: jax.Array) -> jax.Array:
-        """Features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
-        ...
+        """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
 
     def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-        """Features `[d, G]` (or `[d, 1]`) and a mask `[G]`: what the chosen model's reward is an observation of.
+        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
 
         Args:
-          x: from `columns`.
-          action: `[]`, the model.
+          x: features, from `columns`.
+          action: `[]` chosen model.
           number: `G`.
         """
-        ...
 
-    def errors(self, key: jax.Array, x: jax.Array, spread: Spread) -> jax.Array:
-        """Errors `[K]` of the models' predictions, where the errors of the parameters are drawn once from their distribution.
+    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
 
         Args:
-          key: typed, `[]`.
-          x: from `columns`.
-          spread: the distribution.
+          key: typed key `[]`.
+          x: features, from `columns`.
+          distribution: distribution of the errors of the parameters.
         """
-        ...
 
 
 @struct.dataclass
-class Disjoint:
-    """Each model has a parameter of its own, which only its own rewards tell something about.
+class DisjointParameters:
+    """A separate parameter for each model, informed by its rewards alone.
 
     Source: Li, Chu, Langford and Schapire (2010), section 3.1.
     """
@@ -78,23 +71,23 @@ class Disjoint:
     def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
         return x, numerics.one_hot(action, number)
 
-    def errors(self, key: jax.Array, x: jax.Array, spread: Spread) -> jax.Array:
-        # Parameters are independent, so that a normal number for each model is as good as a vector.
-        deviation = jnp.sqrt(spread.square_deviation(x))
+    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+        # Parameters are independent: a normal number per model has the same distribution as a vector per model.
+        deviation = jnp.sqrt(distribution.square_deviation(x))
         return deviation * draws.normal(key, deviation.shape)
 
 
 @struct.dataclass
-class Shared:
-    """All models have the same parameter: what one model's reward tells is used for all.
+class SharedParameters:
+    """The same parameter for all models, informed by all rewards.
 
-    Where the environment shows one context for all models, descriptors tell the models apart: the features of a model are all products
-    of a number of the context and a number of its descriptor. With unit vectors for descriptors that is `Disjoint`.
+    If the environment has one context for all models, descriptors distinguish them: the features of a model are all products of an entry
+    of the context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`.
 
     Source: Chu, Li, Reyzin and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:
-      descriptors: `[K, m]` what is known of each model, its price or size for example; None where each model has a context of its own.
+      descriptors: `[K, m]` properties of each model, for example price or size; None if each model has a separate context.
     """
 
     descriptors: Leaf | None = None
@@ -122,5 +115,5 @@ class Shared:
         chosen = numerics.one_hot(action, x.shape[-1])
         return numerics.pick(chosen, x)[:, None], jnp.ones((number,), bool)
 
-    def errors(self, key: jax.Array, x: jax.Array, spread: Spread) -> jax.Array:
-        return numerics.combine(spread.sample(draws.normal(key, (x.shape[0],))), x)
+    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+        return numerics.combine(distribution.sample(draws.normal(key, (x.shape[0],))), x)

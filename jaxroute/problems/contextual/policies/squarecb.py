@@ -1,4 +1,4 @@
-"""SquareCB: a regression on line becomes a bandit by inverse gap weighting."""
+"""SquareCB: reduction of the bandit to online regression by inverse gap weighting."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems.contextual.policies.base import OnRidge
-from jaxroute.problems.contextual.types import ContextualSpec
+from jaxroute.problems.contextual.policies.base import RidgePolicy
+from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 
 @struct.dataclass
@@ -16,8 +16,8 @@ class SquareCBState:
     """State of `SquareCB`.
 
     Attributes:
-      estimate: the regressions.
-      gamma: `[]` what a gap counts.
+      estimate: ridge regressions.
+      gamma: `[]` weight of a gap.
     """
 
     estimate: Ridge
@@ -25,14 +25,14 @@ class SquareCBState:
 
 
 def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | None = None) -> jax.Array:
-    """Probabilities `[K]`: `1 / (K + gamma gap)` of a model whose predicted reward is so far from the best, and the rest for the best.
+    """Returns probabilities `[K]`: `1 / (K + gamma gap)` for a model with this gap to the best prediction, the remainder for the best.
 
     Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
 
     Args:
-      predicted: `[K]` rewards.
-      gamma: `[]`.
-      order: `[K]` int32, of ties.
+      predicted: `[K]` predicted rewards.
+      gamma: `[]` weight of a gap.
+      order: `[K]` int32, order of ties.
     """
     number = predicted.shape[-1]
     best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
@@ -42,23 +42,23 @@ def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | No
 
 
 @struct.dataclass
-class SquareCB(OnRidge):
+class SquareCB(RidgePolicy):
     """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
 
-    Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that count the new context before they predict:
-    `theta_k . x / (1 + x' V_k^-1 x)`. Their regret in square loss is known, and with it
-    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `theory.square_regret`.
+    Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that include the new context before the prediction:
+    `theta_k . x / (1 + x' V_k^-1 x)`. The known bound of their regret in square loss gives
+    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `square_regret`.
 
     Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
 
-    Differs from the paper: it predicts rewards where the paper has losses, one minus these.
+    Differs from the paper: it predicts rewards; the paper has losses, one minus the rewards.
 
     Attributes:
-      scale: `[]` factor of gamma; 1 is that of the theorem.
+      scale: `[]` factor of gamma; 1 in the theorem.
       delta: `[]` probability that the bound of the theorem fails, in (0, 1].
-      horizon: `[]`, `T`, None for the run's.
+      horizon: `[]` number of rounds `T`; None for those of the run.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
 
     scale: Leaf = 1.0
@@ -82,9 +82,7 @@ class SquareCB(OnRidge):
         gamma = self.scale * jnp.sqrt(spec.num_models * rounds / (regret + jnp.log(2.0 / self.delta)))
         return SquareCBState(estimate=super().init(key, spec), gamma=jnp.asarray(gamma, jnp.float32))
 
-    def act(
-        self, key: jax.Array, state: SquareCBState, obs: jax.Array, t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: SquareCBState, obs: jax.Array, t: jax.Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
@@ -98,16 +96,16 @@ class SquareCB(OnRidge):
 
 
 def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> jax.Array:
-    """Bound on the regret in square loss of Vovk-Azoury-Warmuth predictions of rewards in [-1, 1], contexts and parameters at most 1 long.
+    """Returns a bound on the regret in square loss of Vovk-Azoury-Warmuth predictions: rewards in [-1, 1], norms at most 1.
 
     `G (lambda + d log(1 + T / (G lambda d)))`
 
     Source: Vovk (2001); Azoury and Warmuth (2001); Foster and Rakhlin (2020), their example of linear regression.
 
     Args:
-      rounds: `[]`, `T`.
-      dim: `d`.
-      number: `G` parameters, among which the rounds divide.
-      ridge: `[]`, lambda.
+      rounds: `[]` number of rounds `T`.
+      dim: dimension `d`.
+      number: number of parameters `G`, which share the rounds.
+      ridge: `[]` lambda.
     """
     return number * (ridge + dim * jnp.log1p(rounds / (number * ridge * dim)))

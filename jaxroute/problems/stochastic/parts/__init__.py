@@ -1,1 +1,1 @@
-"""What policies of the stochastic bandit are put together from."""
+"""Components of policies."""

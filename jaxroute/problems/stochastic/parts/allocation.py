@@ -1,4 +1,4 @@
-"""How samples should be shared among the models to find the best one, and how sure it is."""
+"""Optimal shares of samples for best-arm identification, and the evidence for the best model."""
 
 import jax
 import jax.numpy as jnp
@@ -6,22 +6,22 @@ import jax.numpy as jnp
 from jaxroute.core import numerics, xla
 from jaxroute.estimators.families import Family
 
-# Steps of Newton's method from the start that holds for the normal distribution, and of the search for that start.
+# Newton steps from the solution for normal distributions, and Newton steps to that solution.
 _STEPS, _START_STEPS = 5, 5
 
 
 def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
-    """The shares of samples with which the best model is told apart soonest; `[K]`, sum 1.
+    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest.
 
     With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
-    `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. All `x` and `y` are found together by
-    Newton's method in `log x`: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models share alike.
+    `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. Newton's method in `log x` solves for all `x`
+    and `y` together: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models get equal shares.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
 
     Args:
-      mean: `[K]` in the range of the family.
-      family: of reward distributions.
+      mean: `[K]` means in the range of the family.
+      family: family of reward distributions.
     """
     size = mean.shape[-1]
     mean = xla.barrier(mean)
@@ -60,7 +60,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
         slope = x * from_other  # of the cost in log x
         bend = jnp.square(gap) * share**3 / (family.variance(middle) * from_other) * (x + quotient) * x  # of the quotient
         ahead = bend / slope
-        # Kept before they are summed: a sum that computes its terms is not vectorised over runs.
+        # Stored before the sum: a sum that computes its terms is not vectorised over runs.
         parts = xla.compute_once([jnp.where(others, part, 0.0) for part in (ahead * (from_best + slope), quotient, ahead)])
         level, total, pull = (jnp.sum(part, axis=-1) for part in parts)
         y = (1.0 - total + level) / pull
@@ -72,17 +72,17 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
 
 
 def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
-    """The generalised likelihood ratio that the model with the largest mean is the best, against the nearest alternative; `[]`.
+    """Returns the generalised likelihood ratio `[]` of the hypothesis that the model with the largest mean is the best.
 
-    `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together. Zero with several
-    best models; infinite with a single model.
+    It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together: 0 if there are
+    several best models, infinite if there is one model.
 
     Source: Garivier and Kaufmann (2016), section 3.2.
 
     Args:
-      pulls: `[K]` times each model was used, at least 1.
+      pulls: `[K]` uses of each model, at least 1.
       mean: `[K]` empirical means.
-      family: of reward distributions.
+      family: family of reward distributions.
     """
     mean = xla.barrier(mean)
     place = numerics.argmax(mean)

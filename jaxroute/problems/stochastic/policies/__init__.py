@@ -1,1 +1,1 @@
-"""Policies of the stochastic bandit, a file for each method."""
+"""One module per method; `base` holds their shared state and parameters."""

@@ -1,32 +1,35 @@
-"""What policies on sums of rewards have in common: how they start, and how they learn."""
+"""Shared state and parameters of several policies."""
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
-from jaxroute.core.rewards import UNIT
+from jaxroute.core.rewards import UNIT, Assumptions
 from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class OnSums:
-    """Keeps how often each model was used, and its total reward."""
+class SumPolicy:
+    """Policy whose state is the number of uses and the total reward of each model."""
+
+    def check(self) -> None:
+        """Accepts every policy without parameters."""
 
     def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        return no_statistics(key, spec)
+        return ArmStatistics.empty(key, spec.num_models)
 
     def update(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
     ) -> ArmStatistics:
         del key, obs, t
-        return added(state, action, feedback)
+        return state.add(action, feedback)
 
 
 @struct.dataclass
-class OnSuccesses(OnSums):
-    """Has a beta posterior of each model's probability of success; a reward in (0, 1) counts as that share of a success.
+class BetaPrior:
+    """Beta prior of each model's success probability; a reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
       successes: `[]` prior successes, at least 1.
@@ -39,18 +42,44 @@ class OnSuccesses(OnSums):
     assumes = UNIT
 
     def check(self) -> None:
+        super().check()
         checks.at_least("successes", self.successes, 1.0)
         checks.at_least("failures", self.failures, 1.0)
 
+    def update(self, key: jax.Array, state, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array):
+        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)
+
+
+@struct.dataclass
+class BetaPosteriorPolicy(BetaPrior, SumPolicy):
+    """Policy with a beta posterior of each model's success probability."""
+
     def posterior(self, state: ArmStatistics) -> tuple[jax.Array, jax.Array]:
-        """Both parameters `[K]` of the beta distributions."""
+        """Returns both parameters `[K]` of the beta distributions."""
         # In two parts, each exact in float32: few losses are not lost among many pulls.
         few = state.pulls & 4095
         losses = ((state.pulls - few).astype(jnp.float32) - state.reward_sum) + few.astype(jnp.float32)
         losses = jnp.maximum(losses - state.errors["reward_sum"], 0.0)
         return self.successes + state.reward_sum, self.failures + losses
 
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)
+
+@struct.dataclass
+class RangeBound:
+    """Parameters of Garivier and Moulines' confidence bounds for rewards in `[0, b]`.
+
+    Attributes:
+      xi: `[]` exploration; the theory requires more than 1/2.
+      upper: `[]` largest reward `b`.
+    """
+
+    xi: Leaf = 0.6
+    upper: Leaf = 1.0
+
+    @property
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
+
+    def check(self) -> None:
+        super().check()
+        checks.non_negative("xi", self.xi, ())
+        checks.positive("upper", self.upper, ())

@@ -1,4 +1,4 @@
-"""Policies that forget: what is old counts less."""
+"""Policies whose past rounds count less with age."""
 
 import math
 from typing import Self
@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.rewards import UNIT, Assumptions
 from jaxroute.core.types import Leaf, Spec
+from jaxroute.problems.stochastic.policies.base import BetaPrior, RangeBound
+from jaxroute.problems.stochastic.types import Choice
 
 
 @struct.dataclass
@@ -18,9 +19,9 @@ class DiscountedSums:
 
     Attributes:
       pulls: `[K]` float32, weight of the rounds that used each model.
-      reward_sum: `[K]` float32, weighted rewards of each.
+      reward_sum: `[K]` float32, weighted rewards of each model.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, of ties; see `numerics.argmax`.
+      order: `[K]` int32, order of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
@@ -30,15 +31,15 @@ class DiscountedSums:
 
     @classmethod
     def empty(cls, key: jax.Array, num_models: int) -> Self:
-        """Before the first round; the key draws the order of ties."""
+        """Returns the sums before the first round; the key draws the order of ties."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
         return cls(zeros, zeros, errors, draws.order(key, num_models))
 
     def add(self, action: jax.Array, reward: jax.Array, discount: Leaf) -> Self:
-        """A round later, with the model that was used and its reward."""
+        """Discounts the sums and adds a round, with its model and reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
-        lost = 1.0 - discount  # A sum of which a small part is lost keeps digits that the product with the discount has not.
+        lost = 1.0 - discount  # Subtracting the small lost part retains digits that a product with the discount would lose.
         return numerics.accumulate(
             self,
             pulls=chosen.astype(jnp.float32) - lost * self.pulls,
@@ -47,11 +48,11 @@ class DiscountedSums:
 
 
 @struct.dataclass
-class OnDiscounts:
-    """Keeps discounted sums.
+class DiscountedPolicy:
+    """Policy whose state is discounted sums.
 
     Attributes:
-      discount: `[]` weight of the round before, in (0, 1].
+      discount: `[]` weight of the previous round, in (0, 1].
     """
 
     discount: Leaf = 0.9975
@@ -70,7 +71,7 @@ class OnDiscounts:
 
 
 @struct.dataclass
-class DiscountedUCB(OnDiscounts):
+class DiscountedUCB(RangeBound, DiscountedPolicy):
     """UCB of discounted sums: `mean + 2 b sqrt(xi log(n) / pulls)`, with `n` the discounted number of all rounds.
 
     For means that change. A model that was never used comes first.
@@ -78,42 +79,28 @@ class DiscountedUCB(OnDiscounts):
     Source: Garivier and Moulines (2011), D-UCB.
 
     Attributes:
-      discount: `[]` weight of the round before, in (0, 1]; the default is that of `tuned(10_000)`.
-      xi: `[]` exploration; the theory asks for more than 1/2.
-      upper: `[]` the `b`: rewards lie in `[0, b]`.
+      discount: `[]` weight of the previous round, in (0, 1]; the default is that of `tuned(10_000)`.
+      xi: `[]` exploration; the theory requires more than 1/2.
+      upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
     """
-
-    xi: Leaf = 0.6
-    upper: Leaf = 1.0
-
-    @property
-    def assumes(self) -> Assumptions:
-        return Assumptions(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
-        """With the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
+        """Creates the policy with the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
 
         Source: Garivier and Moulines (2011), for D-UCB.
 
         Args:
-          horizon: rounds `T`.
-          changes: how often the means change in them.
-          upper: `b`.
+          horizon: number of rounds `T`.
+          changes: number of changes of the means in them.
+          upper: largest reward `b`.
           options: the other attributes.
         """
         rounds, times = checks.count("horizon", horizon), checks.count("changes", changes)
         top = float(checks.positive("upper", upper, ()))
         return cls(discount=1.0 - math.sqrt(times / rounds) / (4.0 * top), upper=upper, **options)
 
-    def check(self) -> None:
-        super().check()
-        checks.non_negative("xi", self.xi, ())
-        checks.positive("upper", self.upper, ())
-
-    def act(
-        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array) -> Choice:
         del key, obs, t
         used = state.pulls > 0
         share = 1.0 / jnp.where(used, state.pulls, 1.0)
@@ -124,38 +111,21 @@ class DiscountedUCB(OnDiscounts):
 
 
 @struct.dataclass
-class DiscountedThompson(OnDiscounts):
+class DiscountedThompson(BetaPrior, DiscountedPolicy):
     """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
 
-    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
+    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of
     `BetaThompson`.
 
     Attributes:
-      discount: `[]` weight of the round before, in (0, 1]; the default is that of `DiscountedUCB`.
+      discount: `[]` weight of the previous round, in (0, 1]; the default is that of `DiscountedUCB`.
       successes: `[]` prior successes, at least 1.
       failures: `[]` prior failures, at least 1.
     """
 
-    successes: Leaf = 1.0
-    failures: Leaf = 1.0
-
-    assumes = UNIT
-
-    def check(self) -> None:
-        super().check()
-        checks.at_least("successes", self.successes, 1.0)
-        checks.at_least("failures", self.failures, 1.0)
-
-    def act(
-        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array) -> Choice:
         del obs, t
         more = state.errors["pulls"] - state.errors["reward_sum"]
         losses = jnp.maximum((state.pulls - state.reward_sum) + more, 0.0)
         sample = draws.beta(key, self.successes + state.reward_sum, self.failures + losses)
         return numerics.argmax(sample), {"sample": sample}
-
-    def update(
-        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> DiscountedSums:
-        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)

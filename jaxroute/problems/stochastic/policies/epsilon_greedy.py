@@ -6,13 +6,13 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.stochastic.policies.base import OnSums
-from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.problems.stochastic.policies.base import SumPolicy
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 @struct.dataclass
-class EpsilonGreedy(OnSums):
-    """Explores a uniformly random model with probability `min(1, epsilon)`, else uses the best empirical mean.
+class EpsilonGreedy(SumPolicy):
+    """Uses a uniformly random model with probability `min(1, epsilon)`, otherwise the one with the largest empirical mean.
 
     Models that were never used come first. Equal means are a tie (`numerics.argmax`).
 
@@ -27,15 +27,13 @@ class EpsilonGreedy(OnSums):
     def check(self) -> None:
         checks.probability("epsilon", self.epsilon, ())
 
-    def act(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del obs, t
-        # Two draws of one key: making a key for each would cost as much as both.
+        # Two draws of one key: a separate key for each would cost as much as both.
         coin, place = (draws.uniform_at(key, number) for number in range(2))
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
         best = numerics.argmax(jnp.where(state.pulls > 0, state.reward_sum / pulls, jnp.inf), order=state.order)
         explore = coin < self.epsilon
         size = state.pulls.shape[-1]
-        anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
-        return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}
+        random = jnp.minimum((place * size).astype(jnp.int32), size - 1)
+        return jnp.where(explore, random, best), {"explored": explore.astype(jnp.float32)}

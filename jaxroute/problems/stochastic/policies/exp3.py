@@ -1,4 +1,4 @@
-"""Exp3: exponential weights for rewards that an adversary may choose."""
+"""Exp3: exponential weights for adversarial rewards."""
 
 import math
 
@@ -9,16 +9,16 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.types import rounds_of
+from jaxroute.problems.stochastic.types import Choice, rounds_of
 
 
 @struct.dataclass
 class Exp3State:
-    """Weights of the models, and the share of exploration.
+    """Weights of the models, and the exploration probability.
 
     Attributes:
-      log_weight: `[K]` float32, the largest is 0.
-      gamma: `[]` float32.
+      log_weight: `[K]` float32 logarithms of the weights, the largest is 0.
+      gamma: `[]` float32 exploration probability.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -28,7 +28,7 @@ class Exp3State:
 
     @property
     def probability(self) -> jax.Array:
-        """`[K]` of each model."""
+        """`[K]` probability of each model."""
         weight = jnp.exp(self.log_weight)
         return (1.0 - self.gamma) * weight / jnp.sum(weight, axis=-1) + self.gamma / weight.shape[-1]
 
@@ -37,15 +37,15 @@ class Exp3State:
 class Exp3:
     """Draws a model in proportion to the exponential of its estimated total reward, and with probability `gamma` any model.
 
-    `p = (1 - gamma) w / sum(w) + gamma / K`; the used model's weight `w` is multiplied by `exp(gamma reward / (K p))`. Its regret against the best
-    single model is at most `2 sqrt((e - 1) T K log K)`, whoever chooses the rewards.
+    `p = (1 - gamma) w / sum(w) + gamma / K`; the used model's weight `w` is multiplied by `exp(gamma reward / (K p))`. The regret against the best
+    single model is at most `2 sqrt((e - 1) T K log K)` for all rewards, also adversarial ones.
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Fig. 1 and Corollary 3.2, whose `gamma = min(1, sqrt(K log K / ((e - 1) T)))` is the
     default; rewards in [0, 1].
 
     Attributes:
-      gamma: `[]` share of exploration; None for that of the horizon.
-      horizon: `[]` rounds `T`; None for those of the run.
+      gamma: `[]` exploration probability; None for that of the horizon.
+      horizon: `[]` number of rounds `T`; None for those of the run.
     """
 
     gamma: Leaf | None = None
@@ -70,7 +70,7 @@ class Exp3:
         zeros = jnp.zeros((size,), jnp.float32)
         return Exp3State(zeros, gamma, numerics.no_errors(log_weight=zeros))
 
-    def act(self, key: jax.Array, state: Exp3State, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: Exp3State, obs: tuple[()], t: jax.Array) -> Choice:
         del obs, t
         probability = state.probability
         return numerics.inverse_cdf(probability, draws.uniform(key)), {"probability": probability}

@@ -1,4 +1,4 @@
-"""Exp3++: exponential weights that also use it when rewards are not chosen by an adversary."""
+"""Exp3++: exponential weights that also exploit stochastic rewards."""
 
 import math
 
@@ -9,6 +9,7 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
+from jaxroute.problems.stochastic.types import Choice
 
 
 @struct.dataclass
@@ -16,9 +17,9 @@ class Exp3PlusPlusState:
     """Losses of the models; a loss is 1 minus the reward.
 
     Attributes:
-      pulls: `[K]` int32, times each model was used.
-      loss_sum: `[K]` float32, total loss seen of each.
-      loss_estimate: `[K]` float32, of all rounds: losses seen, each divided by its probability; less the smallest of them.
+      pulls: `[K]` int32, uses of each model.
+      loss_sum: `[K]` float32, total observed loss of each model.
+      loss_estimate: `[K]` float32, estimated loss of all rounds, minus the smallest one: observed losses divided by their probabilities.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -30,21 +31,21 @@ class Exp3PlusPlusState:
 
 @struct.dataclass
 class Exp3PlusPlus:
-    """Exponential weights with exploration by estimated gaps: near the best of both worlds.
+    """Exponential weights with exploration by estimated gaps, for adversarial and for stochastic rewards.
 
-    `rho = exp(-eta L) / sum`, `eta = sqrt(log K / (t K)) / 2`, of the estimated losses `L`, mixed with exploration of each model by
-    `epsilon = min(1 / (2 K), eta, beta log t / (t gap^2))`. The gap is that of confidence bounds of the losses, of radius
-    `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`, lower bound minus smallest upper bound. Its regret is of the order of Exp3's for any rewards,
-    and of `log(T)^2` where these have fixed means.
+    The weights `rho = exp(-eta L) / sum`, `eta = sqrt(log K / (t K)) / 2`, of the estimated losses `L` are mixed with exploration of each model
+    by `epsilon = min(1 / (2 K), eta, beta log t / (t gap^2))`. The gap is the lower confidence bound of a model's loss minus the smallest upper
+    bound, with radius `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for
+    fixed means.
 
     Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and
     `beta = 256`; rewards in [0, 1]; `t` is 1 in the first round.
 
-    Differs from the papers: no model is used once beforehand; one that was never used has the gap 0.
+    Differs from the papers: models are not used once beforehand; a model that was never used has the gap 0.
 
     Attributes:
-      alpha: `[]` confidence of the gaps.
-      beta: `[]` exploration by gaps.
+      alpha: `[]` confidence parameter of the gaps.
+      beta: `[]` exploration parameter of the gaps.
     """
 
     alpha: Leaf = 3.0
@@ -79,9 +80,7 @@ class Exp3PlusPlus:
         weight = jnp.exp(-eta * state.loss_estimate)
         return (1.0 - jnp.sum(epsilon, axis=-1)) * weight / jnp.sum(weight, axis=-1) + epsilon
 
-    def act(
-        self, key: jax.Array, state: Exp3PlusPlusState, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: Exp3PlusPlusState, obs: tuple[()], t: jax.Array) -> Choice:
         del obs
         probability = self._probability(state, t)
         return numerics.inverse_cdf(probability, draws.uniform(key)), {"probability": probability}

@@ -1,4 +1,4 @@
-"""IMED: the index that needs no optimisation."""
+"""IMED: an index without optimisation."""
 
 import jax
 import jax.numpy as jnp
@@ -6,21 +6,21 @@ from flax import struct
 
 from jaxroute.core import numerics, xla
 from jaxroute.estimators.families import Bernoulli, Family, check_family
-from jaxroute.problems.stochastic.policies.base import OnSums
-from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.problems.stochastic.policies.base import SumPolicy
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 @struct.dataclass
-class IMED(OnSums):
+class IMED(SumPolicy):
     """Indexed minimum empirical divergence: uses the model with the least `pulls kl(mean, largest mean) + log pulls`.
 
-    Its regret meets the Lai-Robbins line, as that of KL-UCB, for a divergence per model and no search.
+    Its regret attains the Lai-Robbins line, as KL-UCB's does, with one divergence per model and no search.
 
-    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all distributions with bounded
+    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter instead of that of all distributions with bounded
     rewards. A model that was never used comes first.
 
     Attributes:
-      family: of reward distributions; see `KLUCB`.
+      family: family of reward distributions; see `KLUCB`.
     """
 
     family: Family = Bernoulli()
@@ -28,9 +28,7 @@ class IMED(OnSums):
     def check(self) -> None:
         check_family("family", self.family)
 
-    def act(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del key, obs, t
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
         mean = xla.compute_once(state.reward_sum / pulls)

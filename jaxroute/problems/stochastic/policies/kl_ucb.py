@@ -7,24 +7,24 @@ from flax import struct
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.families import Bernoulli, Family, check_family
-from jaxroute.problems.stochastic.policies.base import OnSums
-from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.problems.stochastic.policies.base import SumPolicy
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 @struct.dataclass
-class KLUCB(OnSums):
-    """Uses the model with the largest mean that its rewards do not rule out: `max {q : pulls kl(mean, q) <= log t + c log log t}`.
+class KLUCB(SumPolicy):
+    """Uses the model with the largest mean that agrees with its rewards: `max {q : pulls kl(mean, q) <= log t + c log log t}`.
 
-    Its regret meets the Lai-Robbins line. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
+    Its regret attains the Lai-Robbins line. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
 
     Source: Garivier and Cappe (2011), Algorithm 1; `t` is 1 in the first round. Their proofs have `c = 3`, and they recommend `c = 0` in
     practice, which is the default. A model that was never used comes first.
 
-    Differs from the paper: `log log t` counts as 0 in the first two rounds, where it is negative or has no value.
+    Differs from the paper: `log log t` is 0 in the first two rounds, where it is negative or undefined.
 
     Attributes:
-      loglog: `[]` the `c`.
-      family: of reward distributions, for example `families.Gaussian(scale=0.5)`; rewards in [0, 1] suit the default, `families.Bernoulli()`.
+      loglog: `[]` factor `c`.
+      family: family of reward distributions, for example `families.Gaussian(scale=0.5)`; the default suits rewards in [0, 1].
     """
 
     loglog: Leaf = 0.0
@@ -34,9 +34,7 @@ class KLUCB(OnSums):
         checks.non_negative("loglog", self.loglog, ())
         check_family("family", self.family)
 
-    def act(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
         log_t = jnp.log(jnp.asarray(t, share.dtype) + 1.0)

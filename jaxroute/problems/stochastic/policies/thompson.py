@@ -8,23 +8,23 @@ from jax import lax
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
-from jaxroute.problems.stochastic.policies.base import OnSuccesses, OnSums
-from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.problems.stochastic.policies.base import BetaPosteriorPolicy, SumPolicy
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 @struct.dataclass
-class GaussianThompson(OnSums):
-    """Thompson sampling with a normal posterior: uses the model with the largest posterior draw.
+class GaussianThompson(SumPolicy):
+    """Uses the model with the largest draw from its normal posterior.
 
     The posterior of a model is normal with mean `(prior_weight * prior_mean + reward_sum) / (prior_weight + pulls)` and standard
     deviation `scale / sqrt(prior_weight + pulls)`.
 
-    Source: Agrawal and Goyal (2013), Algorithm 2, with Gaussian priors (which has `scale = 1` and `prior_weight = 1`).
+    Source: Agrawal and Goyal (2013), Algorithm 2, with Gaussian priors, `scale = 1` and `prior_weight = 1`.
 
     Attributes:
       scale: `[]` standard deviation of one reward.
       prior_mean: `[]` mean of the prior, in units of reward.
-      prior_weight: `[]` observations that the prior is worth.
+      prior_weight: `[]` number of observations to which the prior is equivalent.
     """
 
     scale: Leaf = 1.0
@@ -33,8 +33,8 @@ class GaussianThompson(OnSums):
 
     @property
     def assumes(self) -> Assumptions:
-        # A model beside one of a mean that is two deviations above the prior's is drawn above it once in 40 rounds, and hardly ever beyond.
-        scale = max(float(self.scale), 0.5)  # A smaller one is a choice.
+        # An unused model is drawn above a mean two deviations over the prior's once in 40 rounds, and hardly ever above a larger one.
+        scale = max(float(self.scale), 0.5)  # A smaller scale is deliberate.
         top = float(self.prior_mean) + 2.0 * scale / float(self.prior_weight) ** 0.5
         remedy = "give scale, the standard deviation of a reward, and prior_mean, near the means"
         return Assumptions(noise=scale, largest_mean=top, remedy=remedy)
@@ -44,9 +44,7 @@ class GaussianThompson(OnSums):
         checks.numbers("prior_mean", self.prior_mean, ())
         checks.positive("prior_weight", self.prior_weight, ())
 
-    def act(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del obs, t
         weight = self.prior_weight + state.pulls.astype(jnp.float32)
         mean = (self.prior_weight * self.prior_mean + state.reward_sum) / weight
@@ -55,23 +53,20 @@ class GaussianThompson(OnSums):
 
 
 @struct.dataclass
-class BetaThompson(OnSuccesses):
-    """Thompson sampling for Bernoulli rewards with a beta posterior.
+class BetaThompson(BetaPosteriorPolicy):
+    """Uses the model with the largest draw from its beta posterior, for Bernoulli rewards.
 
-    A beta draw is the share of one of two gamma draws; each gamma draw is the Marsaglia-Tsang method with a fixed number of
-    tries, so that it has no loop of random length. It costs about 20 times a normal draw per model: prefer `GaussianThompson`
-    for speed.
+    A beta draw is the fraction of one of two gamma draws, each by the Marsaglia-Tsang method with a fixed number of tries. It costs
+    about 20 times a normal draw per model: prefer `GaussianThompson` for speed.
 
-    Source: Thompson (1933); Kaufmann, Korda and Munos (2012). A reward in (0, 1) counts as that share of a success.
+    Source: Thompson (1933); Kaufmann, Korda and Munos (2012). A reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
       successes: `[]` prior successes, at least 1.
       failures: `[]` prior failures, at least 1.
     """
 
-    def act(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del obs, t
         sample = draws.beta(key, *self.posterior(state))
         return numerics.argmax(sample), {"sample": sample}

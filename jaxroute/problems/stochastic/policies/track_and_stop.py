@@ -10,18 +10,18 @@ from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.parts.allocation import evidence, optimal_shares
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 _METRICS = (
     Metric("decided", "share of runs that have decided", "share", "gauge"),
     Metric("samples", "samples before the decision", "rounds", "gauge"),
 )
-# Means of rewards in [0, 1] are kept so far from both ends where shares are computed: there a divergence has no bound.
+# Least distance of means in [0, 1] from both ends, where a divergence has no bound.
 _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
-    """`log(2 t (K - 1) / delta)`: the recommendation is then wrong with probability at most `delta` (Bernoulli rewards).
+    """Returns `log(2 t (K - 1) / delta)`, for an error probability of at most `delta` (Bernoulli rewards).
 
     Source: Garivier and Kaufmann (2016), Theorem 10.
     """
@@ -29,7 +29,7 @@ def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Arr
 
 
 def practical_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
-    """`log((log t + 1) / delta)`, lower and without a proof.
+    """Returns `log((log t + 1) / delta)`, which is lower and has no proof.
 
     Source: Garivier and Kaufmann (2016), their experiments.
     """
@@ -39,11 +39,11 @@ def practical_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.
 
 @struct.dataclass
 class IdentificationState:
-    """Sums of every model, which no longer change once it has decided.
+    """Statistics of every model, constant after the decision.
 
     Attributes:
-      arms: sums by model.
-      decided: `[]` bool.
+      arms: statistics of every model.
+      decided: `[]` bool, whether the policy has decided.
     """
 
     arms: ArmStatistics
@@ -52,21 +52,20 @@ class IdentificationState:
 
 @struct.dataclass
 class TrackAndStop:
-    """Finds the best model with as few samples as one can, and is wrong with probability at most `delta`.
+    """Identifies the best model with few samples, and with an error probability of at most `delta`.
 
-    It samples so that the shares follow those that are optimal for the means seen so far (D-tracking: the model with the largest
-    `t share - pulls`; one with fewer than `sqrt(t) - K / 2` pulls comes first), until the generalised likelihood ratio of the best model passes
-    a threshold. From then on it uses the model that it recommends: a run has a fixed horizon. Samples grow like `T* log(1 / delta)`,
-    see `characteristic_time`.
+    The shares of its samples track those that are optimal for the empirical means (D-tracking: the model with the largest `t share - pulls`;
+    one with fewer than `sqrt(t) - K / 2` pulls comes first), until the generalised likelihood ratio of the best model exceeds a threshold.
+    From then on it uses the recommended model, as a run has a fixed horizon. Samples grow like `T* log(1 / delta)`, see `characteristic_time`.
 
     Source: Garivier and Kaufmann (2016), section 3: D-tracking, and Chernoff's stopping rule.
 
-    Differs from the paper: the shares are those of means that are at least 1e-4 away from 0 and 1 (Bernoulli family).
+    Differs from the paper: for the shares, means are moved at least 1e-4 away from 0 and 1 (Bernoulli family).
 
     Attributes:
       delta: `[]` largest probability of a wrong recommendation.
-      family: of reward distributions; see `KLUCB`.
-      threshold: of the likelihood ratio, a function `(rounds, K, delta) -> []` (static): `proven_threshold` or `practical_threshold`.
+      family: family of reward distributions; see `KLUCB`.
+      threshold: threshold of the likelihood ratio, `(rounds, K, delta) -> []` (static): `proven_threshold` or `practical_threshold`.
     """
 
     delta: Leaf = 0.1
@@ -83,10 +82,10 @@ class TrackAndStop:
         return _METRICS
 
     def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
-        return IdentificationState(no_statistics(key, spec), jnp.zeros((), bool))
+        return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
-        """The model that is sampled in round `t`, before a decision."""
+        """Returns the model to sample in round `t`, before a decision."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
@@ -95,9 +94,7 @@ class TrackAndStop:
         most = jnp.max(pulls, axis=-1) + rounds + 1.0
         return numerics.argmax(jnp.where(starved, most - pulls, short), order=order)
 
-    def act(
-        self, key: jax.Array, state: IdentificationState, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: IdentificationState, obs: tuple[()], t: jax.Array) -> Choice:
         del key, obs
         pulls = state.arms.pulls.astype(jnp.float32)
         mean = xla.compute_once(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
@@ -115,7 +112,7 @@ class TrackAndStop:
         t: jax.Array,
     ) -> IdentificationState:
         del key, obs
-        more = added(state.arms, action, feedback)
+        more = state.arms.add(action, feedback)
         arms = jax.tree.map(lambda old, new: jnp.where(state.decided, old, new), state.arms, more)
         pulls = arms.pulls.astype(jnp.float32)
         rounds = jnp.asarray(t, pulls.dtype) + 1.0
@@ -127,16 +124,16 @@ class TrackAndStop:
         return {"decided": state.decided.astype(jnp.float32), "samples": jnp.sum(state.arms.pulls, axis=-1)}
 
     def recommendation(self, state: IdentificationState) -> jax.Array:
-        """The model with the largest mean so far, int32 `[]`."""
+        """Returns the model with the largest empirical mean, int32 `[]`."""
         mean = state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32)
         return numerics.argmax(mean, order=state.arms.order)
 
 
 @struct.dataclass
 class UniformAndStop(TrackAndStop):
-    """Samples the models in turn until `TrackAndStop`'s stopping rule is sure of the best one, which it uses from then on.
+    """Samples the models in turn until `TrackAndStop`'s stopping rule decides, and then uses the best one.
 
-    Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), whose own experiments have other rivals.
+    Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), who compare with other policies.
     """
 
     def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:

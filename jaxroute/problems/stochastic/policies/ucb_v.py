@@ -7,6 +7,7 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf, Spec
+from jaxroute.problems.stochastic.types import Choice
 
 
 @struct.dataclass
@@ -16,11 +17,11 @@ class VarianceStatistics:
     Source: Welford (1962), for the deviations: a variance from sums of squares is a difference of large numbers.
 
     Attributes:
-      pulls: `[K]` int32, times each model was used.
-      reward_sum: `[K]` float32.
-      square_sum: `[K]` float32, of deviations from the mean.
+      pulls: `[K]` int32, uses of each model.
+      reward_sum: `[K]` float32, total reward of each model.
+      square_sum: `[K]` float32, sum of squared deviations from the mean.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, of ties; see `numerics.argmax`.
+      order: `[K]` int32, order of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
@@ -31,7 +32,7 @@ class VarianceStatistics:
 
     @property
     def mean(self) -> jax.Array:
-        """`[K]` of the rewards, 0 for a model that was never used."""
+        """`[K]` mean reward, 0 for a model that was never used."""
         return self.reward_sum / jnp.maximum(self.pulls, 1).astype(self.reward_sum.dtype)
 
 
@@ -39,15 +40,15 @@ class VarianceStatistics:
 class UCBV:
     """Uses the model with the largest bound `mean + sqrt(2 variance e / pulls) + 3 c b e / pulls` with `e = zeta log t`.
 
-    The variance is the empirical one: models whose rewards vary little are explored less than by UCB1.
+    The variance is the empirical one: models with almost constant rewards are explored less than by UCB1.
 
     Source: Audibert, Munos and Szepesvari (2009), UCB-V, with their `zeta = 1.2` and `c = 1`; `t` is 1 in the first round. A model that was
     never used comes first.
 
     Attributes:
-      zeta: `[]` exploration; the theory asks for more than 1.
+      zeta: `[]` exploration; the theory requires more than 1.
       c: `[]` weight of the last term.
-      upper: `[]` the `b`: rewards lie in `[0, b]`.
+      upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
     """
 
     zeta: Leaf = 1.2
@@ -68,9 +69,7 @@ class UCBV:
         errors = numerics.no_errors(reward_sum=zeros, square_sum=zeros)
         return VarianceStatistics(jnp.zeros((number,), jnp.int32), zeros, zeros, errors, draws.order(key, number))
 
-    def act(
-        self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], t: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], t: jax.Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
         mean, variance = state.mean, state.square_sum * share
