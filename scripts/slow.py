@@ -26,6 +26,7 @@ PARTS = {
         "tests/tune",
         "tests/estimators",
         "tests/solvers",
+        "tests/sources",
     ],
     "conformance": ["tests/testing", "tests/documentation"],
     "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/problems/contextual", "tests/data"],

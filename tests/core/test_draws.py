@@ -317,8 +317,8 @@ def test_categorical_has_the_right_frequencies():
 
 
 def test_gamma_has_the_gamma_distribution():
-    shapes = [1.0, 1.5, 4.0, 40.0]
-    full = jnp.broadcast_to(jnp.asarray(shapes, jnp.float32)[:, None], (4, 20_000))
+    shapes = [1.0, 1.5, 4.0, 40.0, 300.0, 2e4]
+    full = jnp.broadcast_to(jnp.asarray(shapes, jnp.float32)[:, None], (6, 20_000))
     drawn = np.asarray(jax.jit(draws.gamma)(draws.key(6), full))
     assert drawn.dtype == np.float32
     for a, sample in zip(shapes, drawn, strict=True):
@@ -369,8 +369,8 @@ def test_gamma_accepts_at_least_95_percent_of_its_candidates():
 
 
 def test_beta_has_the_beta_distribution():
-    pairs = np.array([(1.0, 1.0), (1.0, 5.0), (30.0, 12.0)])
-    full = (jnp.broadcast_to(jnp.asarray(x, jnp.float32)[:, None], (3, 20_000)) for x in pairs.T)
+    pairs = np.array([(1.0, 1.0), (1.0, 5.0), (30.0, 12.0), (1.0, 30.0), (400.0, 25.0), (6000.0, 4000.0)])
+    full = (jnp.broadcast_to(jnp.asarray(x, jnp.float32)[:, None], (6, 20_000)) for x in pairs.T)
     drawn = np.asarray(jax.jit(draws.beta)(draws.key(8), *full))
     for (a, b), sample in zip(pairs, drawn, strict=True):
         assert stats.kstest(sample.astype(np.float64), stats.beta(a, b).cdf).pvalue > 1e-5, (a, b)

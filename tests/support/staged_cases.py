@@ -1,4 +1,4 @@
-"""What several tests of the staged problem share: runs of the paper's market, and the draws of a run for float64 loops."""
+"""Markets, runs and random numbers of a run for tests of the staged problem."""
 
 import functools
 
@@ -9,6 +9,7 @@ from helpers import in_double, x64
 
 from jaxroute import simulate
 from jaxroute.problems import staged
+from jaxroute.problems.staged.types import Feedback
 
 SEEDS = 64
 KNOWN_COSTS = (0.1, 50.0)
@@ -32,7 +33,7 @@ EVERYTHING = [
 
 
 def by_index(policy):
-    """A policy, or function of an environment that makes one, whose ties go to the lower index, as in the NumPy loops."""
+    """The policy, or function of an environment, with ties that go to the lower index, as in the NumPy loops."""
     if not hasattr(policy, "act"):
         return lambda env: by_index(policy(env))
     if hasattr(policy, "tie"):
@@ -57,18 +58,15 @@ def end(data, name):
 
 
 def near(samples, mean, error, num_sigma=5.0):
-    """The samples' mean agrees with a figure of NumPy loops, given as mean and standard error."""
+    """Checks that the samples' mean agrees with a result of NumPy loops, given as mean and standard error."""
     own = np.std(samples, ddof=1) / np.sqrt(len(samples))
     gap = abs(np.mean(samples) - mean)
     assert own > 0
     assert gap < num_sigma * np.hypot(own, error), f"{np.mean(samples):.2f} ({own:.2f}), not {mean} ({error})"
 
 
-# The first rounds by hand.
-
-
 def jitted(policy):
-    """plan, act and update of a policy, compiled once."""
+    """`plan`, `act` and `update` of a policy, compiled once."""
     return (jax.jit(getattr(policy, verb)) for verb in ("plan", "act", "update"))
 
 
@@ -80,36 +78,35 @@ def two_models():
 
 
 def staged_feedback(reward, cost):
-    from jaxroute.problems.staged.types import Feedback
-
     return Feedback(reward=jnp.float32(reward), cost=jnp.float32(cost))
 
 
-# Whole runs on the same draws.
-
-RECORD = ["pulls", "deployed", "conditional_regret", "regret", "realised_regret", "cost", "served", "fee"]
+RECORD = [
+    *("pulls", "deployed", "conditional_regret", "regret", "realised_regret", "cost", "served", "fee"),
+    *("infeasible_share", "multiplier"),
+]
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _luck(env, act, horizon):
+def _random_numbers(env, act, horizon):
     def one(t):
-        shocks = jax.random.normal(jax.random.fold_in(env, t), (2,), jnp.float32)
-        return shocks[0], shocks[1], jax.random.uniform(jax.random.fold_in(act, t), (), jnp.float32)
+        normal = jax.random.normal(jax.random.fold_in(env, t), (2,), jnp.float32)
+        return normal[0], normal[1], jax.random.uniform(jax.random.fold_in(act, t), (), jnp.float32)
 
     return jax.vmap(one)(jnp.arange(horizon))
 
 
 @functools.cache
-def luck(seed, horizon):
-    """Reward shocks, cost shocks and routing uniforms `[T]` of a run, from the addresses that the engine documents."""
+def random_numbers(seed, horizon):
+    """Normal numbers of rewards and costs, and uniform numbers of the routing, each `[T]`, from the documented keys of a run."""
     # Run key = fold_in(root, seed); its children 2 and 5 are the environment's rounds and the policy's acts.
     run = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), seed)
     env, act = (jax.random.fold_in(run, child) for child in (2, 5))
-    return tuple(np.asarray(x, np.float64) for x in _luck(env, act, horizon))
+    return tuple(np.asarray(x, np.float64) for x in _random_numbers(env, act, horizon))
 
 
 def per_round(data, name, seed):
-    """The rounds' own values of a recorded flow: averages and totals are undone."""
+    """Values of a recorded flow in each round, from its totals or averages."""
     variable = data[name].isel(policy=0).sel(seed=seed)
     values = variable.values
     if variable.attrs["kind"] == "gauge":
@@ -119,18 +116,15 @@ def per_round(data, name, seed):
     return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
 
 
-def play(market, policy, horizon, seeds, double):
+def run_all_rounds(market, policy, horizon, seeds, double):
     """Runs with a record of every round."""
-    record = [*RECORD, "infeasible_share", "multiplier"]
+    options = {"horizon": horizon, "seeds": seeds, "record_every": 1, "record": RECORD, "progress": False}
     if not double:
-        return simulate(market, policy, horizon=horizon, seeds=seeds, record_every=1, record=record, progress=False)
+        return simulate(market, policy, **options)
     with x64():
         market = in_double(market)
         policy = in_double(policy(market) if not hasattr(policy, "act") else policy)
-        return simulate(market, policy, horizon=horizon, seeds=seeds, record_every=1, record=record, progress=False)
-
-
-# Limits and other comparators.
+        return simulate(market, policy, **options)
 
 
 def four_models(**options):

@@ -1,4 +1,4 @@
-"""Greedy, and the comparators that are not in the paper."""
+"""Greedy, and the policies that are not in the paper."""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.core.types import planned_state
 from jaxroute.problems import staged
+from jaxroute.problems.staged import estimators, fillers, routing, scopes
 
 
 def test_greedy_at_the_true_values():
@@ -26,25 +27,23 @@ def test_greedy_at_the_true_values():
 
 
 @pytest.mark.parametrize("policy", [staged.CheapestModels, staged.RandomDeploy, staged.Uniform, staged.FirstDeployment])
-def test_comparators_that_are_ours_say_so(policy):
+def test_policies_outside_the_paper_are_marked(policy):
     assert "Not in the paper" in policy.__doc__
 
 
-# Longer statistics.
-
-# Measured with NumPy loops: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
+# Results of NumPy loops: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
 VARIANTS = {
     "StageRoute": (staged.StageRoute(), (32, 4), (0, 3), (-1, 3)),
-    "no filler": (staged.StageRoute(filler=staged.fillers.NoFiller()), (32, 5), (107, 4), (107, 4)),
-    "random filler": (staged.StageRoute(filler=staged.fillers.RandomFiller()), (32, 5), (73, 8), (20, 6)),
-    "index filler": (staged.StageRoute(filler=staged.fillers.IndexFiller()), None, (132, 4), (19, 4)),
-    "lemma3": (staged.StageRoute(estimator=staged.estimators.Lemma3()), (685, 11), (611, 4), (610, 4)),
-    "pseudo": (staged.StageRoute(estimator=staged.estimators.PseudoObservation()), (38, 3), (6, 3), (6, 3)),
-    "routing scope": (staged.StageRoute(scope=staged.scopes.RoutingScope()), (42, 4), (51, 3), (96, 4)),
-    "stage scope": (staged.StageRoute(scope=staged.scopes.StageScope()), (3549, 5), (572, 20), (152, 20)),
+    "no filler": (staged.StageRoute(filler=fillers.NoFiller()), (32, 5), (107, 4), (107, 4)),
+    "random filler": (staged.StageRoute(filler=fillers.RandomFiller()), (32, 5), (73, 8), (20, 6)),
+    "index filler": (staged.StageRoute(filler=fillers.IndexFiller()), None, (132, 4), (19, 4)),
+    "lemma3": (staged.StageRoute(estimator=estimators.Lemma3()), (685, 11), (611, 4), (610, 4)),
+    "pseudo": (staged.StageRoute(estimator=estimators.PseudoObservation()), (38, 3), (6, 3), (6, 3)),
+    "routing scope": (staged.StageRoute(scope=scopes.RoutingScope()), (42, 4), (51, 3), (96, 4)),
+    "stage scope": (staged.StageRoute(scope=scopes.StageScope()), (3549, 5), (572, 20), (152, 20)),
     "Greedy": (staged.Greedy(), (1517, 15), (332, 21), (15, 4)),
-    "Greedy argmax": (staged.Greedy(routing=staged.routing.BestRatioRouting()), (1646, 2), (1928, 22), (1928, 22)),
-    "Greedy ratio": (staged.Greedy(routing=staged.routing.RatioRouting()), (3151, 22), (3423, 22), (3423, 22)),
+    "Greedy argmax": (staged.Greedy(routing=routing.BestRatioRouting()), (1646, 2), (1928, 22), (1928, 22)),
+    "Greedy ratio": (staged.Greedy(routing=routing.RatioRouting()), (3151, 22), (3423, 22), (3423, 22)),
     "Cheapest": (staged.CheapestModels(), (2850, 22), (1064, 5), (39, 4)),
     "RandomDeploy": (staged.RandomDeploy(), (2337, 111), (1162, 122), (244, 42)),
     "Uniform": (staged.Uniform(), (2436, 100), (2640, 65), (2667, 18)),
@@ -65,30 +64,23 @@ def test_comparators_against_numpy_loops(name):
 
 
 def run_sets(policy, seeds=12, slots=3, **options):
-    """Deployed sets per stage `[seed, stage, N]` and probabilities' flows of a run over Table 1."""
+    """Runs over Table 1 with a record of every stage."""
     market = staged.arena_market(max_deployed=slots, stage_length=500, horizon=3000, **options)
     record = ["deployed", "pulls", "capacity_excess", "conditional_regret"]
     return simulate(market, policy, horizon=3000, seeds=seeds, record_every=500, record=record, progress=False)
 
 
-def test_static_keeps_its_first_set():
+def test_the_first_deployment_is_retained():
     data = run_sets(by_index(staged.FirstDeployment()), slots=5)
     expected = np.arange(15) < 5
     assert (data["deployed"].values[0] == expected).all()
 
 
 def test_cheapest_takes_the_lowest_cost_bounds():
-    """With much noise removed, the cheapest three of Table 1 are found: .14, .28, .28 once those have arrived."""
+    """With little noise the cheapest three models of Table 1 are deployed: .14, .28, .28 after their arrival."""
     market = staged.arena_market(max_deployed=3, stage_length=500, horizon=10_000, cost_noise=0.0)
-    data = simulate(
-        market,
-        staged.CheapestModels(gamma=1e-4),
-        horizon=10_000,
-        seeds=6,
-        record_every=500,
-        record=["deployed"],
-        progress=False,
-    )
+    policy, options = staged.CheapestModels(gamma=1e-4), {"record_every": 500, "record": ["deployed"], "progress": False}
+    data = simulate(market, policy, horizon=10_000, seeds=6, **options)
     final = data["deployed"].isel(policy=0, time=-1).values
     assert (final == np.isin(np.arange(15), [2, 8, 9])).all()
 
@@ -97,7 +89,7 @@ def test_random_deployments_are_uniform():
     data = run_sets(staged.RandomDeploy(), seeds=200)
     deployed = data["deployed"].values[0]
     assert (deployed.sum(-1) == 3).all()
-    first = deployed[:, 0]  # Six models are there, each live with probability 1/2.
+    first = deployed[:, 0]  # Six models are available, each deployed with probability 1/2.
     assert not first[:, 6:].any()
     for m in range(6):
         assert_mean_close(first[:, m], 0.5, what=f"model {m}")
@@ -109,9 +101,8 @@ def test_uniform_ignores_capacities():
     data = run_sets(staged.Uniform(), seeds=50, slots=2)
     pulls = data["pulls"].isel(policy=0, time=0).values
     live = data["deployed"].isel(policy=0, time=0).values > 0.5
-    assert_mean_close(
-        np.where(live, pulls, np.nan)[:, :6].max(1, initial=0, where=live[:, :6]) / 500, 0.5 + 0.4 / 500**0.5, 8
-    )
+    largest = np.where(live, pulls, np.nan)[:, :6].max(1, initial=0, where=live[:, :6])
+    assert_mean_close(largest / 500, 0.5 + 0.4 / 500**0.5, 8)
     assert (pulls[~live] == 0).all()
     excess = data["capacity_excess"].isel(policy=0, time=0).values
     # Two models at 1/2 each: .1 above the capacity .4 of each, except Yi-Lightning (2).

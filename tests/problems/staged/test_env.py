@@ -1,4 +1,4 @@
-"""The staged market: arrivals, measures, fees and hard budgets, and markets that ask for trouble."""
+"""The staged market: arrivals, metrics, fees and hard budgets, and extreme markets."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,7 @@ from staged_cases import EVERYTHING, SEEDS, arena, end
 from jaxroute import grid, instances, simulate
 from jaxroute.core import draws
 from jaxroute.problems import staged
-
-# Arrivals.
+from jaxroute.problems.staged import budgets, estimators, scopes
 
 
 def test_arrivals():
@@ -33,11 +32,8 @@ def test_arrivals():
     assert 36_497 - 72 * bench.stage_length == 497
 
 
-# What is measured.
-
-
 @pytest.mark.parametrize("policy", ["StageRoute", "Greedy", "Oracle"])
-def test_measures_fit_together(policy):
+def test_metrics_are_consistent(policy):
     data = arena(6, 250, policy)
     time = data["time"].values
     env = staged.arena_market(max_deployed=6, stage_length=250)
@@ -58,7 +54,7 @@ def test_measures_fit_together(policy):
     mu, cost = env.outcomes.reward_mean, env.outcomes.cost_mean
     np.testing.assert_allclose(data["pulls"].values @ mu, data["mean_reward"].values * time, rtol=1e-5, atol=1e-2)
     np.testing.assert_allclose(data["pulls"].values @ cost, data["mean_cost"].values * time, rtol=1e-5, atol=1e-2)
-    # Only live models are used, and a model enters as often as it was not live in the stage before.
+    # Only deployed models are used, and a deployment counts if the model was not deployed in the previous stage.
     deployed = data["deployed"].values > 0.5
     used = np.diff(data["pulls"].values, axis=1, prepend=0) > 0
     assert not (used & ~deployed).any()
@@ -70,7 +66,7 @@ def test_measures_fit_together(policy):
 
 @pytest.mark.parametrize("policy", ["StageRoute", "Greedy", "Oracle"])
 def test_three_regrets(policy):
-    """They have one expectation, and each layer of sampling adds variance."""
+    """All three have the same expectation, and each level of sampling adds variance."""
     data = arena(6, 250, policy)
     conditional, pseudo, realised = (end(data, n) for n in ("conditional_regret", "regret", "realised_regret"))
     assert_mean_close(pseudo - conditional, 0.0)
@@ -88,7 +84,7 @@ def test_deployment_fees_enter_only_the_spend():
     for name in ("pulls", "regret", "cost", "reward", "deployed"):
         np.testing.assert_array_equal(free[name].values, charged[name].values)
     np.testing.assert_allclose(charged["fee"].values, 1.5 * charged["deployments"].values, rtol=1e-5)
-    assert (end(charged, "deployments") >= 5 + 1).all()  # Five at first; the sixth is tried as well.
+    assert (end(charged, "deployments") >= 5 + 1).all()  # Five at first; the sixth is explored as well.
     np.testing.assert_allclose(
         charged["overspend"].values - free["overspend"].values, charged["fee"].values, rtol=1e-4, atol=1e-2
     )
@@ -97,21 +93,12 @@ def test_deployment_fees_enter_only_the_spend():
 
 
 def test_nothing_happens_after_a_hard_budget_is_spent():
-    """Neither queries nor fees: what was spent stays the sum of costs and fees."""
+    """There are no queries and no fees then: the spend is the sum of costs and fees."""
     outcomes = staged.ParametricOutcomes(
         np.array([0.2, 0.8, 0.5, 0.9]), np.array([0.5, 3.0, 1.0, 3.5]), np.float32(0.3), np.float32(0.1)
     )
-    env = staged.market(
-        outcomes,
-        capacity=0.9,
-        budget=1.0,
-        max_deployed=3,
-        stage_length=10,
-        horizon=200,
-        deploy_fee=2.0,
-        stop_at_budget=True,
-        known_costs=(0.1, 50.0),
-    )
+    limits = {"capacity": 0.9, "budget": 1.0, "max_deployed": 3, "deploy_fee": 2.0, "known_costs": (0.1, 50.0)}
+    env = staged.market(outcomes, stage_length=10, horizon=200, stop_at_budget=True, **limits)
     names = ["fee", "cost", "cost_ratio", "served", "pulls", "deployments"]
     data = simulate(env, staged.Uniform(), horizon=200, seeds=32, record_every=10, record=names, progress=False).isel(
         policy=0
@@ -124,32 +111,24 @@ def test_nothing_happens_after_a_hard_budget_is_spent():
     assert (end(data, "fee") > 6).all()
 
 
-# Awkward markets.
+# Extreme markets.
 
 
-def awkward(reward=(0.2, 0.5, 0.4, 0.9), cost=(0.2, 1.0, 0.5, 4.0), noise=0.1, **options):
+def extreme(reward=(0.2, 0.5, 0.4, 0.9), cost=(0.2, 1.0, 0.5, 4.0), noise=0.1, **options):
     outcomes = staged.ParametricOutcomes(np.array(reward), np.array(cost), np.float32(noise), np.float32(noise))
-    given = {
-        "capacity": 0.6,
-        "budget": 1.0,
-        "max_deployed": 2,
-        "stage_length": 20,
-        "horizon": 200,
-        "require_feasible": False,
-        "known_costs": (0.1, 50.0),
-    }
-    market = staged.market(outcomes, **given | options)
+    limits = {"capacity": 0.6, "budget": 1.0, "max_deployed": 2, "stage_length": 20, "horizon": 200}
+    market = staged.market(outcomes, **limits | {"require_feasible": False, "known_costs": (0.1, 50.0)} | options)
     return market.replace(support=3)  # One structure for all, so that they are one grid.
 
 
-AWKWARD = {
-    "negative empirical means": awkward(reward=(0.0, 0.01, 0.0, 0.02), noise=0.9),
-    "equal costs": awkward(cost=(0.5, 0.5, 0.5, 0.5)),
-    "equal everything": awkward(reward=(0.3,) * 4, cost=(0.5,) * 4, noise=0.0),
-    "a pool of one": awkward(arrival=(1, 400, 400, 400), capacity=1.0),
-    "a pool of one with too little capacity": awkward(arrival=(1, 400, 400, 400)),
-    "no budget for anything": awkward(cost=(30.0, 40.0, 35.0, 60.0)),
-    "too little capacity": awkward(capacity=0.1),
+EXTREME = {
+    "negative empirical means": extreme(reward=(0.0, 0.01, 0.0, 0.02), noise=0.9),
+    "equal costs": extreme(cost=(0.5, 0.5, 0.5, 0.5)),
+    "equal everything": extreme(reward=(0.3,) * 4, cost=(0.5,) * 4, noise=0.0),
+    "a pool of one": extreme(arrival=(1, 400, 400, 400), capacity=1.0),
+    "a pool of one with too little capacity": extreme(arrival=(1, 400, 400, 400)),
+    "no budget for anything": extreme(cost=(30.0, 40.0, 35.0, 60.0)),
+    "too little capacity": extreme(capacity=0.1),
 }
 
 
@@ -160,20 +139,16 @@ AWKWARD = {
         staged.StageRoute(),
         pytest.param(staged.Greedy(), marks=pytest.mark.slow),
         pytest.param(staged.Oracle.of, marks=pytest.mark.slow),
-        staged.StageRoute(
-            estimator=staged.estimators.PseudoObservation(),
-            scope=staged.scopes.StageScope(),
-            budget_mode=staged.budgets.Pace(),
-        ),
+        staged.StageRoute(estimator=estimators.PseudoObservation(), scope=scopes.StageScope(), budget_mode=budgets.Pace()),
     ],
     ids=["StageRoute", "Greedy", "Oracle", "variants"],
 )
-def test_awkward_markets_stay_finite(policy):
+def test_extreme_markets_stay_finite(policy):
     names = [*EVERYTHING, "multiplier"]
     data = simulate(
-        instances(AWKWARD.values()), policy, horizon=200, seeds=16, record_every=20, record=names, progress=False
+        instances(EXTREME.values()), policy, horizon=200, seeds=16, record_every=20, record=names, progress=False
     ).isel(policy=0)
-    for i, name in enumerate(AWKWARD):
+    for i, name in enumerate(EXTREME):
         run = data.isel(instance=i)
         for metric in names:
             values = run[metric].values
@@ -181,10 +156,10 @@ def test_awkward_markets_stay_finite(policy):
             assert np.abs(values).max() < 1e6, f"{name}: {metric} is {np.abs(values).max():.3g}"
         assert run["valid"].all(), name
         np.testing.assert_array_equal(end(run, "pulls").sum(-1), 200)
-    share = {name: end(data.isel(instance=i), "infeasible_share").mean() for i, name in enumerate(AWKWARD)}
+    share = {name: end(data.isel(instance=i), "infeasible_share").mean() for i, name in enumerate(EXTREME)}
     for name in ("a pool of one with too little capacity", "no budget for anything", "too little capacity"):
         assert share[name] > 0.5, name
     for name in ("equal costs", "equal everything", "a pool of one"):
         assert share[name] < 0.05, name
-    one = data.isel(instance=list(AWKWARD).index("a pool of one"))
+    one = data.isel(instance=list(EXTREME).index("a pool of one"))
     np.testing.assert_array_equal(end(one, "pulls")[:, 0], 200)

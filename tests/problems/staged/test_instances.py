@@ -1,4 +1,4 @@
-"""Markets of the paper that have statistics of their own: newcomers that miss their window, RouterBench."""
+"""Ready-made markets: new models that miss their window, RouterBench, and errors."""
 
 import numpy as np
 import pytest
@@ -13,15 +13,9 @@ from jaxroute.problems import staged
 # The interval effect, measured with NumPy loops.
 
 LAGGED = {
-    ("StageRoute", 250): (97, 3),
-    ("StageRoute", 500): (194, 3),
-    ("StageRoute", 1000): (388, 3),
-    ("Greedy", 250): (413, 13),
-    ("Greedy", 500): (472, 13),
-    ("Greedy", 1000): (600, 13),
-    ("Oracle", 250): (95, 3),
-    ("Oracle", 500): (190, 3),
-    ("Oracle", 1000): (382, 3),
+    **{("StageRoute", 250): (97, 3), ("StageRoute", 500): (194, 3), ("StageRoute", 1000): (388, 3)},
+    **{("Greedy", 250): (413, 13), ("Greedy", 500): (472, 13), ("Greedy", 1000): (600, 13)},
+    **{("Oracle", 250): (95, 3), ("Oracle", 500): (190, 3), ("Oracle", 1000): (382, 3)},
 }
 
 
@@ -32,7 +26,7 @@ def lagged(policy, stage, **options):
     return data["regret"].isel(policy=0, time=-1).values
 
 
-def test_newcomers_that_miss_their_window():
+def test_new_models_that_miss_their_window():
     near(lagged("StageRoute", 500), *LAGGED["StageRoute", 500])
 
 
@@ -49,8 +43,8 @@ def test_interval_effect_with_the_other_normalisation():
 
 
 @pytest.mark.slow
-def test_routerbench_stand_in():
-    """Measured with NumPy loops: raw dollars: a higher score than the oracle's at 3.9 times the budget; under a hard budget, less."""
+def test_scores_on_routerbench():
+    """With costs in dollars, a higher score than the oracle's at 3.9 times the budget, and a lower one under a hard budget."""
     floor = {"cost_floor": 1e-5, "cost_ceiling": 0.05}
     policies = {"s": staged.StageRoute(**floor), "g": staged.Greedy(**floor), "o": staged.Oracle.of}
     names = ["reward", "cost_ratio", "served", "served_reward"]
@@ -69,7 +63,7 @@ def test_routerbench_stand_in():
 
 
 def test_policies_know_the_costs_of_the_market():
-    """Least and largest cost of a table; half and twice the means of distributions; what is given; and a policy's own constants."""
+    """Extremes of a table, half and twice the means of distributions, given bounds, and a policy's own constants."""
     outcomes = staged.ParametricOutcomes(np.array([0.2, 0.8]), np.array([0.5, 3.0]), np.float32(0.1), np.float32(0.1))
     options = {"capacity": 1.0, "budget": 1.0, "max_deployed": 2, "stage_length": 5, "horizon": 20}
     costs = np.array([[0.0, 3.0], [0.25, 7.0]], np.float32)
@@ -87,16 +81,10 @@ def test_policies_know_the_costs_of_the_market():
         staged.market(outcomes, known_costs=(3.0, 1.0), **options)
 
 
-def test_policies_without_constants_of_their_own_can_keep_a_budget_in_dollars():
+def test_policies_without_own_constants_can_meet_a_budget_in_dollars():
     """With a least cost of .1 where the budget is 2e-4, no query would have a feasible routing."""
-    data = simulate(
-        staged.routerbench_market(horizon=2000),
-        staged.StageRoute(),
-        horizon=2000,
-        seeds=16,
-        record=["infeasible_share"],
-        progress=False,
-    )
+    env, record = staged.routerbench_market(horizon=2000), ["infeasible_share"]
+    data = simulate(env, staged.StageRoute(), horizon=2000, seeds=16, record=record, progress=False)
     assert float(data["infeasible_share"].isel(time=-1).mean()) < 0.2
 
 
@@ -116,7 +104,7 @@ def test_markets_that_make_no_sense_are_refused(changes, message):
         staged.market(outcomes, **given)
 
 
-def test_means_may_be_lists_and_capacities_of_the_papers_markets_one_for_each_model():
+def test_lists_of_means_and_capacities_per_model():
     outcomes = staged.ParametricOutcomes(reward_mean=[0.2, 0.8], cost_mean=[0.5, 3.0], reward_noise=0.1, cost_noise=0.1)
     env = staged.market(outcomes, capacity=1.0, budget=4.0, max_deployed=1, stage_length=5, horizon=5)
     assert env.outcomes.reward_mean.shape == (2,) and float(env.optimum_value[0]) == pytest.approx(0.8)
@@ -125,6 +113,6 @@ def test_means_may_be_lists_and_capacities_of_the_papers_markets_one_for_each_mo
     assert sorted(set(staged.arena_market(capacity=0.5).capacity.tolist())) == [0.5, 1.0]
 
 
-def test_more_places_than_models_warns():
+def test_more_slots_than_models_warns():
     with pytest.warns(UserWarning, match="max_deployed is 16, but there are 15 models"):
         staged.arena_market(max_deployed=16)

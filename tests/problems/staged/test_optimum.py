@@ -1,4 +1,4 @@
-"""The best feasible routing against the specification's tables, by hand, and against HiGHS."""
+"""The best feasible routing against known values, by hand, and against HiGHS."""
 
 import numpy as np
 import pytest
@@ -51,12 +51,12 @@ def test_optimum_of_routerbench(slots):
 
 
 def test_continuous_optimum():
-    """A model that arrives in round 1002 counts from there, not from the next maintenance window at 1501 or 2001."""
+    """A model that arrives in round 1002 is available from there, not from the next maintenance window at 1501 or 2001."""
     stage, continuous = (staged.arena_market(stage_length=500, arrival_lag=1, optimum=b) for b in ("stage", "continuous"))
     assert [int(s) for s in stage.optimum_start[:3]] == [0, 1500, 2500]
     assert [int(s) for s in continuous.optimum_start[:3]] == [0, 1001, 2001]
     totals = [staged.optimum_total(env, 10_000) for env in (stage, continuous)]
-    # Both see the values of VALUES["min-max", 6]; the windows miss 499 rounds of every step.
+    # Both have the values of VALUES["min-max", 6]; the windows miss 499 rounds of every step.
     steps = np.diff(VALUES["min-max", 6][0])
     assert totals[1] - totals[0] == pytest.approx(499 * steps.sum(), abs=1e-2)
     assert staged.optimum_total(continuous, 10_000) == pytest.approx(6300.8696 - steps.sum(), abs=1e-2)
@@ -71,7 +71,7 @@ def test_random_optima_against_highs():
         capacity = rng.choice([0.3, 0.4, 0.6, 1.0], size)
         budget = float(10.0 ** rng.uniform(-0.7, 0.7))
         value, _, feasible = plain.deploy_milp(mu, c, capacity, np.ones(size, bool), budget, slots)
-        found = staged.optimum.pool_value(mu, c, capacity, budget, range(size), slots)
+        found = optimum.pool_value(mu, c, capacity, budget, range(size), slots)
         assert found == pytest.approx(value if feasible else 0.0, abs=1e-7)
         compared += feasible
     assert 10 < compared < 55
@@ -104,7 +104,7 @@ def test_many_sets():
         env = staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=slots, stage_length=10, horizon=100)
         values.append(float(env.optimum_value[0]))
     assert values[0] <= values[1] <= values[2]
-    relaxed = staged.optimum.routing_values(outcomes.reward_mean, cost, np.full(30, 0.1), 2.0, [range(30)])[0]
+    relaxed = optimum.routing_values(outcomes.reward_mean, cost, np.full(30, 0.1), 2.0, [range(30)])[0]
     assert values[1:] == pytest.approx([relaxed] * 2, abs=1e-7)  # An optimal routing needs eleven models.
     assert relaxed - 0.01 < values[0] < relaxed
 
@@ -120,5 +120,5 @@ def test_search_and_comparison_agree(monkeypatch):
         values = []
         for most in (0, 10**6):
             monkeypatch.setattr(optimum, "_MOST_SETS", most)
-            values.append(staged.optimum.pool_value(*problem, range(9), 4))
+            values.append(optimum.pool_value(*problem, range(9), 4))
         assert values[0] == pytest.approx(values[1], abs=1e-10), row

@@ -1,4 +1,4 @@
-"""StageRoute: the first rounds by hand, limits, and the paper's experiments against the specification's measurements."""
+"""StageRoute: the first rounds by hand, limits, and the paper's experiments against NumPy loops."""
 
 from collections import Counter
 
@@ -7,15 +7,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference import staged as plain
-from staged_cases import arena, by_index, end, four_models, jitted, luck, near, per_round, play, staged_feedback, two_models
+from staged_cases import (
+    arena,
+    by_index,
+    end,
+    four_models,
+    jitted,
+    near,
+    per_round,
+    random_numbers,
+    run_all_rounds,
+    staged_feedback,
+    two_models,
+)
 
 from jaxroute import grid, simulate
 from jaxroute.core import draws
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
-
-# The paper's runs.
-
 
 ARENAS = [*((m, i, p) for m, i in ((3, 500), (6, 250)) for p in ("StageRoute", "Greedy", "Oracle")), (10, 500, "StageRoute")]
 
@@ -118,7 +127,7 @@ def test_same_seed_alone_or_in_a_batch():
 def test_units_of_cost_change_the_bounds_and_not_the_program():
     """The radius is not scale-free: with costs (and floor and ceiling) times 1,000 the lower bounds are not 1,000 times as large.
 
-    (That the program itself does not care is a test of the solver.)
+    The solver's tests check that the program itself is scale-free.
     """
     policy = staged.StageRoute(gamma=0.2)
     pulls = jnp.asarray([10, 1000])
@@ -134,7 +143,7 @@ def test_units_of_cost_change_the_bounds_and_not_the_program():
 
 @pytest.mark.slow
 def test_sweep_of_gamma():
-    """Measured with NumPy loops: more optimism costs more regret, and spends more."""
+    """More optimism causes more regret and more spending, as measured with NumPy loops."""
     policy = grid(staged.StageRoute, gamma=[0.02, 0.2, 1.0, 5.0, 14.0])
     env = staged.arena_market(max_deployed=6, stage_length=500)
     data = simulate(env, policy, horizon=10_000, seeds=64, record=["regret", "cost_ratio"], progress=False)
@@ -147,7 +156,7 @@ def test_sweep_of_gamma():
 
 @pytest.mark.slow
 def test_other_normalisation():
-    """Measured with NumPy loops: scores divided by the largest: StageRoute 30.0 (.8), Greedy 173.5 (.6) at M = 6, interval 250."""
+    """Scores divided by the largest; in NumPy loops StageRoute has regret 30.0 (.8), Greedy 173.5 (.6)."""
     env = staged.arena_market(max_deployed=6, stage_length=250, normalisation="max")
     data = simulate(
         env, {"s": staged.StageRoute(), "g": staged.Greedy()}, horizon=10_000, seeds=64, record=["regret"], progress=False
@@ -156,8 +165,8 @@ def test_other_normalisation():
     near(data["regret"].sel(policy="g").isel(time=-1).values, 173.5, 0.6)
 
 
-def test_a_market_can_be_played_without_the_engine():
-    """A market holds NumPy arrays as the constructor leaves them, and a policy accepts what it shows of them."""
+def test_a_market_can_be_simulated_without_the_engine():
+    """A market holds NumPy arrays, and a policy accepts them in observations."""
     env, policy, key, t = two_models(), staged.StageRoute(), draws.key(0), jnp.int32(0)
     env_state, state = env.init(key), policy.init(key, env.spec)
     obs = env.observe(key, env_state, t)
@@ -170,8 +179,8 @@ def test_a_market_can_be_played_without_the_engine():
 
 
 @pytest.mark.parametrize("make", [lambda env: staged.StageRoute(), lambda env: staged.Uniform(), staged.Oracle.of])
-def test_a_loop_without_a_plan_is_refused_when_it_is_traced(make):
-    """In a scan of one's own a forgotten `plan` is an error, not a run in which model 0 serves for ever."""
+def test_a_loop_without_a_plan_is_refused_in_tracing(make):
+    """In a user's own scan a forgotten `plan` is an error."""
     env, key = jax.tree.map(jnp.asarray, two_models()), draws.key(0)
     policy = make(env)
 
@@ -182,15 +191,14 @@ def test_a_loop_without_a_plan_is_refused_when_it_is_traced(make):
         env_state, feedback, _ = env.step(key, env_state, action, t)
         return (env_state, policy.update(key, state, obs, action, feedback, t)), action.model
 
-    def play(state):
+    def run(state):
         return jax.eval_shape(lambda states: jax.lax.scan(one, states, jnp.arange(3)), (env.init(key), state))
 
     state = policy.init(key, env.spec)
-    with pytest.raises(
-        AttributeError, match=r"^this state has no plan yet: call plan\(key, state, obs, t\) before the first act"
-    ):
-        play(state)
-    _, models = play(policy.plan(key, state, env.observe(key, env.init(key), jnp.int32(0)), jnp.int32(0)))
+    message = r"^this state has no plan yet: call plan\(key, state, obs, t\) before the first act"
+    with pytest.raises(AttributeError, match=message):
+        run(state)
+    _, models = run(policy.plan(key, state, env.observe(key, env.init(key), jnp.int32(0)), jnp.int32(0)))
     assert models.shape == (3,)
 
 
@@ -220,7 +228,7 @@ def test_two_rounds_by_hand():
         np.testing.assert_allclose(info["cost_lcb"], [0.1, lower], atol=1e-5)
     np.testing.assert_array_equal(state.slots.pulls, [0, 2])
     np.testing.assert_array_equal(state.book.pulls, [0, 0])
-    # At the next stage the book holds what the slots knew.
+    # At the next stage the book has the statistics of the slots.
     later = plan(key, state, obs, jnp.int32(10))
     np.testing.assert_allclose(later.book.reward_sum, [0, 0.6], atol=1e-6)
     np.testing.assert_allclose(later.book.cost_sum, [0, 2.2], atol=1e-6)
@@ -229,15 +237,15 @@ def test_two_rounds_by_hand():
 def test_without_constraints_it_is_plain_optimism():
     """Capacity 1 and a budget that never binds: every query goes to the largest bound, ties to the cheaper and the first."""
     horizon, policy = 400, by_index(staged.StageRoute())
-    data = play(four_models(budget=1e4, max_deployed=4), policy, horizon, [3], double=True)
+    data = run_all_rounds(four_models(budget=1e4, max_deployed=4), policy, horizon, [3], double=True)
     chosen = per_round(data, "pulls", 3).argmax(1)
-    reward_shock, cost_shock, _ = luck(3, horizon)
+    reward_normal, cost_normal, _ = random_numbers(3, horizon)
     pulls, rewards, costs = np.zeros(4, int), np.zeros(4), np.zeros(4)
     for t in range(horizon):
         u, c = plain.bounds(pulls, rewards, costs, 0.2, 0.1, 50.0)
         best = min(range(4), key=lambda m: (-u[m], c[m], m))
         assert chosen[t] == best, t
         pulls[best] += 1
-        rewards[best] += [0.2, 0.8, 0.5, 0.4][best] + np.float32(0.1) * reward_shock[t]
-        costs[best] += [0.5, 3.0, 1.0, 0.7][best] * (1 + np.float32(0.1) * cost_shock[t])
+        rewards[best] += [0.2, 0.8, 0.5, 0.4][best] + np.float32(0.1) * reward_normal[t]
+        costs[best] += [0.5, 3.0, 1.0, 0.7][best] * (1 + np.float32(0.1) * cost_normal[t])
     assert (pulls > 0).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from reference import staged as reference
-from staged_cases import arena, by_index, end, near
+from staged_cases import arena, by_index, near
 
 import jaxroute as jr
 from jaxroute import grid, simulate
@@ -21,26 +21,17 @@ from jaxroute.problems import staged
 
 
 def test_decomposition_into_deployment_and_routing():
-    """Measured with NumPy loops: about +1812 and -1774 for three slots, where sets that the true costs make infeasible count 0.
+    """About +1812 and -1774 for three slots in NumPy loops, where sets that are infeasible at the true costs have value 0.
 
-    Without the stages that deploy such a set both parts are small. (The parts by hand: `test_parts_equal_a_plain_loop`.)
+    Without the stages that deploy such a set both parts are small.
     """
     data = arena(3, 500, "StageRoute")
     parts = staged.decompose(data, staged.arena_market(max_deployed=3, stage_length=500))
     near(parts["deployment_regret"].values, 1812, 10)
     near(parts["routing_regret"].values, -1774, 10)
-    total = parts["deployment_regret"] + parts["routing_regret"]
-    np.testing.assert_allclose(total.values, end(data, "regret"), atol=0.05)
     assert 0 < parts["feasible_deployment_regret"].values.mean() < 200
     assert abs(parts["feasible_routing_regret"].values.mean()) < 200
     assert 2 < parts["infeasible_stages"].values.mean() < 8
-
-
-def test_budget_violation():
-    data = arena(3, 500, "StageRoute")
-    expected = np.maximum(data["cost"].values - 2.0, 0.0)
-    np.testing.assert_allclose(staged.violation(data).values, expected, atol=1e-3)
-    assert 0 < (expected > 0).mean() < 1
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +71,10 @@ def test_parts_equal_a_plain_loop(run):
     own = parts.sel(policy="StageRoute", seed=5)
     assert float(own["deployment_regret"]) == pytest.approx(deployment, abs=0.02)
     assert float(own["routing_regret"]) == pytest.approx(routing, abs=0.02)
-    assert float(own["infeasible_stages"]) == infeasible > 0, (
-        "three slots deploy sets that are infeasible at their true costs"
-    )
+    assert float(own["infeasible_stages"]) == infeasible > 0
 
 
-def test_feasible_parts_leave_out_infeasible_stages(run):
+def test_feasible_parts_omit_infeasible_stages(run):
     env, data = run
     parts = staged.decompose(data, env)
     oracle = parts.sel(policy="Oracle")
@@ -113,7 +102,7 @@ def test_violation_is_the_spend_above_the_budget(run):
 
 
 def slope(horizons, values):
-    """Exponent of a power law through the means, and its standard error from the seeds: values `[horizon, seed]`."""
+    """Exponent of a power law through the means of values `[horizon, seed]`, and its standard error from the seeds."""
     x = np.log(horizons) - np.log(horizons).mean()
     weights = x / (x**2).sum()
     means = np.mean(values, axis=1)
@@ -161,17 +150,10 @@ def test_lemma_3_coverage():
     """
     size, horizon, delta, seeds = 6, 1000, 0.1, 200
     means, costs = np.linspace(0.1, 0.9, size), np.linspace(0.9, 0.2, size)
-    outcomes = staged.ParametricOutcomes(
-        means,
-        costs,
-        np.float32(0),
-        np.float32(0.15),
-        staged.distributions.Bernoulli(),
-        staged.distributions.Gaussian(relative=True, clip=(0.0, 2.0)),
-    )
-    env = staged.market(
-        outcomes, capacity=0.5, budget=0.6, max_deployed=size, stage_length=100, horizon=horizon
-    )  # All models are live, so the slots hold all statistics.
+    distributions = staged.distributions.Bernoulli(), staged.distributions.Gaussian(relative=True, clip=(0.0, 2.0))
+    outcomes = staged.ParametricOutcomes(means, costs, np.float32(0), np.float32(0.15), *distributions)
+    # All models are deployed, so the slots hold all statistics.
+    env = staged.market(outcomes, capacity=0.5, budget=0.6, max_deployed=size, stage_length=100, horizon=horizon)
     gammas = [np.log(size * horizon / delta), 0.2]
 
     def excess(env, policy, env_state, policy_state, t):
@@ -211,8 +193,7 @@ DISCOVERY = (10**3, 16**3, 24**3, 32**3, 44**3)
 
 
 STAGES = {
-    # Number of stages by the cube root of T, accepted slopes, and the regrets of NumPy loops (50 seeds; for T = 1000 they have 346,
-    # the plain reference 352).
+    # Number of stages by the cube root of T, accepted slopes, and the regrets of NumPy loops with 50 seeds (the first of the reference).
     "cube root": (lambda root: root, 0.62, 0.70, (352, 873, 1927, 3398, 6384)),
     "twice the cube root": (lambda root: 2 * root, 0.62, 0.70, None),
     "ten": (lambda root: 10, 0.94, 1.02, None),
@@ -223,7 +204,7 @@ STAGES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STAGES)
 def test_discovery_exponent(name):
-    """The discovery term N T / (M K) rules: the exponent is one minus that of the number of stages."""
+    """The discovery term N T / (M K) dominates: the exponent is one minus that of the number of stages."""
     stages, low, high, expected = STAGES[name]
     values = []
     for horizon in DISCOVERY:
@@ -244,7 +225,7 @@ def at_27000(stages, slots):
 
 @pytest.mark.slow
 def test_more_stages_never_hurt():
-    """There is no optimum inside: statistics persist over stages, so the regret falls with their number."""
+    """Statistics persist over stages, so the regret falls with their number."""
     expected = {3: 10101, 10: 8885, 20: 4467, 30: 2990, 60: 1513, 150: 620, 300: 310}
     means = []
     for stages, theirs in expected.items():

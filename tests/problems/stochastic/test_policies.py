@@ -1,4 +1,6 @@
-"""Policies of the plain bandit: rounds by hand, rejection-free beta draws, and limits."""
+"""Policies of the plain bandit: rounds by hand, statistics, limits, and errors."""
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -6,17 +8,41 @@ import numpy as np
 import pytest
 from helpers import assert_mean_close, assert_means_agree
 from scipy import stats
-from stochastic_cases import SEEDS, bandit, play, tie_order
+from stochastic_cases import SEEDS, bandit, run_all_rounds, tie_order
 
 from jaxroute import grid, simulate
-from jaxroute.core import draws
-from jaxroute.problems import stochastic
+from jaxroute.core import draws, numerics
+from jaxroute.core.types import Spec
+from jaxroute.estimators import families
+from jaxroute.problems import stochastic as st
+from jaxroute.problems.stochastic.policies.track_and_stop import IdentificationState
+from jaxroute.problems.stochastic.policies.ucb_v import VarianceStatistics
 from jaxroute.problems.stochastic.types import ArmStatistics
 
+KEY = draws.key(0)
+TWO = Spec(num_models=2)
 
-def test_two_rounds_by_hand():
+
+def arms(pulls, sums):
+    return ArmStatistics.of(pulls=jnp.array(pulls, jnp.int32), reward_sum=jnp.array(sums, jnp.float32))
+
+
+def acted(policy, state, t):
+    """Action and the only entry of the info."""
+    action, info = policy.act(KEY, state, (), jnp.int32(t))
+    return int(action), np.asarray(next(iter(info.values())))
+
+
+def updated(policy, state, history):
+    """The state after `(action, reward)` in rounds 0, 1, ..."""
+    for t, (action, reward) in enumerate(history):
+        state = policy.update(KEY, state, (), jnp.int32(action), jnp.float32(reward), jnp.int32(t))
+    return state
+
+
+def test_ucb1_by_hand():
     """UCB1 with width 1: pulls (1, 2), sums (1, 1), t = 6: 1 + sqrt(log 8 / 1) = 2.442, .5 + sqrt(log 8 / 2) = 1.5197."""
-    policy = stochastic.UCB1(width=1.0)
+    policy = st.UCB1(width=1.0)
     state = ArmStatistics.of(pulls=jnp.array([1, 2, 0], jnp.int32), reward_sum=jnp.array([1.0, 1.0, 0.0]))
     action, info = policy.act(draws.key(0), state, (), jnp.int32(6))
     np.testing.assert_allclose(info["bound"], [2.4420, 1.5197, np.inf], atol=1e-4)
@@ -30,22 +56,146 @@ def test_two_rounds_by_hand():
     assert action == 0
 
 
-# Draws with a fixed number of tries.
+# Rounds by hand. Round t = 7 is the eighth: log 8 = 2.07944.
 
 
-@pytest.mark.parametrize("shape", [1.0, 1.3, 2.0, 7.5, 300.0, 2e4])
-def test_gamma_draws(shape):
-    samples = np.asarray(draws.gamma(draws.key(3), jnp.full(40_000, shape, jnp.float32)), np.float64)
-    assert stats.kstest(samples, stats.gamma(shape).cdf).pvalue > 1e-4
-    assert_mean_close(samples, shape)
+def test_kl_ucb_by_hand():
+    """No success in one: -log(1 - q) = log 8. One of one: 1. One of two: -log(4 q (1 - q)) / 2 = log(8) / 2, q = (1 + sqrt(7 / 8)) / 2."""
+    _, bound = acted(st.KLUCB(), arms([1, 1, 2, 0], [0, 1, 1, 0]), 7)
+    np.testing.assert_allclose(bound, [0.875, 1.0, 0.967707, np.inf], atol=1e-6)
+    # Normal rewards with deviation 1/2: .5 + .5 sqrt(2 * 2.07944 / 2) = 1.22101; with 3 log log 8 = 2.19630 more: .5 + .5 sqrt(4.27574).
+    state, gaussian = arms([2], [1.0]), families.Gaussian(scale=0.5)
+    np.testing.assert_allclose(acted(st.KLUCB(family=gaussian), state, 7)[1], [1.22101], atol=1e-5)
+    np.testing.assert_allclose(acted(st.KLUCB(loglog=3.0, family=gaussian), state, 7)[1], [1.53389], atol=1e-5)
 
 
-@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (2.0, 5.0), (1.0, 30.0), (400.0, 25.0), (6000.0, 4000.0)])
-def test_beta_draws(a, b):
-    parameters = (jnp.full(40_000, x, jnp.float32) for x in (a, b))
-    samples = np.asarray(draws.beta(draws.key(4), *parameters), np.float64)
-    assert stats.kstest(samples, stats.beta(a, b).cdf).pvalue > 1e-4
-    assert_mean_close(samples, a / (a + b))
+def test_ucb_v_by_hand():
+    """e = 1.2 * 2.07944 = 2.49533: .5 + sqrt(.5 * e / 4) + 3 e / 4, and .5 + sqrt(.5 e / 2) + 3 e / 2; no variance: 1 + 3 e."""
+    sums = {"reward_sum": jnp.array([2.0, 1.0, 1.0]), "square_sum": jnp.array([1.0, 0.5, 0.0])}
+    state = VarianceStatistics(jnp.array([4, 2, 1]), **sums, errors=numerics.no_errors(**sums))
+    _, bound = acted(st.UCBV(), state, 7)
+    np.testing.assert_allclose(bound, [2.92998, 5.03282, 8.48599], atol=1e-4)
+    state = st.UCBV().update(KEY, state, (), jnp.int32(1), jnp.float32(0.5), jnp.int32(7))
+    np.testing.assert_allclose(state.square_sum, [1.0, 0.5, 0.0])
+
+
+def test_moss_by_hand():
+    """log(100 / 8) / 4 = .63143, log(100 / 4) / 2 = 1.60944; at any time: log(8 / 8) = 0, 1.175 log(8 / 4) / 2 = .407224."""
+    policy = st.MOSS(horizon=100)
+    state = policy.init(KEY, TWO).replace(arms=arms([4, 2], [2, 1]))
+    assert acted(policy, state, 7)[0] == 1
+    np.testing.assert_allclose(acted(policy, state, 7)[1], [1.29463, 1.76864], atol=1e-5)
+    np.testing.assert_allclose(acted(st.AnytimeMOSS(), state.arms, 7)[1], [0.5, 1.13814], atol=1e-5)
+    np.testing.assert_allclose(st.MOSS().init(KEY, Spec(2, horizon=60)).rounds, 60.0)
+    # A model with T / K pulls is not explored any more.
+    np.testing.assert_allclose(acted(policy, state.replace(arms=arms([50, 60], [25, 30])), 110)[1], [0.5, 0.5])
+
+
+def test_imed_by_hand():
+    """log 4 = 1.38629; 2 kl(.5, .75) + log 2 = .287682 + .693147; a model that was never used comes first."""
+    action, index = acted(st.IMED(), arms([4, 2], [3, 1]), 6)
+    np.testing.assert_allclose(index, [1.386294, 0.980829], atol=1e-5)
+    assert action == 1
+    assert acted(st.IMED(), arms([4, 2, 0], [3, 1, 0]), 6)[0] == 2
+
+
+def test_bayes_ucb_by_hand():
+    """Tail 1/8 of Beta(1, 1), of Beta(2, 1): x^2 = 7/8, and of Beta(1, 2): (1 - x)^2 = 1/8."""
+    _, bound = acted(st.BayesUCB(), arms([0, 1, 1], [0, 1, 0]), 6)
+    np.testing.assert_allclose(bound, [0.875, math.sqrt(7 / 8), 1 - math.sqrt(1 / 8)], atol=1e-6)
+
+
+def test_exp3_by_hand():
+    """gamma 1/2: a reward of 1 adds .5 / (2 * .5) to the logarithm; then .5 e^.5 / (e^.5 + 1) + .25 = .561230."""
+    policy = st.Exp3(gamma=0.5)
+    state = policy.init(KEY, TWO)
+    np.testing.assert_allclose(acted(policy, state, 0)[1], [0.5, 0.5])
+    state = updated(policy, state, [(0, 1.0)])
+    np.testing.assert_allclose(acted(policy, state, 1)[1], [0.561230, 0.438770], atol=1e-6)
+    # The paper's share for T = 1,000: sqrt(2 log 2 / (1.71828 * 1000)) = .0284041.
+    np.testing.assert_allclose(st.Exp3(horizon=1000).init(KEY, TWO).gamma, 0.0284041, rtol=1e-5)
+    assert st.Exp3().init(KEY, Spec(2, horizon=1)).gamma == pytest.approx(0.898207, abs=1e-5)
+    assert st.Exp3().init(KEY, Spec(10, horizon=2)).gamma == 1.0
+
+
+def test_exp3_plus_plus_by_hand():
+    """First epsilon = 1/4: equal probabilities. A loss of 1 counts twice. Then eta = .208139 = epsilon, rho = .397418, p = .583723 rho + eta."""
+    policy = st.Exp3PlusPlus()
+    state = policy.init(KEY, TWO)
+    np.testing.assert_allclose(acted(policy, state, 0)[1], [0.5, 0.5], atol=1e-6)
+    state = updated(policy, state, [(0, 0.0)])
+    np.testing.assert_allclose(state.loss_estimate, [2.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(acted(policy, state, 1)[1], [0.440121, 0.559879], atol=1e-5)
+    # A certain gap, 1 minus two radii of sqrt((3 log 2000 + log 2) / 2000) = .108350: exploration log(2000) / (2000 gap^2) = .006193,
+    # below eta = .5 sqrt(log 2 / 4000) = .006582.
+    seen = state.replace(
+        pulls=jnp.array([1000, 1000]), loss_sum=jnp.array([1000.0, 0.0]), loss_estimate=jnp.array([1e6, 0.0])
+    )
+    gap = 1.0 - 2.0 * math.sqrt((3.0 * math.log(2000) + math.log(2)) / 2000)
+    explored = math.log(2000) / (2000 * gap**2)
+    np.testing.assert_allclose(acted(st.Exp3PlusPlus(beta=1.0), seen, 1999)[1][0], explored, rtol=1e-4)
+    assert explored < 0.5 * math.sqrt(math.log(2) / 4000)
+
+
+HISTORY = [(0, 1.0), (0, 0.0), (1, 1.0), (0, 1.0)]
+
+
+def test_sliding_window_by_hand():
+    """The last three of four rounds: pulls (2, 1), sums (1, 1); log 3 = 1.098612: .5 + sqrt(.6 * log 3 / 2), 1 + sqrt(.6 * log 3)."""
+    policy = st.SlidingWindowUCB(window=3)
+    state = updated(policy, policy.init(KEY, TWO), HISTORY)
+    np.testing.assert_array_equal(state.pulls, [2, 1])
+    np.testing.assert_allclose(acted(policy, state, 4)[1], [1.074094, 1.811891], atol=1e-5)
+    # Three rounds later model 1 has left the window.
+    state = updated(policy, policy.init(KEY, TWO), [*HISTORY, (0, 0.0), (0, 1.0)])
+    np.testing.assert_array_equal(state.pulls, [3, 0])
+    np.testing.assert_allclose(acted(policy, state, 6)[1][1], np.inf)
+
+
+def test_discounted_by_hand():
+    """Discount 1/2: pulls (1.375, .5), sums (1.125, .5), log 1.875 = .628609: .818182 + 2 sqrt(.6 log / 1.375), 1 + 2 sqrt(.6 log / .5)."""
+    policy = st.DiscountedUCB(discount=0.5)
+    state = updated(policy, policy.init(KEY, TWO), HISTORY)
+    np.testing.assert_allclose(state.pulls, [1.375, 0.5])
+    np.testing.assert_allclose(state.reward_sum, [1.125, 0.5])
+    np.testing.assert_allclose(acted(policy, state, 4)[1], [1.865664, 2.737046], atol=1e-5)
+
+
+def test_tuned_windows_and_discounts():
+    """2 sqrt(10,000 log 10,000) = 606.97, a quarter with 16 changes; 1 - sqrt(1 / 10,000) / 4."""
+    assert st.SlidingWindowUCB.tuned(10_000).window == st.SlidingWindowUCB().window == 607
+    assert st.SlidingWindowUCB.tuned(10_000, 16, xi=0.5) == st.SlidingWindowUCB(window=152, xi=0.5)
+    assert st.DiscountedUCB.tuned(10_000).discount == st.DiscountedUCB().discount == 0.9975
+    assert st.DiscountedUCB.tuned(10_000, changes=16).discount == 0.99
+
+
+def test_the_decision_by_hand():
+    """Four successes of four and no success of four: 8 log 2 = 5.545, above log(2 * 8 / .1) = 5.075 and below log(2 * 8 / .05) = 5.768."""
+    before = IdentificationState(arms([4, 3], [4, 0]), jnp.zeros((), bool))
+    for delta, decided in ((0.1, True), (0.05, False)):
+        for policy in (st.TrackAndStop(delta=delta), st.UniformAndStop(delta=delta)):
+            state = policy.update(KEY, before, (), jnp.int32(1), jnp.float32(0.0), jnp.int32(7))
+            assert bool(state.decided) == decided
+            assert {name: float(x) for name, x in policy.gauges(state).items()} == {"decided": decided, "samples": 8}
+            assert policy.recommendation(state) == 0
+            # After the decision the state is constant, and the recommended model is used.
+            later = policy.update(KEY, state, (), jnp.int32(0), jnp.float32(0.0), jnp.int32(8))
+            np.testing.assert_array_equal(later.arms.pulls, [4, 4] if decided else [5, 4])
+            assert not decided or acted(policy, later, 9)[0] == 0
+    assert st.practical_threshold(jnp.float32(8.0), 2, 0.1) == pytest.approx(math.log((math.log(8) + 1) / 0.1))
+
+
+def test_tracking_by_hand():
+    """Two normal models have equal shares; a third that was used less than sqrt(100) - 3 / 2 times comes first."""
+    policy = st.TrackAndStop(family=families.Gaussian())
+    open_ = jnp.zeros((), bool)
+    assert acted(policy, IdentificationState(arms([52, 48], [50, 10]), open_), 100)[0] == 1
+    assert acted(policy, IdentificationState(arms([46, 46, 8], [46, 20, 0]), open_), 100)[0] == 2
+    # Of the shares (.5, .25, .25) sqrt(2) / (1 + sqrt(2)), 1 / 2: (.414214, .292893, .292893) for two equal others.
+    assert acted(policy, IdentificationState(arms([41, 30, 29], [41, 15, 14.5]), open_), 100)[0] == 0
+
+
+# Statistics.
 
 
 def test_beta_posterior():
@@ -53,8 +203,8 @@ def test_beta_posterior():
     state = ArmStatistics.of(pulls=jnp.array([10, 0], jnp.int32), reward_sum=jnp.array([7.0, 0.0]))
     keys = jax.random.split(draws.key(7), 20_000)
     for policy, first, second in (
-        (stochastic.BetaThompson(), (8, 4), (1, 1)),
-        (stochastic.BetaThompson(successes=2.0, failures=3.0), (9, 6), (2, 3)),
+        (st.BetaThompson(), (8, 4), (1, 1)),
+        (st.BetaThompson(successes=2.0, failures=3.0), (9, 6), (2, 3)),
     ):
         act = jax.jit(jax.vmap(lambda key, policy=policy: policy.act(key, state, (), jnp.int32(0))))
         action, info = act(keys)
@@ -78,7 +228,7 @@ def test_beta_thompson_against_numpy():
         losses[np.arange(number), arm] += ~success
         regret += 0.7 - means[arm]
     data = simulate(
-        stochastic.bernoulli(means), stochastic.BetaThompson(), horizon=horizon, seeds=600, record=["regret", "pulls"],
+        st.bernoulli(means), st.BetaThompson(), horizon=horizon, seeds=600, record=["regret", "pulls"],
         progress=False,
     ).isel(policy=0, time=-1)  # fmt: skip
     assert_means_agree(data["regret"].values, regret)
@@ -91,10 +241,10 @@ def test_beta_thompson_against_numpy():
 
 
 def test_exploration_limits():
-    """epsilon 0 never explores (by hand it sticks to the first success), epsilon 1 is uniform, 1/4 explores a quarter."""
-    policy = grid(stochastic.EpsilonGreedy, epsilon=[0.0, 0.25, 1.0])
+    """epsilon 0 never explores, epsilon 1 is uniform, 1/4 explores in a quarter of the rounds."""
+    policy = grid(st.EpsilonGreedy, epsilon=[0.0, 0.25, 1.0])
     data = simulate(
-        stochastic.bernoulli([0.3, 0.8]), policy, horizon=1000, seeds=64, record=["pulls", "info.explored"], progress=False
+        st.bernoulli([0.3, 0.8]), policy, horizon=1000, seeds=64, record=["pulls", "info.explored"], progress=False
     ).isel(policy=0, time=-1)
     explored = data["info.explored"].values
     assert (explored[0] == 0).all()
@@ -103,24 +253,17 @@ def test_exploration_limits():
     assert_mean_close(data["pulls"].isel(epsilon=2).values[:, 0], 500)
     greedy = data["pulls"].isel(epsilon=0).values
     assert (greedy.min(1) >= 1).all()
-    assert (greedy[:, 0] > 900).any()  # Some runs are caught by the worse model.
-
-
-def test_one_model_leaves_nothing_to_choose():
-    for policy in (stochastic.UCB1(), stochastic.BetaThompson()):
-        data = simulate(stochastic.bernoulli([0.4]), policy, horizon=50, seeds=3, record=["pulls", "regret"], progress=False)
-        assert (data["pulls"].isel(time=-1).values == 50).all()
-        assert (data["regret"].values == 0).all()
+    assert (greedy[:, 0] > 900).any()  # Some runs never leave the worse model.
 
 
 def test_ucb_tries_every_model_once_and_in_the_order_of_ties():
-    chosen, _, _ = play(bandit("bernoulli"), stochastic.UCB1(), double=True)
+    chosen, _ = run_all_rounds(bandit("bernoulli"), st.UCB1(), horizon=10)
     np.testing.assert_array_equal(chosen[:, :5], [tie_order(seed) for seed in SEEDS])
 
 
-def test_epsilon_greedy_explores_every_model_alike():
-    """Whether it explores, and whom, are independent: 100,000 rounds, after which the coin is `.25` in one and the models `1 / 3` each."""
-    policy, count = stochastic.EpsilonGreedy(epsilon=0.25), 100_000
+def test_epsilon_greedy_explores_uniformly():
+    """Exploration has probability .25 in 100,000 rounds, and independently of it each model has probability 1/3."""
+    policy, count = st.EpsilonGreedy(epsilon=0.25), 100_000
     state = ArmStatistics.of(pulls=jnp.asarray([2, 1, 1]), reward_sum=jnp.asarray([2.0, 0.0, 0.0]))
     keys = jax.random.split(draws.key(3), count)
     action, info = jax.jit(jax.vmap(lambda key: policy.act(key, state, (), jnp.int32(4))))(keys)
@@ -129,3 +272,111 @@ def test_epsilon_greedy_explores_every_model_alike():
     assert abs(explored.mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / count)
     shares = np.bincount(np.asarray(action)[explored], minlength=3) / explored.sum()
     np.testing.assert_allclose(shares, 1 / 3, atol=5 * np.sqrt(2 / 9 / explored.sum()))
+
+
+def test_kl_ucb_of_normal_distributions_is_ucb():
+    state = arms([3, 5, 1], [1.0, 3.0, 1.0])
+    np.testing.assert_allclose(
+        acted(st.KLUCB(family=families.Gaussian()), state, 10)[1], acted(st.UCB1(), state, 9)[1], rtol=1e-6
+    )
+
+
+def test_without_forgetting_policies_equal_the_plain_ones():
+    """With a window of all rounds, or a discount of 1, sums and draws are those of UCB and of Thompson sampling."""
+    history = [(0, 1.0), (1, 0.0), (1, 1.0), (0, 1.0), (1, 1.0)]
+    plain = updated(st.UCB1(), st.UCB1().init(KEY, TWO), history)
+    sampled = acted(st.BetaThompson(), plain, 5)
+    for policy in (st.SlidingWindowThompson(window=5), st.DiscountedThompson(discount=1.0)):
+        state = updated(policy, policy.init(KEY, TWO), history)
+        np.testing.assert_array_equal(state.pulls, plain.pulls)
+        np.testing.assert_array_equal(acted(policy, state, 5)[1], sampled[1])
+    window, discounted = st.SlidingWindowUCB(window=6, xi=2.0), st.DiscountedUCB(discount=1.0, xi=0.5)
+    state = updated(window, window.init(KEY, TWO), history)
+    np.testing.assert_allclose(acted(window, state, 5)[1], acted(st.UCB1(), plain, 4)[1], rtol=1e-6)
+    state = updated(discounted, discounted.init(KEY, TWO), history)
+    np.testing.assert_allclose(acted(discounted, state, 5)[1], acted(st.UCB1(), plain, 3)[1], rtol=1e-6)
+
+
+def test_one_model_leaves_nothing_to_choose():
+    one = Spec(num_models=1, horizon=10)
+    policies = (st.UCB1(), st.KLUCB(), st.MOSS(), st.IMED(), st.BetaThompson(), st.BayesUCB(), st.Exp3(), st.Exp3PlusPlus())
+    for policy in (*policies, st.TrackAndStop()):
+        state = updated(policy, policy.init(KEY, one), [(0, 1.0), (0, 0.0)])
+        action, seen = acted(policy, state, 2)
+        assert action == 0 and np.isfinite(seen).all()
+
+
+# Errors.
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (st.KLUCB(loglog=-1.0), "loglog must be at least 0, got -1"),
+        (st.KLUCB(family=families.Gaussian), "family must be an object such as families.Bernoulli()"),
+        (st.KLUCB(family=families.Gaussian(scale=0.0)), "scale must be above 0, got 0"),
+        (st.IMED(family="bernoulli"), "family must be an object such as"),
+        (st.UCBV(upper=0.0), "upper must be above 0, got 0"),
+        (st.MOSS(horizon=0), "horizon must be above 0, got 0"),
+        (st.AnytimeMOSS(alpha=-0.5), "alpha must be at least 0, got -0.5"),
+        (st.BayesUCB(failures=0.5), "failures must be at least 1, got 0.5"),
+        (st.Exp3(gamma=0.0), r"gamma must be in \(0, 1\], got 0"),
+        (st.Exp3(horizon=-3), "horizon must be above 0, got -3"),
+        (st.Exp3PlusPlus(alpha=0.0), "alpha must be above 0, got 0"),
+        (st.SlidingWindowUCB(window=0), "window must be at least 1, got 0"),
+        (st.SlidingWindowUCB(window=2.5), "window must be a whole number at least 1, got 2.5"),
+        (st.SlidingWindowThompson(successes=0.0), "successes must be at least 1, got 0"),
+        (st.DiscountedUCB(discount=1.1), r"discount must be in \(0, 1\], got 1.1"),
+        (st.DiscountedThompson(discount=0.0), r"discount must be in \(0, 1\], got 0"),
+        (st.TrackAndStop(delta=0.0), r"delta must be in \(0, 1\], got 0"),
+        (st.TrackAndStop(threshold=lambda t: t), "threshold must take"),
+    ],
+)
+def test_errors_name_the_bad_value(policy, message):
+    with pytest.raises(ValueError, match=message):
+        policy.check()
+
+
+def test_a_policy_without_a_horizon_is_refused():
+    for policy in (st.MOSS(), st.Exp3()):
+        with pytest.raises(ValueError, match="horizon must be given where no run gives it"):
+            policy.init(KEY, TWO)
+
+
+# Regret.
+
+
+def test_the_oracle_has_no_regret():
+    for env in (bandit("bernoulli"), bandit("gaussian")):
+        data = simulate(env, st.Oracle.of, horizon=500, seeds=8, record=["regret", "pulls"], progress=False)
+        assert np.abs(data["regret"].values).max() == 0.0
+        assert (data["pulls"].isel(policy=0, time=-1).values == np.array([0, 500, 0, 0, 0])).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SlidingWindowThompson", "DiscountedThompson"])
+def test_forgetting_thompson_against_numpy(name):
+    """The same mean regret as a NumPy loop with NumPy's beta draws, over independent runs."""
+    horizon, number, window, discount = 400, 800, 60, 0.97
+    means = np.array(bandit("bernoulli").mean, np.float64)
+    rng = np.random.default_rng(0)
+    wins, losses, regret = np.zeros((number, 5)), np.zeros((number, 5)), np.zeros(number)
+    recent = []
+    for _ in range(horizon):
+        arm = rng.beta(1 + wins, 1 + losses).argmax(1)
+        success = rng.random(number) < means[arm]
+        if name == "DiscountedThompson":
+            wins *= discount
+            losses *= discount
+        recent.append((arm, success))
+        wins[np.arange(number), arm] += success
+        losses[np.arange(number), arm] += ~success
+        if name == "SlidingWindowThompson" and len(recent) > window:
+            arm_then, success_then = recent.pop(0)
+            wins[np.arange(number), arm_then] -= success_then
+            losses[np.arange(number), arm_then] -= ~success_then
+        regret += means.max() - means[arm]
+    policy = st.SlidingWindowThompson(window=window) if name.startswith("S") else st.DiscountedThompson(discount=discount)
+    data = simulate(bandit("bernoulli"), policy, horizon=horizon, seeds=number, record=["regret"], progress=False)
+    assert_means_agree(data["regret"].isel(policy=0, time=-1).values, regret)

@@ -1,61 +1,152 @@
-"""Policies of the plain bandit against float64 loops on the same draws."""
+"""Policies of the plain bandit against float64 loops on the same random numbers."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import x64
 from reference import stochastic as plain
-from stochastic_cases import MEANS, SEEDS, bandit, luck, play, tie_order
+from stochastic_cases import MEANS, SEEDS, bandit, random_numbers, run_all_rounds, tie_order
 
-from jaxroute.problems import stochastic
+from jaxroute.estimators import families
+from jaxroute.problems import stochastic as st
+from jaxroute.problems.stochastic.parts.allocation import optimal_shares
 
-
-def references(distribution, policy, parameters):
-    """The float64 loop of one policy on the draws of every seed, with the models in the order of the run's ties."""
-    for seed in SEEDS:
-        uniform, normal, normals, coin, arm = luck(seed)
-        reward_draws = uniform if distribution == "bernoulli" else normal
-        # Means and noise as the environment holds them, in single precision.
-        order = tie_order(seed)
-        means = [float(x) for x in np.float32(MEANS)[order]]
-        common = {"distribution": distribution, "noise_scale": float(np.float32(0.4))}
-        if policy == "ucb1":
-            found = plain.ucb1(means, reward_draws, **parameters, **common)
-        elif policy == "thompson":
-            found = plain.gaussian_thompson(means, reward_draws, normals[:, order], **parameters, **common)
-        else:
-            anyone = (np.argsort(order)[(arm * len(MEANS)).astype(int)] + 0.5) / len(MEANS)
-            found = plain.epsilon_greedy(means, reward_draws, coin, anyone, **parameters, **common)
-        yield order[found[0]], *found[1:]
+LONG, SHORT = 3000, 300
+WIDE = {"window": 90, "xi": 0.6, "upper": 1.5}
+PRIOR = {"scale": 0.8, "prior_mean": 0.7, "prior_weight": 2.5}
 
 
-CASES = {
-    "ucb1": (stochastic.UCB1(), {"width": 2.0**0.5}),
-    "ucb1, narrow": (stochastic.UCB1(width=0.3), {"width": 0.3}),
-    "thompson": (stochastic.GaussianThompson(scale=0.5), {"scale": 0.5}),
-    "thompson, other prior": (
-        stochastic.GaussianThompson(scale=0.8, prior_mean=0.7, prior_weight=2.5),
-        {"scale": 0.8, "prior_mean": 0.7, "prior_weight": 2.5},
+def epsilon_greedy(means, rewards, z, order, **options):
+    random = (np.argsort(order)[(z.place * len(MEANS)).astype(int)] + 0.5) / len(MEANS)
+    return plain.epsilon_greedy(means, rewards, z.coin, random, 0.1, **options)
+
+
+def thompson(**parameters):
+    return lambda m, r, z, order, **o: plain.gaussian_thompson(m, r, z.normals[:, order], **parameters, **o)
+
+
+# Policy, and the reference for means, draws of the rewards, random numbers, order of ties and options of the distribution.
+LONG_CASES = {
+    "ucb1": (st.UCB1(), lambda m, r, z, _, **o: plain.ucb1(m, r, 2.0**0.5, **o)),
+    "ucb1, narrow": (st.UCB1(width=0.3), lambda m, r, z, _, **o: plain.ucb1(m, r, 0.3, **o)),
+    "thompson": (st.GaussianThompson(scale=0.5), thompson(scale=0.5)),
+    "thompson, other prior": (st.GaussianThompson(**PRIOR), thompson(**PRIOR)),
+    "epsilon": (st.EpsilonGreedy(epsilon=0.1), epsilon_greedy),
+}
+# Loops that compute every round from the whole history.
+SHORT_CASES = {
+    "KL-UCB": (st.KLUCB(), lambda m, r, z, _, **o: plain.kl_ucb(m, r, **o)),
+    "KL-UCB of the proofs": (st.KLUCB(loglog=3.0), lambda m, r, z, _, **o: plain.kl_ucb(m, r, 3.0, **o)),
+    "KL-UCB, normal": (
+        st.KLUCB(family=families.Gaussian(scale=0.4)),
+        lambda m, r, z, _, **o: plain.kl_ucb_gaussian(m, r, 0.4, **o),
     ),
-    "epsilon": (stochastic.EpsilonGreedy(epsilon=0.1), {"epsilon": 0.1}),
+    # Not with rewards of 0 and 1: models with equal counts tie, and rounding decides.
+    "UCB-V, normal": (st.UCBV(zeta=0.5), lambda m, r, z, _, **o: plain.ucb_v(m, r, 0.5, 1.0, 1.0, **o)),
+    "UCB-V, wide, normal": (st.UCBV(c=0.2, upper=2.0), lambda m, r, z, _, **o: plain.ucb_v(m, r, 1.2, 0.2, 2.0, **o)),
+    "MOSS": (st.MOSS(), lambda m, r, z, _, **o: plain.moss(m, r, SHORT, **o)),
+    "MOSS, any time": (st.AnytimeMOSS(), lambda m, r, z, _, **o: plain.moss_anytime(m, r, 1.35, **o)),
+    "IMED": (st.IMED(), lambda m, r, z, _, **o: plain.imed(m, r, **o)),
+    # With the uniform prior quantiles of different counts may be equal: those of Beta(1, 2) and Beta(2, 3) at 8/9 are both 2/3.
+    "Bayes-UCB": (
+        st.BayesUCB(successes=1.3, failures=1.1),
+        lambda m, r, z, _, **o: plain.bayes_ucb(m, r, 1.3, 1.1, **o),
+    ),
+    "Exp3": (st.Exp3(gamma=0.2), lambda m, r, z, _, **o: plain.exp3(m, r, z.coin, 0.2, **o)),
+    "Exp3++": (
+        st.Exp3PlusPlus(alpha=1.0, beta=0.5),
+        lambda m, r, z, _, **o: plain.exp3_plus_plus(m, r, z.coin, 1.0, 0.5, **o),
+    ),
+    "SW-UCB": (st.SlidingWindowUCB(**WIDE), lambda m, r, z, _, **o: plain.sliding_window_ucb(m, r, **WIDE, **o)),
+    "D-UCB": (
+        st.DiscountedUCB(discount=0.98, xi=0.2),
+        lambda m, r, z, _, **o: plain.discounted_ucb(m, r, 0.98, 0.2, 1.0, **o),
+    ),
 }
 
 
+def expected_runs(name, distribution, seeds=SEEDS):
+    """Chosen models, rewards and regret of the reference for every seed; its models are numbered in the order of the run's ties."""
+    _, reference = (LONG_CASES | SHORT_CASES)[name]
+    horizon = LONG if name in LONG_CASES else SHORT
+    for seed in seeds:
+        z = random_numbers(seed)
+        # Draws from a distribution over models have no ties.
+        order = np.arange(len(MEANS)) if "Exp3" in name else tie_order(seed)
+        # Means and noise as the environment holds them, in single precision.
+        means = [float(x) for x in np.float32(MEANS)[order]]
+        options = {"distribution": distribution, "noise_scale": float(np.float32(0.4))}
+        rewards = (z.uniform if distribution == "bernoulli" else z.normal)[:horizon]
+        chosen, earned, regret = reference(means, rewards, z, order, **options)
+        yield order[chosen], earned, regret
+
+
+def assert_equal_runs(chosen, data, expected, seeds):
+    for i, (models, rewards, regret) in enumerate(expected):
+        different = np.flatnonzero(chosen[i] != models)
+        assert not different.size, f"seed {seeds[i]}: {different.size} rounds differ, the first is {different[0]}"
+        earned = np.diff(data["reward"].values[i] * data["time"].values, prepend=0)
+        np.testing.assert_allclose(earned, rewards, atol=1e-5)
+        np.testing.assert_allclose(data["regret"].values[i], regret, atol=1e-3)
+
+
 @pytest.mark.parametrize("distribution", ["bernoulli", "gaussian"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LONG_CASES)
 def test_equals_the_reference_round_by_round(name, distribution):
-    policy, parameters = CASES[name]
-    chosen, rewards, regret = play(bandit(distribution), policy, double=True)
-    for i, expected in enumerate(references(distribution, name.split(",")[0], parameters)):
-        different = np.flatnonzero(chosen[i] != expected[0])
-        assert not different.size, f"seed {SEEDS[i]}: {different.size} rounds differ, the first is {different[0]}"
-        np.testing.assert_allclose(rewards[i], expected[1], atol=1e-5)
-        np.testing.assert_allclose(regret[i], expected[2], atol=1e-3)
+    chosen, data = run_all_rounds(bandit(distribution), LONG_CASES[name][0], LONG)
+    assert_equal_runs(chosen, data, expected_runs(name, distribution), SEEDS)
+
+
+@pytest.mark.parametrize("name", SHORT_CASES)
+def test_equals_a_loop_over_the_history(name):
+    distribution, seeds = "gaussian" if "normal" in name else "bernoulli", SEEDS[:2]
+    chosen, data = run_all_rounds(bandit(distribution), SHORT_CASES[name][0], SHORT, seeds)
+    assert_equal_runs(chosen, data, expected_runs(name, distribution, seeds), seeds)
+    assert all(len(set(run)) == len(MEANS) for run in chosen)
 
 
 @pytest.mark.parametrize("name", ["ucb1", "thompson", "epsilon"])
-def test_single_precision_is_the_same_run(name):
-    """Sums of 0/1 rewards are exact in float32, so that runs part only where two scores agree to seven digits."""
-    policy, parameters = CASES[name]
-    chosen, _, _ = play(bandit("bernoulli"), policy, double=False)
-    shares = [np.mean(chosen[i] == e[0]) for i, e in enumerate(references("bernoulli", name, parameters))]
+def test_single_precision_has_the_same_runs(name):
+    """Sums of 0/1 rewards are exact in float32, so runs differ only after two scores that agree to seven digits."""
+    chosen, _ = run_all_rounds(bandit("bernoulli"), LONG_CASES[name][0], LONG, double=False)
+    shares = [np.mean(chosen[i] == e[0]) for i, e in enumerate(expected_runs(name, "bernoulli"))]
     assert np.mean(np.equal(shares, 1.0)) > 0.5, shares
     assert min(shares) > 0.8, shares
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_track_and_stop_equals_the_reference(uniform):
+    """Choices, the round of the decision, and the recommendation in all later rounds."""
+    means, delta, seeds = [0.15, 0.7, 0.3], 0.2, SEEDS[:2]
+    policy = (st.UniformAndStop if uniform else st.TrackAndStop)(delta=delta)
+    chosen, data = run_all_rounds(st.bernoulli(means), policy, SHORT, seeds, record=("pulls", "samples", "decided"))
+    for i, seed in enumerate(seeds):
+        rewards, order = random_numbers(seed).uniform[:SHORT], tie_order(seed, len(means))
+        arms, _, _, stopped = plain.track_and_stop([float(x) for x in np.float32(means)[order]], rewards, delta, uniform)
+        np.testing.assert_array_equal(chosen[i], order[arms])
+        assert 10 < stopped < SHORT
+        assert data["samples"].values[i, -1] == stopped
+        assert (data["decided"].values[i] == (data["time"].values >= stopped)).all()
+
+
+@pytest.mark.parametrize(
+    ("family", "kl", "low", "high"),
+    [
+        (families.Bernoulli(), plain.kl_bernoulli, 0.0001, 0.9999),
+        (families.Gaussian(0.5), lambda x, y: plain.kl_gaussian(x, y, 0.5), -2.0, 2.0),
+        pytest.param(families.Poisson(), plain.kl_poisson, 0.05, 8.0, marks=pytest.mark.slow),
+        pytest.param(families.Exponential(), plain.kl_exponential, 0.05, 8.0, marks=pytest.mark.slow),
+    ],
+)
+def test_optimal_shares(family, kl, low, high):
+    """Shares of 2 and 10 models, with arbitrary means, close means, and several best models."""
+    rng = np.random.default_rng(0)
+    shares = jax.jit(jax.vmap(lambda mean: optimal_shares(mean, family)))
+    for size in (2, 10):
+        means = np.concatenate([rng.uniform(low, high, (6, size)), (low + high) / 2 + 0.02 * rng.random((3, size))])
+        means[-1, :2] = means[-1].max() + 0.01
+        with x64():
+            found = np.asarray(shares(jnp.asarray(means)))
+        for mean, share in zip(means, found, strict=True):
+            np.testing.assert_allclose(share, plain.best_shares(mean.tolist(), kl), atol=1e-4)

@@ -1,18 +1,14 @@
-"""Distributions of the rewards."""
+"""Rewards of the ready-made bandits, and means that change."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_mean_close
-from scipy import stats
 from stochastic_cases import MEANS, bandit
 
 from jaxroute.core import draws
 from jaxroute.problems import stochastic
-from jaxroute.sources.distributions import Poisson
-
-# Environments.
 
 
 @pytest.mark.parametrize("distribution", ["bernoulli", "gaussian"])
@@ -32,40 +28,11 @@ def test_reward_distributions(distribution):
         assert np.std(reward) == pytest.approx(spread, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("env", "distribution"),
-    [
-        (stochastic.beta([0.2, 0.5], concentration=6.0), lambda m: stats.beta(6 * m, 6 * (1 - m))),
-        (stochastic.exponential([0.5, 2.0]), lambda m: stats.expon(scale=m)),
-        (stochastic.poisson([0.4, 9.0]), stats.poisson),
-    ],
-    ids=["beta", "exponential", "poisson"],
-)
-def test_distributions_of_other_rewards(env, distribution):
-    """Against SciPy's distribution functions, mean and deviation."""
-    keys = jax.random.split(draws.key(5), 40_000)
-    rewards = np.asarray(jax.jit(jax.vmap(lambda key: env.distribution(key, env.mean, env.scale)))(keys), np.float64)
-    for m, mean in enumerate(np.asarray(env.mean, np.float64)):
-        expected = distribution(mean)
-        assert_mean_close(rewards[:, m], mean)
-        assert rewards[:, m].std() == pytest.approx(expected.std(), rel=0.03)
-        for value in np.quantile(rewards[:, m], [0.05, 0.3, 0.5, 0.9, 0.999]):
-            error = 5 * np.sqrt(expected.cdf(value) * (1 - expected.cdf(value)) / keys.size) + 1e-4
-            assert abs((rewards[:, m] <= value).mean() - expected.cdf(value)) < error
-
-
-def test_counts_have_terms_enough():
-    """What is left beyond the last term is less than a uniform can tell, and few terms are wasted."""
-    for mean in (0.01, 1.0, 9.0, 64.0):
-        terms = Poisson.of(np.array([mean])).terms
-        assert stats.poisson(mean).sf(terms) < 2.0**-23 < stats.poisson(mean).sf(0.6 * terms - 1)
-
-
 # Means that change.
 
 
 def walked(path, horizon, key=0):
-    """The path's means `[T, K]`."""
+    """Means `[T, K]` of a path."""
 
     def step(state, t):
         return path.move(draws.fold_in(draws.key(key), t), state, t), path.mean(state, t)
@@ -73,14 +40,14 @@ def walked(path, horizon, key=0):
     return np.asarray(jax.jit(lambda: jax.lax.scan(step, path.init(draws.key(7)), jnp.arange(horizon))[1])())
 
 
-def test_means_that_change_at_once():
+def test_abrupt_changes():
     means = walked(stochastic.garivier_moulines().path, 6000)
     assert (means[:, :2] == np.float32([0.5, 0.3])).all()
     np.testing.assert_array_equal(means[:, 2], np.repeat(np.float32([0.4, 0.9, 0.4]), [3000, 2000, 1000]))
 
 
-def test_means_that_rise_and_fall():
-    """A quarter of the period later the first model is at its top, and the second, half a period behind, at its bottom; late rounds too."""
+def test_sinusoidal_means():
+    """After a quarter of the period the first model is at its maximum, the second, half a period behind, at its minimum; also late."""
     path = stochastic.sinusoidal([0.5, 0.6], amplitude=0.25, period=400).path
     np.testing.assert_allclose(
         walked(path, 401)[[0, 100, 300, 400]], [[0.5, 0.6], [0.75, 0.35], [0.25, 0.85], [0.5, 0.6]], atol=1e-6
@@ -88,8 +55,8 @@ def test_means_that_rise_and_fall():
     np.testing.assert_allclose(path.mean((), jnp.int32(8_000_100)), [0.75, 0.35], atol=1e-5)
 
 
-def test_means_that_wander():
-    """Steps of the given deviation away from the ends, which are never passed, and at which no mean stays."""
+def test_brownian_motion():
+    """Steps have the given deviation away from the ends; no mean crosses an end or stays there."""
     means = walked(stochastic.drifting([0.5, 0.0, 0.9], step=0.02).path, 20_000)
     assert means.min() >= 0 and means.max() <= 1
     inside = (means[:-1] > 0.1) & (means[:-1] < 0.9)
@@ -97,8 +64,8 @@ def test_means_that_wander():
     assert means.std(0).min() > 0.2 and ((means == 0) | (means == 1)).mean() < 0.01
 
 
-def test_means_that_jump():
-    """A restless bandit: of the time in the high state up / (up + down), and jumps as often as the probabilities say."""
+def test_markov_chains():
+    """The high state has the share up / (up + down) of the rounds, and jumps have the given probabilities."""
     env = stochastic.restless([0.1, 0.2], [0.9, 0.6], [0.02, 0.3], [0.06, 0.3])
     high = walked(env.path, 60_000) == np.float32([0.9, 0.6])
     np.testing.assert_allclose(high.mean(0), [0.25, 0.5], atol=0.03)
@@ -107,7 +74,7 @@ def test_means_that_jump():
         assert jumps[~now].mean() == pytest.approx(up, rel=0.1) and jumps[now].mean() == pytest.approx(down, rel=0.1)
 
 
-def test_regret_is_against_the_best_of_the_moment():
+def test_regret_is_against_the_best_model_of_the_round():
     env = stochastic.piecewise([[0.2, 0.7], [0.9, 0.4]], [0, 3])
     for t, action, regret in ((2, 0, 0.5), (2, 1, 0.0), (3, 0, 0.0), (3, 1, 0.5)):
         _, reward, flows = env.step(draws.key(t), (), jnp.int32(action), jnp.int32(t))

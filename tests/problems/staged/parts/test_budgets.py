@@ -1,4 +1,4 @@
-"""Budget rules: what is spent under a fixed, a paced and a hard budget."""
+"""Spending under a fixed, a paced and a hard budget."""
 
 import functools
 
@@ -8,22 +8,21 @@ from staged_cases import EVERYTHING, end
 
 from jaxroute import simulate
 from jaxroute.problems import staged
+from jaxroute.problems.staged import budgets
 
 
 @functools.cache
 def overspending(mode):
-    """A policy that spends too much, at gamma = 14: without a hard budget, with one, and pacing itself."""
+    """Runs of a policy that spends too much (gamma = 14), with the budget mode "free", "stop" or "pace"."""
     env = staged.arena_market(max_deployed=6, stage_length=250, horizon=6000, stop_at_budget=mode == "stop")
-    policy = staged.StageRoute(
-        gamma=14.0, budget_mode=staged.budgets.Pace() if mode == "pace" else staged.budgets.FixedBudget()
-    )
+    policy = staged.StageRoute(gamma=14.0, budget_mode=budgets.Pace() if mode == "pace" else budgets.FixedBudget())
     data = simulate(env, policy, horizon=6000, seeds=24, record_every=250, record=EVERYTHING, progress=False)
     return data.isel(policy=0)
 
 
 @pytest.mark.slow
-def test_hard_budget_is_read_off_any_run():
-    """Queries and reward before the total budget is spent are the same in a run that stops there (mode "stop")."""
+def test_metrics_of_a_hard_budget_without_one():
+    """Queries and reward before the total budget is spent are the same in a run that stops there."""
     free, stopped = overspending("free"), overspending("stop")
     served = end(free, "served")
     assert (served < 6000).mean() > 0.9
@@ -40,8 +39,8 @@ def test_hard_budget_is_read_off_any_run():
 
 
 @pytest.mark.slow
-def test_pace_keeps_the_budget():
-    """Spending at the rate that is left meets the total budget where the plain program overspends."""
+def test_pace_meets_the_budget():
+    """Spending at the remaining rate meets the total budget, while the plain program overspends."""
     assert end(overspending("free"), "cost_ratio").mean() > 1.03
     paced = end(overspending("pace"), "cost_ratio")
     assert paced.max() < 1.005

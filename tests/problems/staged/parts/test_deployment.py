@@ -1,4 +1,4 @@
-"""DeployOPT: worked examples, branch and bound, fillers, ties, and the sets that no budget allows."""
+"""DeployOPT: worked examples, branch and bound, fillers, ties, and infeasible budgets."""
 
 import functools
 import itertools
@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from jaxroute.core import draws
 from jaxroute.data import STAGEROUTE_TABLE_1, min_max
-from jaxroute.problems import staged
+from jaxroute.problems.staged import fillers, optimum, ties
 from jaxroute.problems.staged.parts import deployment as module
 from jaxroute.problems.staged.types import Observation, StagedSpec
 from jaxroute.solvers.budgeted_fill import budgeted_fill
@@ -37,8 +37,7 @@ def deployer(num_models, slots, support, filler, tie, dtype):
 
 
 def deploy(
-    u, c, capacity, available, budget, slots, *, filler=staged.fillers.ReducedValue(), tie=staged.ties.IndexTie(), support=None,
-    dtype="float64", seed=0,
+    u, c, capacity, available, budget, slots, *, filler=fillers.ReducedValue(), tie=ties.IndexTie(), support=None, dtype="float64"
 ):  # fmt: skip
     """Deployed sets `[n, N]` and flags `[n]` of a batch of instances.
 
@@ -57,7 +56,7 @@ def deploy(
         arrays = [jnp.asarray(padded(x, 0.5), dtype) for x in (u, c, capacity)]
         available = jnp.asarray(padded(np.asarray(available), False))
         budget = jnp.asarray(np.resize(np.broadcast_to(budget, (count,)), batch), dtype)
-        keys = jax.random.split(draws.key(seed), batch)
+        keys = jax.random.split(draws.key(0), batch)
         run = deployer(width, slots, support, filler, tie, dtype)
         parts = [run(*(x[i : i + 80] for x in (keys, *arrays, available, budget))) for i in range(0, batch, 80)]
         deployed, feasible = (np.concatenate([np.asarray(x) for x in part]) for part in zip(*parts, strict=True))
@@ -68,14 +67,8 @@ def deploy(
 def best_with(u, c, capacity, budget, chosen, least=0.0):
     """HiGHS: the best routing over the chosen models, each with at least the share `least`; NaN if there is none."""
     some = np.flatnonzero(chosen)
-    answer = linprog(
-        -u[some],
-        A_ub=c[some][None],
-        b_ub=[budget],
-        A_eq=np.ones((1, len(some))),
-        b_eq=[1.0],
-        bounds=[(least, a) for a in capacity[some]],
-    )
+    total = {"A_eq": np.ones((1, len(some))), "b_eq": [1.0], "bounds": [(least, a) for a in capacity[some]]}
+    answer = linprog(-u[some], A_ub=c[some][None], b_ub=[budget], **total)
     return -answer.fun if answer.success else np.nan
 
 
@@ -105,7 +98,7 @@ def test_table_1_at_its_true_values(slots, pool, value, expected, dtype):
     assert members(deployed[0]) == expected
     assert feasible[0]
     assert best_with(u, c, SHARES, 2.0, deployed[0]) == pytest.approx(value, abs=5e-7)
-    assert staged.optimum.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
+    assert optimum.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
 
 
 def test_routing_over_the_best_three():
@@ -124,7 +117,7 @@ def test_start_up_tie(dtype):
     capacity = jnp.asarray([0.4, 0.4, 1.0])  # Yi-Lightning is model 2.
     answer = budgeted_fill(jnp.ones(3), jnp.full(3, 0.1), capacity, 2.0)
     np.testing.assert_allclose(answer.amount, [0.4, 0.4, 0.2], atol=1e-6)
-    newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=staged.ties.NewestTie(), dtype=dtype)
+    newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=ties.NewestTie(), dtype=dtype)
     assert members(newest[0]) == {3, 4, 5}
 
 
@@ -132,7 +125,7 @@ def test_start_up_tie(dtype):
 
 
 def random_instances(seed, count, size):
-    """A third plain, a third with bounds equal bit for bit, a third with a price-quality frontier; most with a mask."""
+    """A third without structure, a third with equal bounds, a third with a price-quality frontier; most with a mask."""
     rng = np.random.default_rng(seed)
     shape, kind = (count, size), (np.arange(count) % 3)[:, None]
     u = rng.uniform(0.05, 1, shape)
@@ -182,12 +175,8 @@ def test_against_branch_and_bound(size, slots, count):
 def test_against_the_plain_procedure(size, slots, count):
     """The reference's loops choose the same sets, for all deterministic fillers."""
     problem = random_instances(100 * size + slots, count, size)
-    fillers = {
-        "reduced": staged.fillers.ReducedValue(),
-        "none": staged.fillers.NoFiller(),
-        "index": staged.fillers.IndexFiller(),
-    }
-    for name, filler in fillers.items():
+    choices = {"reduced": fillers.ReducedValue(), "none": fillers.NoFiller(), "index": fillers.IndexFiller()}
+    for name, filler in choices.items():
         if name != "reduced" and slots not in (3, 4):
             continue
         deployed, feasible = deploy(*problem, slots, filler=filler)
@@ -217,7 +206,7 @@ def test_minimum_share_against_branch_and_bound(size, slots, count):
     """A finite share for every deployed model, by enumeration of all sets, is the mixed-integer program itself."""
     problem, answers = branch_and_bound(size, slots, count, 1e-4)
     u, c, capacity, available, budget = problem
-    deployed, _ = deploy(*problem, slots, filler=staged.fillers.MinimumShare(1e-4))
+    deployed, _ = deploy(*problem, slots, filler=fillers.MinimumShare(1e-4))
     solved = 0
     for i, (value, chosen, possible) in enumerate(answers):
         if not possible or available[i].sum() < slots:
@@ -237,7 +226,7 @@ def test_large_share_changes_the_set():
     {1, 2} is left. Without a share {0, 1} is best, at p = (1.73, 2.17) / 3.9 and value .944.
     """
     u, c = np.array([[1.0, 0.9, 0.5]]), np.array([4.0, 0.1, 3.9])
-    assert members(deploy(u, c, 1.0, True, 1.83, 2, filler=staged.fillers.MinimumShare(0.45))[0][0]) == {1, 2}
+    assert members(deploy(u, c, 1.0, True, 1.83, 2, filler=fillers.MinimumShare(0.45))[0][0]) == {1, 2}
     assert members(deploy(u, c, 1.0, True, 1.83, 2)[0][0]) == {0, 1}
 
 
@@ -251,17 +240,17 @@ def test_fillers():
     support, rest = {6, 9, 10, 14}, set(range(15)) - {6, 9, 10, 14}
 
     def sets(filler):
-        number = 400 if filler == staged.fillers.RandomFiller() else 1
+        number = 400 if filler == fillers.RandomFiller() else 1
         answer = deploy(u[:number], c, SHARES, True, 2.0, 6, filler=filler, support=4)
         return [members(d) for d in answer[0]]
 
-    assert sets(staged.fillers.ReducedValue())[0] == support | {5, 11}
-    assert sets(staged.fillers.NoFiller())[0] == support
-    assert sets(staged.fillers.IndexFiller())[0] == support | {0, 1}
-    random = sets(staged.fillers.RandomFiller())
+    assert sets(fillers.ReducedValue())[0] == support | {5, 11}
+    assert sets(fillers.NoFiller())[0] == support
+    assert sets(fillers.IndexFiller())[0] == support | {0, 1}
+    random = sets(fillers.RandomFiller())
     assert all(s >= support and len(s) == 6 for s in random)
     counts = np.array([sum(m in s for s in random) for m in sorted(rest)])
-    # Each of 11 models fills one of the two places with probability 2/11, over 400 keys: 5 standard errors.
+    # Each of 11 models is a filler with probability 2/11, over 400 keys: 5 standard errors.
     expected, error = 400 * 2 / 11, np.sqrt(400 * 2 / 11 * 9 / 11)
     assert np.abs(counts - expected).max() < 5 * error
 
@@ -284,11 +273,11 @@ def test_ties_of_fillers_go_to_the_cheaper_then_to_the_index():
     c = np.array([1.0, 1.0, 0.3, 0.2, 0.2, 0.1])
     for slots, chosen in ((3, {0, 1, 5}), (4, {0, 1, 5, 3})):
         assert members(deploy(u, c, 0.5, True, 2.0, slots)[0][0]) == chosen
-    assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=staged.ties.NewestTie())[0][0]) == {0, 1, 5, 4}
+    assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=ties.NewestTie())[0][0]) == {0, 1, 5, 4}
 
 
-def test_of_equal_models_the_first_is_deployed_whatever_rounding_says():
-    """Two of eight models have the same bounds. Sets that hold the one or the other are worth the same, summed in another order."""
+def test_rounding_does_not_decide_between_equal_models():
+    """Two of eight models have the same bounds. Sets with either of them have the same value, summed in another order."""
     rng, count = np.random.default_rng(0), 2400
     u, c = rng.random((count, 8)).astype(np.float32), (3 * rng.random((count, 8))).astype(np.float32)
     first, second = np.sort(np.argsort(rng.random((count, 8)), axis=1)[:, :2], axis=1).T
@@ -302,15 +291,15 @@ def test_of_equal_models_the_first_is_deployed_whatever_rounding_says():
 
 
 def test_random_ties():
-    """Twelve unseen models, three slots: every model has the same probability of a place, and known better ones keep theirs."""
+    """Of twelve unseen models for three slots all have the same probability; better ones are always deployed."""
     count = 600
     u, c = np.ones((count, 12)), np.full(12, 0.1)
-    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.ties.RandomTie(), support=4, dtype="float32")
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=ties.RandomTie(), support=4, dtype="float32")
     assert (deployed.sum(1) == 3).all()
     error = np.sqrt(count * 0.25 * 0.75)
     assert np.abs(deployed.sum(0) - count / 4).max() < 5 * error
     u[:, 1:] = np.linspace(0.5, 0.9, 11)
-    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.ties.RandomTie(), support=4, dtype="float32")
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=ties.RandomTie(), support=4, dtype="float32")
     assert [members(d) for d in deployed] == [{0, 10, 11}] * count
 
 
@@ -330,7 +319,7 @@ def test_everything_is_deployed_from_a_small_pool():
 @pytest.mark.parametrize(("capacity", "bound"), [(1.0, 2), (0.5, 3), (0.4, 4), (1 / 3, 4), (0.3, 5), (0.25, 5), (0.1, 11)])
 def test_support_bound(capacity, bound):
     """No optimal routing needs more models than the bound, and (with a frontier that uses them) some need that many."""
-    assert staged.optimum.max_support([1.0, capacity, 1.0]) == bound
+    assert optimum.max_support([1.0, capacity, 1.0]) == bound
     rng = np.random.default_rng(bound)
     size = 14
     largest = 0
@@ -338,9 +327,9 @@ def test_support_bound(capacity, bound):
         c = np.sort(10.0 ** rng.uniform(-1, 1, size))
         u = (c / 10) ** 0.5
         problem = (u, c, np.full(size, capacity), float(rng.uniform(1, 4)))
-        relaxed = staged.optimum.routing_values(*problem, [range(size)])[0]
+        relaxed = optimum.routing_values(*problem, [range(size)])[0]
         if relaxed > 0:
-            assert staged.optimum.pool_value(*problem, range(size), bound) == pytest.approx(relaxed, abs=1e-12)
+            assert optimum.pool_value(*problem, range(size), bound) == pytest.approx(relaxed, abs=1e-12)
             largest = max(largest, int((np.asarray(plain.route_lp(*problem)[0]) > 1e-9).sum()))
     assert largest in (bound, bound - 1)
 
@@ -350,15 +339,8 @@ def test_sets_are_enumerated_only_below_the_support_bound(monkeypatch):
         raise AssertionError("enumerated")
 
     monkeypatch.setattr(module, "_best_set", refuse)
-    obs = Observation(
-        jnp.ones(6, bool),
-        jnp.full(6, 0.4),
-        jnp.float32(2.0),
-        jnp.float32(0.0),
-        jnp.int32(1),
-        jnp.float32(0.1),
-        jnp.float32(50.0),
-    )
+    budget, overspend, floor, ceiling = (jnp.float32(x) for x in (2.0, 0.0, 0.1, 50.0))
+    obs = Observation(jnp.ones(6, bool), jnp.full(6, 0.4), budget, overspend, jnp.int32(1), floor, ceiling)
     u, c = jnp.linspace(0.1, 0.9, 6), jnp.linspace(0.1, 5.0, 6)
     for slots in (4, 5):
         spec = StagedSpec(num_models=6, max_deployed=slots, max_support=4)
@@ -375,7 +357,7 @@ def test_more_sets_than_one_block():
     sets = list(itertools.combinations(range(11), 4))
     places = []
     for i in np.flatnonzero(feasible):
-        values = staged.optimum.routing_values(u[i], c[i], capacity[i], budget[i], sets)
+        values = optimum.routing_values(u[i], c[i], capacity[i], budget[i], sets)
         own = sets.index(tuple(np.flatnonzero(deployed[i]).tolist()))
         assert values[own] == pytest.approx(values.max(), abs=1e-9)
         places.append(own)
@@ -383,14 +365,14 @@ def test_more_sets_than_one_block():
     assert max(places) >= 256
 
 
-# What no budget allows.
+# Infeasible budgets.
 
 
 def test_infeasible_sets_are_the_cheapest():
     # Budget: c = (3, 4, 5, 6) with budget 2. Capacity: two slots of .4 cannot carry 1.
     u, c = np.array([[0.9, 0.8, 0.7, 0.6]]), np.array([5.0, 3.0, 6.0, 4.0])
     for budget, capacity in ((2.0, 1.0), (100.0, 0.4)):
-        for filler in (staged.fillers.ReducedValue(), staged.fillers.RandomFiller()):
+        for filler in (fillers.ReducedValue(), fillers.RandomFiller()):
             deployed, feasible = deploy(u, c, capacity, True, budget, 2, filler=filler)
             assert members(deployed[0]) == {1, 3}
             assert not feasible[0]

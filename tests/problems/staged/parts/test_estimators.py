@@ -7,6 +7,7 @@ from helpers import x64
 from reference import staged as plain
 
 from jaxroute.problems import staged
+from jaxroute.problems.staged import estimators
 from jaxroute.problems.staged.types import Statistics
 
 KNOWN_COSTS = (0.1, 50.0)
@@ -14,9 +15,6 @@ KNOWN_COSTS = (0.1, 50.0)
 
 def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
     return Statistics.of(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
-
-
-# Confidence bounds.
 
 
 @pytest.mark.parametrize(
@@ -40,26 +38,23 @@ def test_start_values():
     nothing = statistics([0], [0.0], [0.0])
     # Lemma 3: mean 0 and radius gamma: U = 2 gamma. One virtual observation: 1 + 2 (sqrt(gamma) + gamma), clipped.
     for estimator, upper, lower in (
-        (staged.estimators.EmpiricalMean(), 1.0, 0.3),
-        (staged.estimators.Lemma3(), 0.4, 0.3),
-        (staged.estimators.PseudoObservation(), 1.0, 0.3),
-        (staged.estimators.Prior(reward=0.01, cost=5.0), 0.01 + 2 * (0.002**0.5 + 0.2), 5.0 - 2 * (1.0 + 0.2)),
+        (estimators.EmpiricalMean(), 1.0, 0.3),
+        (estimators.Lemma3(), 0.4, 0.3),
+        (estimators.PseudoObservation(), 1.0, 0.3),
+        (estimators.Prior(reward=0.01, cost=5.0), 0.01 + 2 * (0.002**0.5 + 0.2), 5.0 - 2 * (1.0 + 0.2)),
     ):
         u, c = policy.replace(estimator=estimator).bounds(nothing, (0.3, 50.0))
         assert float(u[0]) == pytest.approx(upper, abs=1e-6), estimator
         assert float(c[0]) == pytest.approx(lower, abs=1e-6), estimator
-    small = staged.StageRoute(gamma=0.7, estimator=staged.estimators.Lemma3())
+    small = staged.StageRoute(gamma=0.7, estimator=estimators.Lemma3())
     assert float(small.bounds(nothing, KNOWN_COSTS)[0][0]) == 1.0  # min(1, 2 gamma).
 
 
 @pytest.mark.parametrize("name", ["mean", "lemma3", "pseudo"])
 def test_estimators_against_the_reference(name):
     """Over pulls from 0 to 10^4, means below 0 and above 1, costs at both ends of the clip, and other constants."""
-    estimator = {
-        "mean": staged.estimators.EmpiricalMean(),
-        "lemma3": staged.estimators.Lemma3(),
-        "pseudo": staged.estimators.PseudoObservation(),
-    }[name]
+    choices = {"mean": estimators.EmpiricalMean, "lemma3": estimators.Lemma3, "pseudo": estimators.PseudoObservation}
+    estimator = choices[name]()
     rng = np.random.default_rng(4)
     pulls = np.concatenate([np.zeros(20, int), rng.integers(1, 40, 150), rng.integers(40, 10_000, 150)])
     reward_sum = pulls * rng.uniform(-0.3, 1.2, pulls.size)

@@ -1,4 +1,4 @@
-"""What deployment and routing remember over the start of a stage."""
+"""Past data of deployment and routing at the start of a stage."""
 
 import jax
 import jax.numpy as jnp
@@ -8,14 +8,15 @@ from staged_cases import by_index, jitted, staged_feedback, two_models
 
 from jaxroute.core import draws
 from jaxroute.problems import staged
+from jaxroute.problems.staged import estimators, scopes
 
 
 @pytest.mark.parametrize(
     ("scope", "slots", "book"),
-    [(staged.scopes.RunScope(), 5, 5), (staged.scopes.RoutingScope(), 0, 5), (staged.scopes.StageScope(), 0, 0)],
+    [(scopes.RunScope(), 5, 5), (scopes.RoutingScope(), 0, 5), (scopes.StageScope(), 0, 0)],
 )
 def test_scopes_at_a_stage_start(scope, slots, book):
-    """Five pulls of model 1 in the first stage: what routing and deployment know of them in the second."""
+    """Five pulls of model 1 in the first stage, and their statistics in the second."""
     env = jax.tree.map(jnp.asarray, two_models()).replace(support=2)
     policy = by_index(staged.StageRoute(scope=scope))
     plan, act, update = jitted(policy)
@@ -27,12 +28,12 @@ def test_scopes_at_a_stage_start(scope, slots, book):
         state = update(key, state, obs, action, staged_feedback(0.5, 1.0), t)
     seen = []
 
-    class Spy(staged.estimators.EmpiricalMean):
+    class Spy(estimators.EmpiricalMean):
         def means(self, statistics, cost_floor):
             seen.append(np.asarray(statistics.pulls))
             return super().means(statistics, cost_floor)
 
     state = policy.replace(estimator=Spy()).plan(key, state, obs, jnp.int32(10))
-    np.testing.assert_array_equal(seen[0], [0, 5])  # Every scope deploys with the data of the stage before.
+    np.testing.assert_array_equal(seen[0], [0, 5])  # Every scope deploys with the data of the previous stage.
     np.testing.assert_array_equal(state.slots.pulls, [0, slots])
     np.testing.assert_array_equal(state.book.pulls, [0, book])
