@@ -17,6 +17,8 @@ from jaxroute.problems.staged.sources import Outcomes, ParametricOutcomes, Table
 from jaxroute.sources.distributions import Bernoulli, Constant, Gaussian, LogNormal, NormalTransform
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
+# Neither capacities nor the budget bind if all costs are 1.
+_UNCONSTRAINED: dict[str, Any] = {"capacity": 1.0, "budget": 1.0, "known_costs": (0.1, 50.0)}
 
 
 def market(
@@ -198,17 +200,10 @@ def arena_market(
         reward_distribution=reward_distribution,
         cost_distribution=cost_distribution,
     )
-    return market(
-        outcomes,
-        capacity=shares,
-        arrival=1 + interval * number + lag * (number > 0),
-        budget=budget,
-        max_deployed=max_deployed,
-        stage_length=stage_length,
-        horizon=horizon,
-        names=table.names,
-        **{"known_costs": (0.1, 50.0), **options},
-    )
+    sizes: dict[str, Any] = {"max_deployed": max_deployed, "stage_length": stage_length, "horizon": horizon}
+    arrival = 1 + interval * number + lag * (number > 0)
+    options = {"known_costs": (0.1, 50.0), **options}
+    return market(outcomes, capacity=shares, arrival=arrival, budget=budget, names=table.names, **sizes, **options)
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
@@ -254,17 +249,10 @@ def routerbench_market(
         reward_distribution=Bernoulli(),
         cost_distribution=LogNormal(),
     )
-    return market(
-        outcomes,
-        capacity=shares,
-        arrival=1 + 5000 * np.maximum(np.arange(len(table.names)) - 4, 0),
-        budget=budget * scale,
-        max_deployed=max_deployed,
-        stage_length=stage_length,
-        horizon=horizon,
-        names=table.names,
-        **{"known_costs": (1e-5 * scale, 0.05 * scale), "currency": _scaled("USD", scale), **options},
-    )
+    sizes: dict[str, Any] = {"max_deployed": max_deployed, "stage_length": stage_length, "horizon": horizon}
+    arrival = 1 + 5000 * np.maximum(np.arange(len(table.names)) - 4, 0)
+    options = {"known_costs": (1e-5 * scale, 0.05 * scale), "currency": _scaled("USD", scale), **options}
+    return market(outcomes, capacity=shares, arrival=arrival, budget=budget * scale, names=table.names, **sizes, **options)
 
 
 def table_market(
@@ -299,16 +287,10 @@ def table_market(
         cost_mean=table.mean_costs() * scale,
         one_pass=one_pass,
     )
+    sizes: dict[str, Any] = {"max_deployed": max_deployed, "stage_length": stage_length, "horizon": horizon}
+    options = {"currency": _scaled(table.currency, scale), **options}
     return market(
-        outcomes,
-        capacity=capacity,
-        arrival=arrival,
-        budget=budget * scale,
-        max_deployed=max_deployed,
-        stage_length=stage_length,
-        horizon=horizon,
-        names=table.models,
-        **{"currency": _scaled(table.currency, scale), **options},
+        outcomes, capacity=capacity, arrival=arrival, budget=budget * scale, names=table.models, **sizes, **options
     )
 
 
@@ -330,22 +312,9 @@ def discovery_market(
     size = checks.count("num_models", num_models, 21)
     mean = 0.3 + 0.3 * ((7 * np.arange(size)) % size) / size
     mean[20] = 0.9
-    outcomes = ParametricOutcomes(
-        reward_mean=mean,
-        cost_mean=np.ones(size),
-        reward_noise=np.float32(noise),
-        cost_noise=np.float32(0.0),
-        cost_distribution=Constant(),
-    )
-    return market(
-        outcomes,
-        capacity=1.0,
-        budget=1.0,
-        max_deployed=max_deployed,
-        stage_length=max(1, checks.count("horizon", horizon) // stages),
-        horizon=horizon,
-        known_costs=(0.1, 50.0),
-    )
+    outcomes = ParametricOutcomes(mean, np.ones(size), np.float32(noise), np.float32(0.0), cost_distribution=Constant())
+    length = max(1, checks.count("horizon", horizon) // stages)
+    return market(outcomes, max_deployed=max_deployed, stage_length=length, horizon=horizon, **_UNCONSTRAINED)
 
 
 def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[jax.Array], MarketEnv]:
@@ -378,21 +347,12 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     # The optimum does not depend on which model of a batch is strong: here the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
-        ParametricOutcomes(
-            reward_mean=strong_first,
-            cost_mean=np.ones(len(batch)),
-            reward_noise=np.float32(0.0),
-            cost_noise=np.float32(0.0),
-            reward_distribution=Bernoulli(),
-            cost_distribution=Constant(),
-        ),
-        capacity=1.0,
+        ParametricOutcomes(strong_first, np.ones(len(batch)), np.float32(0.0), np.float32(0.0), Bernoulli(), Constant()),
         arrival=1 + (batch - 1) * length,
-        budget=1.0,
         max_deployed=slots,
         stage_length=length,
         horizon=horizon,
-        known_costs=(0.1, 50.0),
+        **_UNCONSTRAINED,
     )
 
     def sample(key: jax.Array) -> MarketEnv:

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core.types import Leaf, Metric, UnplannedState, planned_state
+from jaxroute.core.types import Leaf, UnplannedState, planned_state
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.parts.routing import Routing
 from jaxroute.problems.staged.stageroute import StageRoute
-from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
+from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
 @struct.dataclass
@@ -56,9 +56,7 @@ class Oracle:
         """Returns the oracle of an environment."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.policy.metrics
+    metrics = POLICY_METRICS
 
     def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[OracleState]:
         state = self.policy.init(key, spec).state

@@ -18,19 +18,24 @@ class Outcomes(Protocol):
     @property
     def reward_mean(self) -> Leaf:
         """`[N]` expected reward of each model."""
+        ...
 
     @property
     def cost_mean(self) -> Leaf:
         """`[N]` expected cost of each model."""
+        ...
 
     def check(self) -> None:
         """Raises `ValueError` on values out of range."""
+        ...
 
     def init(self, key: jax.Array) -> Any:
         """Returns the state of the source before the first round."""
+        ...
 
     def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns rewards `[N]` and costs `[N]` of round `t`."""
+        ...
 
 
 @struct.dataclass

@@ -7,7 +7,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf, Metric, UnplannedState, planned_state
+from jaxroute.core.types import Leaf, UnplannedState, planned_state
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
 from jaxroute.problems.staged.parts.deployment import Deployment, deploy
@@ -60,9 +60,7 @@ class StageRoute:
     budget_mode: BudgetRule = struct.field(pytree_node=False, default=FixedBudget(), kw_only=True)
     routing: RoutingRule = struct.field(pytree_node=False, default=RouteOPT(), kw_only=True)
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return POLICY_METRICS
+    metrics = POLICY_METRICS
 
     def check(self) -> None:
         checks.positive("gamma", self.gamma, ())

@@ -21,12 +21,15 @@ class MeanPath(Protocol):
 
     def init(self, key: jax.Array) -> Any:
         """Returns the state before the first round."""
+        ...
 
     def mean(self, state: Any, t: jax.Array) -> jax.Array:
         """Returns the means `[K]` of round `t`."""
+        ...
 
     def move(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
         """Returns the state of the next round."""
+        ...
 
 
 class _Schedule:

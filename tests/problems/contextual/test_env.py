@@ -1,4 +1,4 @@
-"""Contextual environments: distributions, tables, benchmarks, and what is refused."""
+"""Contextual environments: contexts, tables, benchmarks, and errors."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +48,7 @@ def test_averages_are_those_of_the_contexts():
 
 
 @pytest.mark.fast
-def test_rows_of_a_table_are_each_played_once():
+def test_every_row_of_a_table_is_used_once():
     env = contextual.table_routing(table(), cost_weight=0.5)
     state = env.init(KEY)
     rows = [int(env.row(draws.fold_in(KEY, t), state, jnp.int32(t))) for t in range(40)]
@@ -60,7 +60,7 @@ def test_rows_of_a_table_are_each_played_once():
 
 @pytest.mark.fast
 def test_benchmarks_of_a_table():
-    """Each regret is what its benchmark would have earned on the row, less what the chosen model earned."""
+    """Each regret is the reward of its benchmark on the row minus that of the chosen model."""
     given = table()
     env = contextual.table_routing(given, cost_weight=0.5, directions=3)
     rewards = given.scores - 0.5 * given.costs
@@ -104,13 +104,13 @@ REFUSED = {
 
 @pytest.mark.fast
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_is_refused(name):
+def test_bad_arguments_are_refused(name):
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_the_oracle_has_no_regret_and_rivals_have():
+def test_only_the_oracle_has_no_regret():
     env = contextual.logistic([[1.0, -2.0], [0.5, 2.0], [0.0, 0.5]], intercept=True)
     policies = {"Oracle": contextual.Oracle.of, "BestSingle": contextual.BestSingle.of, "Uniform": contextual.Uniform()}
     data = simulate(env, policies, horizon=200, seeds=32, record=["regret", "pulls"], progress=False)

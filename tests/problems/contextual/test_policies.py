@@ -1,4 +1,4 @@
-"""Policies of contextual bandits: rounds by hand, limits, what is refused, and single precision in long runs."""
+"""Policies of contextual bandits: rounds by hand, limits, errors, and single precision in long runs."""
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ from jaxroute.problems.contextual.policies.squarecb import inverse_gap_weights
 KEY = draws.key(0)
 
 
-def played(policy, env, rounds):
-    """State after some rounds `(context, action, reward)`, one by one without the engine."""
+def state_after(policy, env, rounds):
+    """State of the policy after rounds `(context, action, reward)`, without the engine."""
     state = policy.init(KEY, env.spec)
     for t, (x, action, reward) in enumerate(rounds):
         state = policy.update(KEY, state, jnp.float32(x), jnp.int32(action), jnp.float32(reward), jnp.int32(t))
@@ -28,11 +28,11 @@ def played(policy, env, rounds):
 def test_linucb_by_hand():
     """A_0 = I + (1, 1)'(1, 1) = [[2, 1], [1, 2]] after one round of model 0, so A_0^-1 = [[2, -1], [-1, 2]] / 3 and theta_0 = (1, 1) / 3.
 
-    At x = (1, 0): bound of model 0 is 1/3 + alpha sqrt(2/3), of model 1, which knows nothing, alpha. Equal at alpha = 1.816.
+    At x = (1, 0): bound of model 0 is 1/3 + alpha sqrt(2/3), of model 1, which was never used, alpha. Equal at alpha = 1.816.
     """
     env = contextual.linear([[1.0, 0.0], [0.0, 1.0]])
     policy = contextual.LinUCB(alpha=1.0)
-    state = played(policy, env, [([[1.0, 1.0]], 0, 1.0)])
+    state = state_after(policy, env, [([[1.0, 1.0]], 0, 1.0)])
     np.testing.assert_allclose(state.theta[:, 0], [1 / 3, 1 / 3], rtol=1e-6)
     np.testing.assert_allclose(state.inverse[:, :, 0], np.array([[2, -1], [-1, 2]]) / 3, rtol=1e-6)
     x = jnp.float32([[1.0, 0.0]])
@@ -46,7 +46,7 @@ def test_radius_of_oful_by_hand():
     """One row of length sqrt(3): det V = 1 + 3, so beta = R sqrt(log 4 + 2 log 100) + S with delta = .01."""
     env = contextual.linear([1.0, 0.0, 0.0], num_models=2)
     policy = contextual.OFUL(noise=0.5, norm=2.0, delta=0.01, parameters=SharedParameters())
-    state = played(policy, env, [([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], 0, 0.0)])
+    state = state_after(policy, env, [([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], 0, 0.0)])
     np.testing.assert_allclose(state.log_det, [np.log(4.0)], rtol=1e-6)
     bound = policy.act(KEY, state, jnp.float32([[0.0, 0.0, 0.0], [0.0, 0.0, 2.0]]), jnp.int32(1))[1]["bound"]
     beta = 0.5 * np.sqrt(np.log(4.0) + 2 * np.log(100.0)) + 2.0
@@ -74,17 +74,14 @@ def test_the_slope_solves_its_equation(level, variance, label):
 
 @pytest.mark.fast
 def test_without_bonus_it_is_greedy():
-    """alpha = 0, scale = 0 and epsilon = 0 are one policy: the ridge estimate's best."""
+    """With alpha = 0, scale = 0 or epsilon = 0 the policy uses the best model of the ridge estimate."""
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
     rounds = [([[1.0, 0.1]], 0, 0.4), ([[0.2, 0.9]], 1, 0.8), ([[0.5, 0.5]], 2, 0.3)]
     for x in np.random.default_rng(0).normal(size=(20, 1, 2)):
         chosen = set()
-        for policy in (
-            contextual.LinUCB(alpha=0.0),
-            contextual.LinearThompson(scale=0.0),
-            contextual.EpsilonGreedy(epsilon=0.0),
-        ):
-            state = played(policy, env, rounds)
+        policies = contextual.LinUCB(alpha=0.0), contextual.LinearThompson(scale=0.0), contextual.EpsilonGreedy(epsilon=0.0)
+        for policy in policies:
+            state = state_after(policy, env, rounds)
             chosen.add(int(policy.act(KEY, state, jnp.float32(x), jnp.int32(3))[0]))
         assert chosen == {int(np.argmax(x @ state.theta))}
 
@@ -93,7 +90,7 @@ def test_without_bonus_it_is_greedy():
 def test_a_context_of_ones_is_the_plain_bandit():
     """The estimate is `sum / (pulls + ridge)`, the width `1 / sqrt(pulls + ridge)`."""
     env = contextual.linear([[0.5], [0.2]], intercept=True)
-    state = played(contextual.LinUCB(), env, [([[1.0]], 0, 0.5), ([[1.0]], 0, 0.7), ([[1.0]], 1, 0.1)])
+    state = state_after(contextual.LinUCB(), env, [([[1.0]], 0, 0.5), ([[1.0]], 0, 0.7), ([[1.0]], 1, 0.1)])
     np.testing.assert_allclose(state.theta[0], [1.2 / 3, 0.1 / 2], rtol=1e-6)
     np.testing.assert_allclose(state.square_deviation(jnp.ones((1, 1))), [1 / 3, 1 / 2], rtol=1e-6)
     np.testing.assert_array_equal(env.observe(KEY, (), jnp.int32(0)), [[1.0]])
@@ -107,7 +104,7 @@ def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     for parameters in (DisjointParameters(), SharedParameters(descriptors=np.eye(3, dtype=np.float32))):
         policy = contextual.LinUCB(alpha=0.7, parameters=parameters)
         obs = jnp.float32([[0.3, -0.4]])
-        bounds.append(policy.act(KEY, played(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
+        bounds.append(policy.act(KEY, state_after(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
     np.testing.assert_allclose(*bounds, rtol=1e-4)
 
 
@@ -118,10 +115,8 @@ def test_relabelled_models_have_relabelled_bounds():
     rounds = [(rng.normal(size=(1, 2)), int(rng.integers(3)), rng.normal()) for _ in range(8)]
     renamed = [(x, int(np.flatnonzero(order == a)[0]), y) for x, a, y in rounds]
     for policy in (contextual.OFUL(), contextual.LinUCB()):
-        one, two = (
-            policy.act(KEY, played(policy, env, r), jnp.float32([[0.5, 0.1]]), jnp.int32(8))[1]["bound"]
-            for r in (rounds, renamed)
-        )
+        states, obs = (state_after(policy, env, r) for r in (rounds, renamed)), jnp.float32([[0.5, 0.1]])
+        one, two = (policy.act(KEY, state, obs, jnp.int32(8))[1]["bound"] for state in states)
         np.testing.assert_allclose(np.asarray(one)[order], two, rtol=1e-6)
 
 
@@ -164,7 +159,7 @@ REFUSED = {
 
 @pytest.mark.fast
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_out_of_range_is_refused(name):
+def test_values_out_of_range_are_refused(name):
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         make().check()
@@ -181,7 +176,7 @@ def test_parameters_that_do_not_suit_are_refused():
 
 @pytest.mark.slow
 def test_single_precision_stays_near_the_exact_estimate():
-    """After 20,000 rank-one steps, of which the last ones change what is known by a part in ten thousand."""
+    """After 20,000 rank-one updates, of which the last change the estimate by a factor of 1e-4."""
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1, 1, (20_000, 10)) / np.sqrt(10), rng.normal(size=20_000)
     step = jax.jit(lambda r, x, y: r.add(x[:, None], y, jnp.ones(1, bool)))
@@ -195,22 +190,15 @@ def test_single_precision_stays_near_the_exact_estimate():
 
 @pytest.mark.slow
 def test_regret_of_a_numpy_loop():
-    """LinUCB's mean regret is that of the reference on draws of its own."""
+    """LinUCB has the mean regret of the reference with separate random numbers."""
     rng = np.random.default_rng(7)
     theta = np.float32([[0.9, -0.3, 0.2], [-0.5, 0.7, 0.4], [0.1, 0.2, -0.9]])
     data = simulate(contextual.linear(theta, 0.3), contextual.LinUCB(alpha=0.5), horizon=300, seeds=512, progress=False)
     ours = data["regret"].isel(policy=0, time=-1).values
-    theirs = np.array(
-        [
-            plain.play(
-                rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3),
-                theta,
-                rng.normal(size=300),
-                plain.linucb(3, 3, 0.5, np.tile(np.arange(3), (300, 1))),
-                noise=0.3,
-            )[2][-1]
-            for _ in range(64)
-        ]
-    )
+    order, theirs = np.tile(np.arange(3), (300, 1)), []
+    for _ in range(64):
+        contexts, normal = rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), rng.normal(size=300)
+        theirs.append(plain.play(contexts, theta, normal, plain.linucb(3, 3, 0.5, order), noise=0.3)[2][-1])
+    theirs = np.array(theirs)
     error = np.hypot(ours.std(ddof=1) / np.sqrt(ours.size), theirs.std(ddof=1) / np.sqrt(theirs.size))
     assert abs(ours.mean() - theirs.mean()) < 5 * error

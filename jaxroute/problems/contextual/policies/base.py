@@ -16,7 +16,7 @@ from jaxroute.problems.contextual.types import ContextualSpec
 class StatelessPolicy:
     """Policy that learns nothing."""
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> tuple[()]:
+    def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
         del key, spec
         return ()
 

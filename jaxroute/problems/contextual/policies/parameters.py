@@ -16,9 +16,11 @@ class ErrorDistribution(Protocol):
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
         """Returns the variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
+        ...
 
     def sample(self, noise: jax.Array) -> jax.Array:
         """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
+        ...
 
 
 class Parameters(Protocol):
@@ -26,12 +28,15 @@ class Parameters(Protocol):
 
     def check_spec(self, spec: ContextualSpec) -> None:
         """Raises `ValueError` if the parameters do not suit an environment."""
+        ...
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
         """Returns `d` and `G`."""
+        ...
 
     def columns(self, features: jax.Array) -> jax.Array:
         """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
+        ...
 
     def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
         """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
@@ -41,6 +46,7 @@ class Parameters(Protocol):
           action: `[]` chosen model.
           number: `G`.
         """
+        ...
 
     def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
         """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
@@ -50,6 +56,7 @@ class Parameters(Protocol):
           x: features, from `columns`.
           distribution: distribution of the errors of the parameters.
         """
+        ...
 
 
 @struct.dataclass

@@ -77,9 +77,7 @@ class TrackAndStop:
         check_family("family", self.family)
         checks.takes("threshold", self.threshold, "rounds", "num_models", "delta")
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return _METRICS
+    metrics = _METRICS
 
     def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
