@@ -577,12 +577,12 @@ def _tune(options) -> int:
         print('jaxroute: no picture is drawn: it needs matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
     out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
-    leaves = tuning.scales(options.leaves)
+    parameters = tuning.scales(options.parameters)
     print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table({})), 2))
     start = time.perf_counter()
     found = tuning.search(
         experiment,
-        leaves,
+        parameters,
         metric=options.metric,
         maximise=options.maximise,
         at_most=tuning.bounds("--at-most", options.at_most),

@@ -194,21 +194,21 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser(
         "tune",
-        help="search the best leaves of a policy",
-        description="Searches leaves of a policy of an experiment, or settings of its environment, by any metric, and judges the best on seeds "
-        "that the search has not seen; a killed search is continued.",
+        help="search the best hyperparameters of a policy",
+        description="Searches hyperparameters of a policy of an experiment, or settings of its environment, by any metric, and tests the best on "
+        "seeds that the search has not used; a stopped search is resumed.",
     )
     completed(
         one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`"),
         completion.experiments,
     )
     one.add_argument(
-        "--leaf",
-        dest="leaves",
-        metavar="POLICY.LEAF=SCALE",
+        "--parameter",
+        dest="parameters",
+        metavar="POLICY.NAME=SCALE",
         action="append",
         required=True,
-        help="what is searched, for example StageRoute.gamma=log:0.01:1; scales are linear, log, integer, log-integer (LOW:HIGH) and choice "
+        help="hyperparameter to search, for example StageRoute.gamma=log:0.01:1; scales are linear, log, integer, log-integer (LOW:HIGH) and choice "
         "(A,B,...); environment.SETTING too",
     )
     one.add_argument("--metric", required=True, help="what is made smallest or largest")
@@ -225,19 +225,21 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have"
         )
-    one.add_argument("--margin", type=float, default=1.0, help="standard errors by which a bound must be kept (default 1)")
+    one.add_argument(
+        "--margin", type=float, default=1.0, help="standard errors by which a bound must be satisfied (default 1)"
+    )
     one.add_argument("--rounds", type=count, help="rounds in all (default: 1,000 runs)")
     one.add_argument("--horizon", type=at_most(2**31 - 1), help="rounds of a run (default: the case's)")
     one.add_argument("--seeds", type=count, default=4, help="seeds of a candidate in the search (default 4)")
     one.add_argument("--case", help="name of the case (default: the first)")
-    one.add_argument("--policy", help="who plays, where all leaves are the environment's")
+    one.add_argument("--policy", help="name of the policy, if all hyperparameters are the environment's")
     one.add_argument("--root-seed", type=int, default=0, help="seed of all randomness (default 0)")
     one.add_argument(
         "--out", type=folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
     )
     one.add_argument("--no-figures", action="store_true", help="draw nothing")
     one.add_argument(
-        "--accept-changed-code", action="store_true", help="go on with a search where the code has changed since"
+        "--accept-changed-code", action="store_true", help="resume a search although the code has changed since"
     )
     one.set_defaults(command="tune")
 

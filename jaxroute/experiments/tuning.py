@@ -14,7 +14,7 @@ from jaxroute.experiments.base import Case, Experiment
 from jaxroute.tune.space import Space
 
 _FORM = (
-    "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
+    "POLICY.NAME=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
 )
 # Default number of runs of a search.
 _RUNS = 1000
@@ -37,10 +37,10 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
         target, equals, scale = text.partition("=")
         kind, colon, rest = scale.partition(":")
         if not (equals and colon and "." in target.strip(".")):
-            raise ValueError(f"--leaf must have the form {_FORM}, got {text!r}")
+            raise ValueError(f"--parameter must have the form {_FORM}, got {text!r}")
         if target in found:
-            raise ValueError(f"--leaf {target} must be given once")
-        checks.one_of(f"--leaf {target}: the scale", kind, [*_SCALES, "choice"])
+            raise ValueError(f"--parameter {target} must be given once")
+        checks.one_of(f"--parameter {target}: the scale", kind, [*_SCALES, "choice"])
         try:
             if kind == "choice":
                 found[target] = tune.Choice([_value(part) for part in rest.split(",")])
@@ -49,7 +49,7 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
                 low, high = (read(part) for part in rest.split(":"))
                 found[target] = _SCALES[kind](low, high)
         except ValueError:
-            raise ValueError(f"--leaf must have the form {_FORM}, got {text!r}") from None
+            raise ValueError(f"--parameter must have the form {_FORM}, got {text!r}") from None
     return found
 
 
@@ -80,7 +80,7 @@ def bounds(option: str, texts: Sequence[str]) -> dict[str, float]:
 
 def search(
     experiment: Experiment,
-    leaves: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     *,
     metric: str,
     rounds: int | None = None,
@@ -90,23 +90,23 @@ def search(
     out: Path | None = None,
     figures: bool = True,
     **options: Any,
-) -> tune.Found:
+) -> tune.SearchResult:
     """Searches hyperparameters of one policy of an experiment, starting from its own; writes history, picture and summary.
 
     Args:
       experiment: experiment with the environment and the policy.
-      leaves: scale by `"POLICY.LEAF"`, or `"environment.SETTING"`.
+      parameters: scale by `"POLICY.NAME"`, or `"environment.SETTING"`.
       metric: as for `tune.search`.
       rounds: likewise (default: 1,000 runs).
       horizon: number of rounds (default: the case's).
       case: name of the case (default: the first).
-      policy: its name, if all leaves are the environment's.
-      out: folder, from which a killed search resumes.
+      policy: its name, if all hyperparameters are the environment's.
+      out: folder, from which a stopped search is resumed.
       figures: whether to draw the picture.
       options: further arguments of `tune.search`.
 
     Raises:
-      ValueError: a name is unknown, the leaves belong to several policies, or the policy has none that can change.
+      ValueError: a name is unknown, the hyperparameters belong to several policies, or the policy has none that can change.
     """
     one = _case(experiment, case)
     if horizon is not None:
@@ -115,12 +115,12 @@ def search(
     if isinstance(env, Grid):
         raise ValueError("the environment of this case is a grid, which cannot be searched; choose another --case")
     policies = one.policies_for(env, {})
-    name, own = _target(leaves, policies, policy)
+    name, own = _target(parameters, policies, policy)
     chosen = policies[name]
-    mine = {leaf.removeprefix(f"{name}."): scale for leaf, scale in leaves.items() if leaf not in own}
-    settings = {leaf.removeprefix("environment."): leaves[leaf] for leaf in own}
+    mine = {key.removeprefix(f"{name}."): scale for key, scale in parameters.items() if key not in own}
+    settings = {key.removeprefix("environment."): parameters[key] for key in own}
     if mine and (isinstance(chosen, Grid) or not is_policy(chosen)):
-        raise ValueError(f"--leaf cannot change {name}: it is a grid, or is made from the environment")
+        raise ValueError(f"--parameter cannot change {name}: it is a grid, or is made from the environment")
     start = None if settings else _start(mine, chosen)
     made = _environments(one, list(settings)) if settings else env
     found = tune.search(
@@ -148,20 +148,20 @@ def _case(experiment: Experiment, name: str | None) -> Case:
     return next(one for one in experiment.cases if one.name == name)
 
 
-def _target(leaves: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Name of the searched policy, and the leaves that are settings of the environment."""
-    own = [name for name in leaves if name.startswith("environment.")]
+def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
+    """Name of the searched policy, and the hyperparameters that are settings of the environment."""
+    own = [name for name in parameters if name.startswith("environment.")]
     names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
     found = []
-    for name in (name for name in leaves if name not in own):
+    for name in (name for name in parameters if name not in own):
         known = next((one for one in names if name.startswith(f"{one}.")), None)
-        found.append(known or checks.one_of("--leaf", name.partition(".")[0], [*policies, "environment"]))
+        found.append(known or checks.one_of("--parameter", name.partition(".")[0], [*policies, "environment"]))
     found = list(dict.fromkeys([*found, *([] if policy is None else [checks.one_of("--policy", policy, policies)])]))
     if len(found) > 1:
-        raise ValueError(f"--leaf must name leaves of one policy, got leaves of {' and '.join(found)}")
+        raise ValueError(f"--parameter must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
         raise ValueError(
-            f"--policy must name the policy if all leaves are the environment's: one of {', '.join(map(repr, policies))}"
+            f"--policy must name the policy if all hyperparameters are the environment's: one of {', '.join(map(repr, policies))}"
         )
     return found[0], own
 
@@ -181,25 +181,25 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
     return make
 
 
-def _start(leaves: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
+def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
     """Values of a policy's hyperparameters; None if one is outside the space."""
     found = {}
-    for name in leaves:
+    for name in parameters:
         value: Any = policy
         for part in name.split("."):
             value = getattr(value, part, None)
         found[name] = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     try:
-        Space.of(leaves).place("start", found)
+        Space.of(parameters).locate("start", found)
     except ValueError:
         return None
     return found
 
 
-def summary(experiment: Experiment, case: Case, policy: str, found: tune.Found) -> dict[str, Any]:
+def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchResult) -> dict[str, Any]:
     """Result of a search as plain JSON."""
 
-    def judged(one: tune.Judged) -> dict[str, Any]:
+    def evaluation(one: tune.Evaluation) -> dict[str, Any]:
         return {
             "values": {name: _plain(value) for name, value in one.values.items()},
             "score": list(one.score),
@@ -214,10 +214,10 @@ def summary(experiment: Experiment, case: Case, policy: str, found: tune.Found) 
         "horizon": case.horizon,
         "score": found.history["score"].attrs["long_name"],
         "better": found.history["score"].attrs["better"],
-        "best": judged(found.best),
-        "start": None if found.start is None else judged(found.start),
+        "best": evaluation(found.best),
+        "start": None if found.start is None else evaluation(found.start),
         "gain": None if found.gain is None else list(found.gain),
-        "kept": found.kept,
+        "feasible": found.feasible,
         "rounds": found.rounds,
     }
 
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str)) or value is None else checks.show(value)
 
 
-def report(found: tune.Found) -> str:
+def report(found: tune.SearchResult) -> str:
     """Text for the terminal: the best values, their score, and its comparison with the start."""
     label = found.history["score"].attrs["long_name"]
     seeds = int(found.history["seeds"].values[-1])
@@ -235,7 +235,7 @@ def report(found: tune.Found) -> str:
         f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}"
         for name, value in found.values.items()
     ]
-    lines += ["", f"On {seeds} seeds that the search did not use"]
+    lines += ["", f"On {seeds:,} seeds that the search did not use"]
     rows = [("best", found.best), *([("start", found.start)] if found.start else [])]
     for name, one in rows:
         more = [
@@ -249,12 +249,12 @@ def report(found: tune.Found) -> str:
         )
     if found.gain is not None:
         lines.append(f"  the best is better than the start by {metrics.rounded(*found.gain)}, paired by seed")
-    if not found.kept:
+    if not found.feasible:
         lines.append("  no candidate satisfies the bounds with the margin: the one with the least violation was chosen")
     phases = ", ".join(f"{rounds:,} of the {phase}" for phase, rounds in found.rounds.items())
     lines += ["", f"{sum(found.rounds.values()):,} rounds: {phases}"]
     return "\n".join(lines)
 
 
-def _bounded(one: tune.Judged) -> set[str]:
+def _bounded(one: tune.Evaluation) -> set[str]:
     return {bound.split(" ")[0] for bound in one.bounds}

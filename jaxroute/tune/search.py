@@ -1,16 +1,15 @@
-"""`search`: the best leaves of an environment and a policy by any metric, within a number of rounds, and how good they are on fresh seeds.
+"""`search`: the best hyperparameters of an environment and a policy by any metric, within a number of rounds, tested on fresh seeds.
 
-Three phases share the rounds, and no seed is used by two of them.
+Three phases share the rounds; no seed is used by two of them.
 
-1. Search: generations of candidates, each one grid, all on the same few seeds, so that differences are those of the leaves and not of luck; the
-   next one has fresh seeds, so that nobody learns what suits some seeds. Where the halves of the seeds do not agree on which candidates are
-   better, later generations have twice as many. Structures (combinations of choices) share the search by halving: after each of `log2 S` stages
-   the better half goes on.
-2. Choice: finalists are the centre that the strategy expects most of, and the best candidates by a model of all that was played of a structure
-   (`surrogate`), which tells leaves from luck. They are played again on fresh seeds; after each rung, of equal cost, the better half by the
-   model goes on, on twice as many fresh seeds. Where there are bounds, some finalists keep these by more than is asked for: what the model does
-   not know of a bound it does not know of all candidates alike.
-3. Judgement: the chosen one, and the start beside it, on seeds that neither phase has seen. Its mean is unbiased.
+1. Search: each generation of candidates is one grid on common seeds, so that differences come from hyperparameters rather than noise; the
+   next generation has fresh seeds, so that the search does not adapt to some seeds. If halves of the seeds disagree about the order of the
+   candidates, later generations have twice as many. Structures (combinations of choices) share the search by successive halving: the better
+   half of them continues after each of `log2 S` stages.
+2. Selection: finalists are the strategy's centre and the best candidates by a model of all evaluations of a structure (`surrogate`). They run
+   again on fresh seeds, in rungs of equal cost, each with half of the finalists and twice as many seeds. With bounds, some finalists
+   satisfy them by more than the margin, since the error of the model of a bound is common to all candidates.
+3. Test: the chosen candidate and the start, on seeds that neither phase has used, so that the means are unbiased.
 """
 
 import math
@@ -29,29 +28,31 @@ from jaxroute.core.description import describe
 from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.simulate import tqdm
-from jaxroute.tune import history as histories
-from jaxroute.tune.history import Batch, History
-from jaxroute.tune.playing import Makers, Played, Players
+from jaxroute.tune.candidates import CandidateFactory, CandidateRunner, Outcomes
+from jaxroute.tune.history import Batch, History, dataset, open_history
 from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
 from jaxroute.tune.space import Scale, Space
-from jaxroute.tune.strategies import CMAES, Points, Strategy
-from jaxroute.tune.surrogate import Knowledge
+from jaxroute.tune.strategies import CMAES, Optimizer, Strategy
+from jaxroute.tune.surrogate import Surrogate
 
-# Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
+# Number of finalists, and the fewest seeds of a rung of the selection.
 _FINALISTS, _FEWEST_SEEDS = 8, 4
-# Margins by which finalists keep bounds, in units of the one that is asked for, besides that.
+# Margins by which some finalists satisfy the bounds, in units of the required one.
 _STRICTER = (2.0, 4.0)
-# Generations by which the seeds are judged, and the mean rank correlation of their halves below which they are doubled.
-_LOOKS, _AGREEMENT = 2, 0.5
-# Parts of the rounds for the choice and for the judgement; the search has the others.
-_CHOICE, _JUDGEMENT = 1 / 5, 1 / 8
+# Number of generations over which the agreement of the seeds is averaged, and the correlation below which their number is doubled.
+_GENERATIONS, _AGREEMENT = 2, 0.5
+# Shares of the rounds of selection and test; the search has the others.
+_SELECTION_SHARE, _TEST_SHARE = 1 / 5, 1 / 8
 
 
-class Judged(NamedTuple):
-    """A candidate on the seeds of the judgement.
+class Evaluation(NamedTuple):
+    """A candidate on the test seeds.
 
-    values: its leaves. score: mean of what was searched for, and its standard error. metrics: means and standard errors of all metrics that
-    were recorded. bounds: for each bound whether it is "kept" or "broken" by more than the margin, or "open".
+    Attributes:
+      values: hyperparameters by name.
+      score: mean score and its standard error.
+      metrics: mean and standard error of each recorded metric.
+      bounds: "satisfied" or "violated" (by more than the margin) or "undecided" for each bound.
     """
 
     values: dict[str, Any]
@@ -60,20 +61,24 @@ class Judged(NamedTuple):
     bounds: dict[str, str]
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of `search`.
 
-    values: the chosen leaves by name. best: how good they are, on seeds that neither search nor choice has seen. start: the same of the start,
-    None without one. gain: of the best over the start, seed by seed (positive is better), with its standard error. kept: whether it
-    keeps all bounds with the margin, by all runs of search and choice. rounds: that were played, by phase. history: every evaluation, see
-    `jaxroute.tune.history.dataset`.
+    Attributes:
+      values: best hyperparameters by name.
+      best: their evaluation on the test seeds.
+      start: evaluation of the start on the same seeds; None without a start.
+      gain: mean improvement from start to best, seed by seed (positive is better), and its standard error.
+      feasible: whether the best candidate satisfies all bounds with the margin, by all runs of search and selection.
+      rounds: simulated rounds by phase.
+      history: every evaluation, as described at `jaxroute.tune.history.dataset`.
     """
 
     values: dict[str, Any]
-    best: Judged
-    start: Judged | None
+    best: Evaluation
+    start: Evaluation | None
     gain: tuple[float, float] | None
-    kept: bool
+    feasible: bool
     rounds: dict[str, int]
     history: xr.Dataset
 
@@ -82,7 +87,7 @@ class Found(NamedTuple):
 def search(
     env: Any,
     policy: Any,
-    leaves: Mapping[str, Scale],
+    parameters: Mapping[str, Scale],
     *,
     metric: str | MetricFunction,
     horizon: int,
@@ -94,69 +99,63 @@ def search(
     margin: float = 1.0,
     strategy: Strategy | None = None,
     start: Mapping[str, Any] | None = None,
-    fresh: int | None = None,
+    test_seeds: int | None = None,
     record: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     root_seed: int = 0,
     execution: Execution | None = None,
     progress: bool = True,
     accept_changed_code: bool = False,
-) -> Found:
-    """Finds leaves for which a metric at the horizon is smallest or largest.
+) -> SearchResult:
+    """Finds hyperparameters for which a metric at the horizon is smallest or largest.
 
     Args:
-      env: an environment or sampler, or a function that makes an environment from some of the leaves.
-      policy: a policy whose fields are the leaves (`"solver.temperature"` is a field of an object that it holds), or a function that makes
-        one from them.
-      leaves: `Linear`, `Log`, `Integer` or `Choice` by name. Each combination of choices is a program of its own.
+      env: an environment or sampler, or a function that makes an environment from some of the hyperparameters.
+      policy: a policy whose fields are the hyperparameters (`"solver.temperature"` is a field of the object in its field `solver`), or a
+        function that makes one from them.
+      parameters: `Linear`, `Log`, `Integer` or `Choice` by name. Each combination of choices is compiled separately.
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns values `[seed]`.
       horizon: counted rounds of a run.
-      rounds: counted rounds in all, of search, choice and judgement together; no more are played.
-      seeds: seeds of a candidate in the first generations: few, for many generations teach more than sure ones; doubled where luck decides who
-        is better. A CPU plays 16 in the same time, so that where time counts and rounds do not, 16 are better.
+      rounds: largest number of counted rounds in search, selection and test together.
+      seeds: seeds of a candidate in the first generations; doubled if noise decides their order. Few seeds leave rounds for many generations;
+        16 take about the same time on a CPU, and are better if only time counts.
       maximise: whether more is better (default: by the name of the metric).
       at_most, at_least: bounds on means by metric.
-      margin: standard errors by which a bound has to be kept, see `jaxroute.tune.ranking`.
-      strategy: `CMAES()`, the default, `Random()` or `Lattice()`.
-      start: leaves to begin with, which are also judged (default: the middle of the box, and no judgement).
-      fresh: seeds of the judgement (default: an eighth of the rounds).
-      record: metrics that are kept besides (default: those that environment and policy mark as default, if `metric` is a function).
-      out: folder of the search, which a killed one goes on from, to the same bits; with more rounds a finished one, too, which then finds what
-        it would have found with so many from the start, and plays the generations that both have once.
+      margin: standard errors by which a bound must be satisfied.
+      strategy: `CMAES()` (default), `Random()` or `Lattice()`.
+      start: hyperparameters of the first candidate, which is also tested.
+      test_seeds: seeds of the test (default: an eighth of the rounds).
+      record: metrics that a function needs (default: the default metrics of environment and policy).
+      out: folder of the history, from which a stopped search is resumed, also with more rounds.
       root_seed: seed of all randomness, of runs and candidates.
-      execution: as for `simulate`; the search chooses the blocks where it does not say them.
-      progress: shows a progress bar.
-      accept_changed_code: goes on with a folder where the code has changed.
+      execution: as for `simulate`; the search chooses the blocks if they are not specified.
+      progress: whether to show a progress bar.
+      accept_changed_code: whether to resume a search although the code has changed.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, the rounds are too few, or the folder holds another search.
-      ImportError: CMA-ES is asked for, and `cmaes` is not installed.
+      ImportError: the strategy is CMA-ES, and `cmaes` is not installed.
     """
     execution = read_execution(execution)
-    space = Space.of(leaves)
+    space = Space.of(parameters)
     strategy = CMAES() if strategy is None else strategy
     checks.part("strategy", strategy, "begin", "CMAES()")
     checks.boolean("progress", progress)
-    horizon, seeds = (
-        checks.whole("horizon", horizon, maximum=2**31 - 1),
-        checks.whole("seeds", seeds, 2),
-    )
+    horizon, seeds = checks.whole("horizon", horizon, maximum=2**31 - 1), checks.whole("seeds", seeds, 2)
     root_seed = checks.root_seed(root_seed)
-    begin = None if start is None else space.place("start", start)
-    plan = Plan.of(space, strategy, checks.whole("rounds", rounds), horizon, seeds, fresh, 1 if begin is None else 2)
-    makers = Makers(env, policy, list(space.leaves))
-    players = [Players(makers, _probes(space, number)) for number in range(len(space.structures))]
-    examples = [space.values(number, np.full(len(space.numbers), 0.5)) for number in range(len(space.structures))]
-    known = players[0].metrics(examples[0])
+    begin = None if start is None else space.locate("start", start)
+    plan = Plan.of(space, strategy, checks.whole("rounds", rounds), horizon, seeds, test_seeds, 1 if begin is None else 2)
+    factory = CandidateFactory(env, policy, list(space.parameters))
+    runners = [CandidateRunner(factory, _probes(space, number)) for number in range(len(space.structures))]
+    example = space.values(0, space.centre)
+    known = runners[0].metrics(example)
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
-    usual = [m.name for m in known.values() if m.default] if callable(metric) else []
-    wanted = list(dict.fromkeys([*goal.metrics, *(usual if record is None else record)]))
-    options: dict[str, Any] = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
+    wanted = goal.record(known, record)
     settings = fingerprint(
         {
             "environment": describe(env),
             "policy": describe(policy),
-            "leaves": describe(dict(space.leaves)),
+            "parameters": describe(dict(space.parameters)),
             "goal": describe(goal),
             "plan": asdict(plan),
             "strategy": describe(strategy),
@@ -168,114 +167,141 @@ def search(
             **({"compile": execution.compile} if execution.compile != "full" else {}),
         }
     )
-    code = {
-        "python": python(),
-        **code_of([env, policy, strategy, *makers.make(examples[0]), *([metric] if callable(metric) else [])]),
-    }
-    history = histories.opened(out, settings, code, accept_changed_code)
+    functions = [env, policy, strategy, *factory.make(example), *([metric] if callable(metric) else [])]
+    history = open_history(out, settings, {"python": python(), **code_of(functions)}, accept_changed_code)
+    options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
-        found = _Search(space, goal, plan, strategy, players, history, options, begin, root_seed, bar).run()
-    if not found.kept:
-        warnings.warn("no finalist keeps all bounds with the margin: the one that lacks least was chosen", stacklevel=2)
-    return found
+        result = _Search(space, goal, plan, strategy, runners, history, options, begin, root_seed, bar).run()
+    if not result.feasible:
+        warnings.warn(
+            "no finalist satisfies all bounds with the margin: the one with the smallest violation was chosen", stacklevel=2
+        )
+    return result
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Candidates among which every leaf changes: the middle, and each bound alone."""
-    middle = np.full(len(space.numbers), 0.5)
-    points = [middle]
-    for place in range(len(middle)):
-        for end in (0.0, 1.0):
-            points.append(np.where(np.arange(len(middle)) == place, end, middle))
+    """Returns candidates that between them change every hyperparameter: the centre, and each bound alone."""
+    points = [space.centre]
+    for place in range(len(space.centre)):
+        points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
     return [space.values(structure, point) for point in points]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the runs are shared out.
+    """Shares of the phases in the runs.
 
-    runs: in all. judged: seeds of the judgement of each of `judges` candidates. choice: runs of the choice. size: candidates of a generation.
-    seeds: of a candidate in the search. stages: of the search, after each of which the better half of the structures goes on.
+    Attributes:
+      runs: number of all runs.
+      test_seeds: seeds of the test of each candidate.
+      tested: number of candidates in the test: the best, and the start.
+      selection: runs of the selection.
+      size: candidates of a generation.
+      seeds: seeds of a candidate in the search.
+      stages: stages of the search; the better half of the structures continues after each.
     """
 
     runs: int
-    judged: int
-    judges: int
-    choice: int
+    test_seeds: int
+    tested: int
+    selection: int
     size: int
     seeds: int
     stages: int
 
     @staticmethod
-    def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, fresh: Any, judges: int) -> "Plan":
-        """The plan of a search.
+    def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
+        """Returns the plan of a search.
 
         Raises:
-          ValueError: the rounds are too few for a generation of each structure, a choice and a judgement.
+          ValueError: the rounds are too few for a generation of each structure, a selection and a test.
         """
         structures, runs = len(space.structures), rounds // horizon
-        judged = max(2, math.floor(runs * _JUDGEMENT) // judges) if fresh is None else checks.count("fresh", fresh, 2)
-        if not space.numbers and structures < 2:
-            raise ValueError("leaves must have something to choose from, got a single candidate")
-        size = strategy.population(len(space.numbers)) if space.numbers else 0
-        stages = math.ceil(math.log2(structures)) + 1 if space.numbers else 0
-        left = runs - judges * judged
-        choice = math.floor(runs * _CHOICE) if space.numbers else left
-        alive, least = structures, 0
-        for _ in range(stages):
-            least += alive * size * seeds
-            alive = -(-alive // 2)
-        # As much as the first stage needs, as all stages are equal.
-        least = max(least, stages * structures * size * seeds)
-        fewest = 2 * structures if not space.numbers else 2
-        if left - choice < least or choice < fewest:
-            need = (max(least, fewest) + judges * judged) * horizon
-            need = math.ceil(need / (1 - (_CHOICE if space.numbers else 0) - (_JUDGEMENT if fresh is None else 0)))
+        if test_seeds is None:
+            number = max(2, math.floor(runs * _TEST_SHARE) // tested)
+        else:
+            number = checks.whole("test_seeds", test_seeds, 2)
+        if not space.numeric and structures < 2:
+            raise ValueError("parameters must have something to choose from, got a single candidate")
+        size = strategy.population(len(space.numeric)) if space.numeric else 0
+        stages = math.ceil(math.log2(structures)) + 1 if space.numeric else 0
+        left = runs - tested * number
+        selection = math.floor(runs * _SELECTION_SHARE) if space.numeric else left
+        # All stages are equal: each has as many runs as the first one needs.
+        least = stages * structures * size * seeds
+        fewest = 2 if space.numeric else 2 * structures
+        if left - selection < least or selection < fewest:
+            need = (max(least, fewest) + tested * number) * horizon
+            need /= 1 - (_SELECTION_SHARE if space.numeric else 0) - (_TEST_SHARE if test_seeds is None else 0)
             raise ValueError(
-                f"rounds must be about {need:,} at least, for a generation of {size} candidates x {seeds} seeds x {horizon} rounds"
-                f"{f' in each of {stages} stages of {structures} structures' if structures > 1 else ''}, the choice among the best and "
-                f"{judged} seeds of judgement; got {rounds:,}"
+                f"rounds must be about {math.ceil(need):,} at least, for a generation of {size} candidates x {seeds} seeds x {horizon:,} rounds"
+                f"{f' in each of {stages} stages of {structures} structures' if structures > 1 else ''}, the selection of the best and "
+                f"{number:,} test seeds; got {rounds:,}"
             )
-        return Plan(runs, judged, judges, choice, size, seeds, stages)
+        return Plan(runs, number, tested, selection, size, seeds, stages)
 
     @property
     def search(self) -> int:
         """Runs of the search."""
-        return self.runs - self.choice - self.judges * self.judged
+        return self.runs - self.selection - self.tested * self.test_seeds
+
+    @property
+    def block(self) -> int:
+        """Seeds of a compiled call of selection and test: the same for all rungs, so that they are one program."""
+        return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """A candidate: where it lies, and what is known of it in this phase.
-
-    number: of the candidate. structure: of the choices. point: `[d]`. runs: what came out of each batch.
-    """
+    """Point of a structure, with the runs of each of its batches in the current phase."""
 
     number: int
     structure: int
     point: np.ndarray
     runs: list[tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=list)
 
-    def known(self, goal: Goal) -> Estimate:
-        """What all its runs say."""
+    def estimate(self, goal: Goal) -> Estimate:
+        """Returns the estimate from all of its runs."""
         values = {name: np.concatenate([own[name] for own, _ in self.runs]) for name in self.runs[0][0]}
         return goal.estimate(values, np.concatenate([valid for _, valid in self.runs]))
 
 
 @dataclass(eq=False)
-class _Search:
-    """A search that is going on.
+class _Structure:
+    """State of the search within one structure.
 
-    next_seed: the first that no phase has used. number: of candidates so far. seeds: of a candidate now, by structure. fresh: the first that
-    a structure has not seen. agreed: between the halves of the seeds, by structure and generation since the last doubling. knowledge: what
-    search and choice have played of a structure.
+    Attributes:
+      optimizer: proposes candidates.
+      seeds: current number of seeds of a candidate.
+      next_seed: the first unused seed of the structure.
+      generations: number of generations so far.
+      agreements: agreement of the halves of the seeds, by generation since the last doubling.
+      candidates: all candidates so far.
+    """
+
+    optimizer: Optimizer
+    seeds: int
+    next_seed: int = 0
+    generations: int = 0
+    agreements: list[float] = field(default_factory=list)
+    candidates: list[_Candidate] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Search:
+    """State of a search.
+
+    Attributes:
+      next_seed: the first seed that no structure has used.
+      number: number of candidates so far.
+      surrogates: model of search and selection by structure.
     """
 
     space: Space
     goal: Goal
     plan: Plan
     strategy: Strategy
-    players: list[Players]
+    runners: list[CandidateRunner]
     history: History
     options: dict[str, Any]
     begin: tuple[int, np.ndarray] | None
@@ -283,191 +309,163 @@ class _Search:
     bar: Any
     next_seed: int = 0
     number: int = 0
-    seeds: dict[int, int] = field(default_factory=dict)
-    fresh: dict[int, int] = field(default_factory=dict)
-    agreed: dict[int, list[float]] = field(default_factory=dict)
-    knowledge: dict[int, Knowledge] = field(default_factory=dict)
+    surrogates: dict[int, Surrogate] = field(default_factory=dict)
 
-    def run(self) -> Found:
-        """The story."""
-        finalists = self.look()
-        chosen = self.choose(finalists)
-        return self.judge(chosen)
+    def run(self) -> SearchResult:
+        """Runs the three phases."""
+        best, feasible = self.select(self.finalists())
+        return self.test(best, feasible)
 
-    def play(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
-        """Plays candidates of one structure on some seeds, or remembers that; they then know what came out."""
+    def evaluate(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
+        """Simulates candidates of one structure on some seeds, or takes the stored outcomes, and gives them their runs."""
         structure = candidates[0].structure
         points = [[float(u) for u in one.point] for one in candidates]
         batch = Batch(phase, generation, structure, [c.number for c in candidates], points, seeds.start, len(seeds))
-        played = self.history.stored(batch)
-        if played is None:
-            played = self._played(batch)
-            self.history.add(batch, played)
+        outcomes = self.history.stored(batch)
+        if outcomes is None:
+            outcomes = self._simulate(batch)
+            self.history.add(batch, outcomes)
         self.bar.set_description(phase)
         self.bar.update(len(candidates) * len(seeds))
-        values, valid = played
-        if phase != "judgement":
-            self.knowledge.setdefault(structure, Knowledge(self.goal)).add(np.array(points), values, valid)
+        values, valid = outcomes
+        if phase != "test":
+            self.surrogates.setdefault(structure, Surrogate(self.goal)).add(np.array(points), values, valid)
         for place, one in enumerate(candidates):
             one.runs.append(({name: runs[place] for name, runs in values.items()}, valid[place]))
 
-    def _played(self, batch: Batch) -> Played:
+    def _simulate(self, batch: Batch) -> Outcomes:
         candidates = [self.space.values(batch.structure, point) for point in batch.points]
-        player = self.players[batch.structure]
-        if batch.phase == "search":
-            return player.together(candidates, batch.span, **self._options(self.plan.seeds))
-        return player.one_by_one(candidates, batch.span, **self._options(_block(self.plan)))
-
-    def _options(self, block: int) -> dict[str, Any]:
-        """Options of `simulate`, with so many seeds a block where the execution does not say it."""
-        execution = self.options["execution"]
-        return self.options | {"execution": replace(execution, block=execution.block or block)}
+        runner, execution = self.runners[batch.structure], self.options["execution"]
+        run, block = (runner.run_grid, self.plan.seeds) if batch.phase == "search" else (runner.run_each, self.plan.block)
+        return run(
+            candidates, batch.span, **self.options | {"execution": replace(execution, block=execution.block or block)}
+        )
 
     def candidate(self, structure: int, point: np.ndarray) -> _Candidate:
-        """A new candidate."""
+        """Returns a new candidate."""
         self.number += 1
         return _Candidate(self.number - 1, structure, point)
 
-    def look(self) -> list[_Candidate]:
-        """The search; returns the finalists, who know nothing of it."""
-        plan = self.plan
-        alive, played = list(range(len(self.players))), {number: [] for number in range(len(self.players))}
+    def finalists(self) -> list[_Candidate]:
+        """Searches; returns the finalists, without runs."""
+        plan, alive = self.plan, list(range(len(self.runners)))
         if not plan.stages:
             return [self.candidate(structure, np.zeros(0)) for structure in alive]
-        points = {structure: self._begin(structure) for structure in alive}
-        self.seeds = dict.fromkeys(alive, plan.seeds)
-        generations, left = dict.fromkeys(alive, 0), plan.search
+        start = None if self.begin is None else self.begin[1]
+        states = {}
+        for structure in alive:
+            seed = int(np.random.SeedSequence([self.root_seed, structure]).generate_state(1)[0])
+            states[structure] = _Structure(self.strategy.begin(self.space.steps, start, seed), plan.seeds)
+        left = plan.search
         for stage in range(plan.stages):
             share = left // (plan.stages - stage) // len(alive)
             for structure in alive:
-                spent = self._stage(structure, points[structure], share, played[structure], generations)
-                left -= spent
-            alive = self._halved(alive, played) if stage < plan.stages - 1 else alive
-        return self._finalists(alive, points, [one for structure in alive for one in played[structure]])
+                left -= self._run_stage(structure, states[structure], share)
+            alive = self._better_half(alive, states) if stage < plan.stages - 1 else alive
+        return self._finalists({structure: states[structure] for structure in alive})
 
-    def _begin(self, structure: int) -> Points:
-        at = None if self.begin is None else self.begin[1]
-        seed = int(np.random.SeedSequence([self.root_seed, structure]).generate_state(1)[0])
-        return self.strategy.begin(self.space.steps, at, seed)
-
-    def _stage(
-        self, structure: int, points: Points, share: int, played: list[_Candidate], generations: dict[int, int]
-    ) -> int:
-        """Generations of a structure for a number of runs; how many were played."""
+    def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
+        """Runs generations of a structure within a share of the runs; returns the number of runs."""
         spent = 0
-        while (number := min(self.plan.size, (share - spent) // self.seeds[structure])) > 0:
-            asked = points.ask(number)
-            if not len(asked):
+        while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
+            points = state.optimizer.ask(number)
+            if not len(points):
                 break
-            candidates = [self.candidate(structure, point) for point in asked]
-            first = self.fresh.get(structure, 0)
-            seeds = range(first, first + self.seeds[structure])
-            self.fresh[structure], self.next_seed = seeds.stop, max(self.next_seed, seeds.stop)
-            self.play("search", generations[structure], candidates, seeds)
-            generations[structure] += 1
-            points.tell(asked, self.goal.order([one.known(self.goal) for one in candidates]))
-            played += candidates
+            candidates = [self.candidate(structure, point) for point in points]
+            seeds = range(state.next_seed, state.next_seed + state.seeds)
+            state.next_seed, self.next_seed = seeds.stop, max(self.next_seed, seeds.stop)
+            self.evaluate("search", state.generations, candidates, seeds)
+            state.generations += 1
+            state.optimizer.tell(self.goal.order([one.estimate(self.goal) for one in candidates]))
+            state.candidates += candidates
             spent += len(candidates) * len(seeds)
-            self._adapt(structure, candidates)
+            state.agreements.append(agreement(np.array([self.goal.scores(one.runs[-1][0]) for one in candidates])))
+            if len(state.agreements) >= _GENERATIONS and np.mean(state.agreements[-_GENERATIONS:]) < _AGREEMENT:
+                state.seeds *= 2
+                state.agreements.clear()
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """What all that was played of their structures says of candidates; what their own runs say where that is too little for a model."""
-        known = [one.known(self.goal) for one in candidates]
+        """Returns estimates by the models of the candidates' structures; by their own runs where there are too few evaluations."""
+        estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
-            which = [i for i, one in enumerate(candidates) if one.structure == structure]
-            modelled = self.knowledge[structure].at(np.array([candidates[i].point for i in which]))
-            for i, one in zip(which, modelled or [], strict=False):
-                known[i] = replace(one, valid=known[i].valid)
-        return known
+            members = [i for i, one in enumerate(candidates) if one.structure == structure]
+            modelled = self.surrogates[structure].at(np.array([candidates[i].point for i in members]))
+            for i, one in zip(members, modelled or []):
+                estimates[i] = replace(one, valid=estimates[i].valid)
+        return estimates
 
-    def _adapt(self, structure: int, candidates: list[_Candidate]) -> None:
-        """Twice as many seeds from now on, where the halves of the seeds have not agreed on who is better."""
-        agreed = self.agreed.setdefault(structure, [])
-        agreed.append(agreement(np.array([self.goal.scores(one.runs[-1][0]) for one in candidates])))
-        if len(agreed) >= _LOOKS and np.mean(agreed[-_LOOKS:]) < _AGREEMENT:
-            self.seeds[structure] *= 2
-            agreed.clear()
-
-    def _halved(self, alive: list[int], played: Mapping[int, list[_Candidate]]) -> list[int]:
-        """The better half of the structures, by the best candidate of each."""
+    def _better_half(self, alive: list[int], states: Mapping[int, _Structure]) -> list[int]:
+        """Returns the better half of the structures, by the best candidate of each."""
         best = []
         for structure in alive:
-            known = self.estimates(played[structure])
-            best.append(known[self.goal.order(known, cautious=True)[0]])
+            estimates = self.estimates(states[structure].candidates)
+            best.append(estimates[self.goal.order(estimates, cautious=True)[0]])
         order = self.goal.order(best, cautious=True)
         return sorted(alive[i] for i in order[: -(-len(alive) // 2)])
 
-    def _finalists(self, alive: list[int], points: Mapping[int, Points], played: list[_Candidate]) -> list[_Candidate]:
-        """The centres of the strategies, and the best that were played, each once.
+    def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
+        """Returns the centres of the strategies and the best candidates, each once.
 
-        Where there are bounds, two of three finalists are the best of those that keep them by more: those that just keep a bound may break it
-        together on other seeds.
+        With bounds, two of three finalists are the best of those that satisfy them by more: candidates close to a bound may all violate it
+        on other seeds.
         """
         most = _FINALISTS
-        while most > 1 and self.plan.choice // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
+        while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
             most //= 2
-        known = self.estimates(played)
+        candidates = [one for state in states.values() for one in state.candidates]
+        estimates = self.estimates(candidates)
         margins = [max(self.goal.margin, 1.0) * more for more in _STRICTER] if self.goal.bounded else []
-        orders = [self.goal.order(known, cautious=True, margin=margin) for margin in (self.goal.margin, *margins)]
-        centres = [(structure, points[structure].centre()) for structure in alive]
-        wanted = [(s, c) for s, c in centres if c is not None]
-        wanted += [(played[i].structure, played[i].point) for places in zip(*orders, strict=True) for i in places]
-        found: dict[str, tuple[int, np.ndarray]] = {}
+        orders = [self.goal.order(estimates, cautious=True, margin=margin) for margin in (self.goal.margin, *margins)]
+        centres = [(structure, state.optimizer.centre()) for structure, state in states.items()]
+        wanted = [(structure, centre) for structure, centre in centres if centre is not None]
+        wanted += [(candidates[i].structure, candidates[i].point) for places in zip(*orders) for i in places]
+        distinct: dict[str, tuple[int, np.ndarray]] = {}
         for structure, point in wanted:
-            found.setdefault(repr((structure, [float(u) for u in point])), (structure, point))
-        return [self.candidate(structure, point) for structure, point in list(found.values())[:most]]
+            distinct.setdefault(repr((structure, [float(u) for u in point])), (structure, point))
+        return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
-    def choose(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
-        """The best of the finalists by successive halving on fresh seeds, and whether it keeps all bounds."""
-        # What the search left over goes to the choice.
-        spent = self.history.rounds["search"]
-        left, rung = self.plan.runs - self.plan.judges * self.plan.judged - spent, 0
+    def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
+        """Returns the best finalist by successive halving on fresh seeds, and whether it satisfies all bounds."""
+        # The selection also has the runs that the search left over.
+        left = self.plan.runs - self.plan.tested * self.plan.test_seeds - self.history.runs["search"]
         rungs = max(1, math.ceil(math.log2(len(finalists))))
+        rung = 0
         while True:
             number = left // (rungs - rung) // len(finalists)
             seeds = range(self.next_seed, self.next_seed + number)
             for structure in dict.fromkeys(one.structure for one in finalists):
-                self.play("choice", rung, [one for one in finalists if one.structure == structure], seeds)
+                self.evaluate("selection", rung, [one for one in finalists if one.structure == structure], seeds)
             self.next_seed, left, rung = seeds.stop, left - number * len(finalists), rung + 1
-            known = self.estimates(finalists)
-            order = self.goal.order(known)
+            estimates = self.estimates(finalists)
+            order = self.goal.order(estimates)
             if rung == rungs:
-                return finalists[order[0]], self.goal.keeps(known[order[0]])
+                return finalists[order[0]], self.goal.is_feasible(estimates[order[0]])
             finalists = [finalists[i] for i in order[: -(-len(finalists) // 2)]]
 
-    def judge(self, choice: tuple[_Candidate, bool]) -> Found:
-        """The result, with what it is worth on seeds that nobody has seen."""
-        chosen, kept = choice
-        seeds = range(self.next_seed, self.next_seed + self.plan.judged)
-        best = _Candidate(chosen.number, chosen.structure, chosen.point)
-        start = None if self.begin is None else self.candidate(*self.begin)
-        for one in (best, start):
-            if one is not None:
-                self.play("judgement", 0, [one], seeds)
+    def test(self, chosen: _Candidate, feasible: bool) -> SearchResult:
+        """Returns the result, with means on unused seeds."""
+        seeds = range(self.next_seed, self.next_seed + self.plan.test_seeds)
+        tested = [_Candidate(chosen.number, chosen.structure, chosen.point)]
+        tested += [] if self.begin is None else [self.candidate(*self.begin)]
+        for one in tested:
+            self.evaluate("test", 0, [one], seeds)
         gain = None
-        if start is not None:
-            sign = 1.0 if self.goal.maximise else -1.0
-            scores = [self.goal.scores(one.runs[0][0]) for one in (best, start)]
-            gain = moments(sign * (scores[0] - scores[1]))
-        horizon = self.options["horizon"]
-        rounds = {phase: runs * horizon for phase, runs in self.history.rounds.items()}
-        return Found(
-            values=self.space.values(best.structure, best.point),
-            best=self._judged(best),
-            start=None if start is None else self._judged(start),
+        if len(tested) == 2:
+            best, start = (self.goal.scores(one.runs[0][0]) for one in tested)
+            gain = moments((1.0 if self.goal.maximise else -1.0) * (best - start))
+        horizon, evaluations = self.options["horizon"], [self._evaluation(one) for one in tested]
+        return SearchResult(
+            values=evaluations[0].values,
+            best=evaluations[0],
+            start=evaluations[1] if len(tested) == 2 else None,
             gain=gain,
-            kept=kept,
-            rounds=rounds,
-            history=histories.dataset(self.history, self.space, self.goal, horizon, best.number),
+            feasible=feasible,
+            rounds={phase: runs * horizon for phase, runs in self.history.runs.items()},
+            history=dataset(self.history, self.space, self.goal, horizon, chosen.number),
         )
 
-    def _judged(self, one: _Candidate) -> Judged:
-        known = one.known(self.goal)
+    def _evaluation(self, one: _Candidate) -> Evaluation:
+        estimate = one.estimate(self.goal)
         metrics = {name: moments(runs) for name, runs in one.runs[0][0].items()}
-        return Judged(self.space.values(one.structure, one.point), known.score, metrics, self.goal.verdicts(known))
-
-
-def _block(plan: Plan) -> int:
-    """Seeds of a compiled call of the choice and the judgement: the same for all rungs, so that they are one program."""
-    return min(256, max(16, 1 << (max(1, plan.judged) - 1).bit_length()))
+        return Evaluation(self.space.values(one.structure, one.point), estimate.score, metrics, self.goal.verdicts(estimate))

@@ -58,7 +58,18 @@ def test_scales_are_read():
 
 def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
     out = tmp_path / "out"
-    command = ["tune", mine, "--leaf", "UCB1.width=log:0.01:10", "--metric", "regret", "--rounds", "240_000", "--out", out]
+    command = [
+        "tune",
+        mine,
+        "--parameter",
+        "UCB1.width=log:0.01:10",
+        "--metric",
+        "regret",
+        "--rounds",
+        "240_000",
+        "--out",
+        out,
+    ]
     assert run(*command) == 0
     shown = capsys.readouterr().out
     assert "mine/width" in shown and "width = " in shown and "the best is better than the start by" in shown
@@ -84,7 +95,17 @@ def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
     """The largest gap at which a policy keeps a regret."""
     options = ["--metric", "reward", "--minimise", "--at-most", "regret=20", "--rounds", "240_000", "--no-figures"]
     assert (
-        run("tune", mine, "--leaf", "environment.gap=linear:0:0.5", "--policy", "Greedy", *options, "--out", tmp_path / "o")
+        run(
+            "tune",
+            mine,
+            "--parameter",
+            "environment.gap=linear:0:0.5",
+            "--policy",
+            "Greedy",
+            *options,
+            "--out",
+            tmp_path / "o",
+        )
         == 0
     )
     shown = capsys.readouterr().out
@@ -93,7 +114,7 @@ def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
 
 
 def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
-    leaves = ["--leaf", "environment.gap=linear:0:0.5", "--leaf", "Greedy.epsilon=linear:0.1:1"]
+    leaves = ["--parameter", "environment.gap=linear:0:0.5", "--parameter", "Greedy.epsilon=linear:0.1:1"]
     options = ["--metric", "regret", "--rounds", "30_000", "--no-figures", "--out", tmp_path / "o"]
     assert run("tune", mine, *leaves, *options) == 0
     values = json.loads((tmp_path / "o" / "summary.json").read_text())["best"]["values"]
@@ -104,38 +125,44 @@ def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--leaf", "UCB1.width"], "--leaf must have the form POLICY.LEAF=SCALE"),
-        (["--leaf", "width=log:1:2"], "--leaf must have the form POLICY.LEAF=SCALE"),
-        (["--leaf", "UCB1.width=log:1"], "--leaf must have the form POLICY.LEAF=SCALE"),
+        (["--parameter", "UCB1.width"], "--parameter must have the form POLICY.NAME=SCALE"),
+        (["--parameter", "width=log:1:2"], "--parameter must have the form POLICY.NAME=SCALE"),
+        (["--parameter", "UCB1.width=log:1"], "--parameter must have the form POLICY.NAME=SCALE"),
         (
-            ["--leaf", "UCB1.width=lag:1:2"],
+            ["--parameter", "UCB1.width=lag:1:2"],
             "the scale must be one of 'linear', 'log', 'integer', 'log-integer', 'choice', got 'lag'",
         ),
-        (["--leaf", "UCB1.width=log:1:2", "--leaf", "UCB1.width=log:1:3"], "--leaf UCB1.width must be given once"),
-        (["--leaf", "UCB1.width=log:0:2"], "must have 0 < low"),
-        (["--leaf", "UCB1.wdth=log:1:2"], "leaf of UCB1 must be one of 'width', got 'wdth'; did you mean 'width'"),
         (
-            ["--leaf", "UCB.width=log:1:2"],
-            "--leaf must be one of 'UCB1', 'Greedy', 'Widths', 'Oracle', 'environment', got 'UCB'",
+            ["--parameter", "UCB1.width=log:1:2", "--parameter", "UCB1.width=log:1:3"],
+            "--parameter UCB1.width must be given once",
+        ),
+        (["--parameter", "UCB1.width=log:0:2"], "must have 0 < low"),
+        (["--parameter", "UCB1.wdth=log:1:2"], "parameter of UCB1 must be one of 'width', got 'wdth'; did you mean 'width'"),
+        (
+            ["--parameter", "UCB.width=log:1:2"],
+            "--parameter must be one of 'UCB1', 'Greedy', 'Widths', 'Oracle', 'environment', got 'UCB'",
         ),
         (
-            ["--leaf", "UCB1.width=log:1:2", "--leaf", "Greedy.epsilon=linear:0:1"],
-            "leaves of one policy, got leaves of UCB1 and Greedy",
+            ["--parameter", "UCB1.width=log:1:2", "--parameter", "Greedy.epsilon=linear:0:1"],
+            "hyperparameters of one policy, got those of UCB1 and Greedy",
         ),
-        (["--leaf", "Widths.width=log:1:2"], "--leaf cannot change Widths: it is a grid"),
-        (["--leaf", "Oracle.width=log:1:2"], "--leaf cannot change Oracle: it is a grid, or is made from the environment"),
-        (["--leaf", "environment.gap=linear:0:1"], "--policy must name the policy"),
-        (["--leaf", "environment.gop=linear:0:1", "--policy", "UCB1"], "must be one of 'gap', got 'gop'"),
+        (["--parameter", "Widths.width=log:1:2"], "--parameter cannot change Widths: it is a grid"),
         (
-            ["--leaf", "environment.gap=linear:0:1", "--policy", "UCB1", "--case", "second"],
+            ["--parameter", "Oracle.width=log:1:2"],
+            "--parameter cannot change Oracle: it is a grid, or is made from the environment",
+        ),
+        (["--parameter", "environment.gap=linear:0:1"], "--policy must name the policy"),
+        (["--parameter", "environment.gop=linear:0:1", "--policy", "UCB1"], "must be one of 'gap', got 'gop'"),
+        (
+            ["--parameter", "environment.gap=linear:0:1", "--policy", "UCB1", "--case", "second"],
             "environment of this experiment is fixed",
         ),
-        (["--leaf", "UCB1.width=log:1:2", "--case", "third"], "--case must be one of 'first', 'second', got 'third'"),
+        (["--parameter", "UCB1.width=log:1:2", "--case", "third"], "--case must be one of 'first', 'second', got 'third'"),
         (
-            ["--leaf", "UCB1.width=log:1:2", "--at-most", "regret"],
+            ["--parameter", "UCB1.width=log:1:2", "--at-most", "regret"],
             "--at-most must have the form METRIC=NUMBER, got 'regret'",
         ),
-        (["--leaf", "UCB1.width=log:1:2", "--rounds", "1000"], "rounds must be about"),
+        (["--parameter", "UCB1.width=log:1:2", "--rounds", "1000"], "rounds must be about"),
     ],
 )
 def test_wrong_input(mine, tmp_path, capsys, arguments, message):
