@@ -216,7 +216,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns the constants in a function's closure or in a user's object. (Objects of jaxroute may hold counters and caches.)"""
+    """Returns the constants in a function's closure or in a user's object; jaxroute's own objects may hold counters and caches."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

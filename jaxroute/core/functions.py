@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent: 0.86 ulp. `atan(c) + atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}, as in FDLIBM."""
+    """Arc tangent: 0.86 ulp. As in FDLIBM, `atan(c) + atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -477,7 +477,7 @@ ERF_INV_FAR = (
 
 
 def erf_near(x: Array) -> Array:
-    """erf for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
+    """Erf for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 

@@ -31,7 +31,6 @@ def quick_jit(
       static_argnums: as for `jax.jit`.
       often: whether it runs dozens of times; LLVM then optimises it, XLA's fusion emitters do not.
     """
-
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     def of_classes(classes: tuple[type, ...], words: jax.Array, *args: Given.args, **kwargs: Given.kwargs) -> Made:

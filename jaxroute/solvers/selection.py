@@ -519,7 +519,6 @@ def polish_any_win(
       cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: how many (static).
     """
-
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 
     def step(found: Selection, _: None) -> tuple[Selection, None]:
