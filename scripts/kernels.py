@@ -5,11 +5,11 @@
 
 The scan over rounds is compiled ahead of time for a described H100, by the compiler that a GPU would use: the packages of
 `pip install jaxroute[cuda12]` must be there, a device need not. Counted are the instructions of the loop over rounds that become a
-launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its trips; one whose trips depend on the data
-is listed beside the number with the kernels of one trip, and so is what a stage begins with. Of a branch the longest way counts.
+launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its trips; a loop whose trips depend on the data
+is listed separately with the launches of one trip, and so is the start of a stage. A branch counts its longest way.
 
-`graph` says whether all loops of a run, also those of unknown length, are one graph on the device, so that the host launches once; without
-that it launches every kernel of every round.
+`graph` is whether all loops of a run, also those of unknown length, are one graph on the device, which the host launches once; otherwise it
+launches every kernel of every round.
 """
 
 import argparse
@@ -119,16 +119,18 @@ _TRIPS = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
 
 @dataclass
 class Count:
-    """Kernels launched by a computation once.
+    """Launches of one pass through a computation.
 
-    kernels: of everything whose number is known. loops: kernels of one trip of each inner loop whose trips depend on the data.
+    Attributes:
+      kernels: number of launches that is known in advance.
+      loops: launches of one trip of each inner loop whose number of trips depends on the data.
     """
 
     kernels: int = 0
     loops: list[int] = field(default_factory=list)
 
     def add(self, other: "Count", times: int = 1) -> None:
-        """Adds what is launched so many times."""
+        """Adds the launches of several passes."""
         self.kernels += times * other.kernels
         self.loops += times * other.loops
 
@@ -149,14 +151,14 @@ class Module:
                 self.computations[name].append(line)
 
     def count(self, name: str = "") -> Count:
-        """Kernels of one pass through a computation; by default of the whole module."""
+        """Launches of one pass through a computation (default: the whole module)."""
         total = Count()
         for line in self.computations[name or self.entry]:
             total.add(self._instruction(line))
         return total
 
     def loops(self, trips: int) -> list[str]:
-        """Bodies of the loops with so many trips."""
+        """Bodies of the loops with a number of trips."""
         lines = [line for lines in self.computations.values() for line in lines if opcode(line) == "while"]
         return [body_of(line) for line in lines if _trips(line) == trips]
 
@@ -227,7 +229,7 @@ def target() -> NamedSharding:
 
 
 def compiled(function: Callable, shapes, where: NamedSharding) -> tuple[str, str]:
-    """Text of the module of `function(*shapes)` that a GPU would run, and the list of what the host launches."""
+    """Text of the module of `function(*shapes)` for a GPU, and the list of the host's launches."""
     traced = jax.jit(function, in_shardings=where, out_shardings=where).trace(*shapes)
     text = compile_lanes(traced.lower(lowering_platforms=("cuda",)), "cuda").as_text()
     found = sorted(DUMP.glob("*.thunk_sequence_after_thunk_passes.txt"))
@@ -237,7 +239,7 @@ def compiled(function: Callable, shapes, where: NamedSharding) -> tuple[str, str
 
 
 def one_graph(launches: str) -> bool:
-    """Whether no loop is left to the host, by a list of what it launches."""
+    """Whether the host executes no loop, by the list of its launches."""
     depth, lines = None, re.findall(r"^( *)\d+: (k\w+)", launches, re.MULTILINE)
     for indent, kind in lines:
         if depth is not None and len(indent) <= depth:
@@ -250,12 +252,12 @@ def one_graph(launches: str) -> bool:
 
 
 def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
-    """The functions that are counted: `rounds`, whole runs, and `plan`, the begin of a stage where there are stages.
+    """Counted functions: `rounds`, whole runs, and, if there are stages, `plan`, the start of a stage.
 
-    Leaves of environment and policy are arguments, as in `simulate`; recorded are the default flows.
+    Leaves of environment and policy are arguments, as in `simulate`; the default flows are recorded.
 
     Returns:
-      Trips of the loop over rounds, and for each function itself and the shapes of its arguments.
+      Number of trips of the loop over rounds, and each function with the shapes of its arguments.
     """
     builds = not hasattr(policy, "act")
     leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))
@@ -297,7 +299,7 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
 
 def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
-    """Kernels of a policy, from the texts of its `programs`: `per_round` and `plan`, and `loops` and `plan_loops` of unknown length."""
+    """Launches of a policy, from the texts of its `programs`: `per_round` and `plan`, and `loops` and `plan_loops` of unknown length."""
     module = Module(texts["rounds"])
     bodies = module.loops(trips)
     if len(bodies) != 1:
@@ -321,7 +323,7 @@ def pairs(only=None, policies=None):
 
 
 def sum_of(kernels: int, loops: list[int]) -> str:
-    """A number of kernels, with those of loops of `n` trips."""
+    """A number of launches, with those of loops of `n` trips."""
     return " + ".join([str(kernels), *(f"{k} n" for k in loops)])
 
 

@@ -5,12 +5,12 @@
     python scripts/resources.py --variants all --out FILE                      # other numbers of registers
     JAXROUTE_NVRTC=LIBRARY python scripts/resources.py --targets sm_75 sm_90a --out FILE
 
-The packages of `pip install jaxroute[sass]` must be installed. Seconds are those of tracing and writing C, and of NVRTC. Instructions are those between
-the begin of a round and its end, inner loops once, whether they are reached in every round or not; `loops` are the longest of these.
+Needs the packages of `pip install jaxroute[sass]`. Seconds are those of tracing and writing C, and of NVRTC. Instructions are all between the start and
+the end of a round, with inner loops once; `loops` are the longest of these.
 
-Cycles of a round are the larger of all instructions and twice those of the pipe for integers, comparisons and selections, which takes a warp in
-two cycles. The ceiling is the throughput of an H100, whatever the target, if nothing else took time: 132 processors with four schedulers of 32 lanes
-at 1.98 GHz. `expected` allows for few warps and for the stack, see `expected_cycles`; it compares variants of one kernel, and no kernel with another.
+Cycles of a round are the maximum of all instructions and twice those of the pipe for integers, comparisons and selections, which processes a warp in
+two cycles. The ceiling is the throughput of an H100 for these cycles: 132 processors with four schedulers of 32 lanes at 1.98 GHz. `expected` also
+considers few warps and the stack (`expected_cycles`); it compares variants of a kernel, not different kernels.
 """
 
 import argparse
@@ -49,21 +49,21 @@ VARIANTS: dict[str, tuple[tuple[str, ...], str]] = {
     **{f"{n} registers": ((f"--maxrregcount={n}",), "") for n in (168, 128, 96)},
     **{f"bounds {bounds}": ((), bounds) for bounds in ("64, 4", "64, 8")},
 }
-# Decisions a second of an H100 if a round took a scheduler one cycle.
+# Decisions per second of an H100 if a round took a scheduler one cycle.
 PEAK = 132 * 4 * 32 * 1.98e9
-# Instructions of the pipe that takes a warp in two cycles.
+# Instructions of the pipe that processes a warp in two cycles.
 _HALF_RATE = re.compile(
     r"(IADD3?|VIADD|LOP3?|PLOP3|SHF|SH[LR]|[IF]SETP?|[IF]?SEL|[IF]MNMX3?|VI\w+|LEA|PRMT|IABS|MOV|P2R|R2P|BMSK|SGXT)$"
 )
 # Bytes of the first cache of a processor that hold stacks, and cycles of a scheduler for a warp's access to a stack in that cache and behind it.
 _CACHE, _NEAR, _FAR = 192 << 10, 4, 16
-# Marks the begin of a round in the machine code.
+# Marks the start of a round in the machine code.
 MARK = '-DBEGIN_ROUND=asm volatile("pmevent 7;");'
 _BRANCH = re.compile(r"BRA.*?(\.L_\w+)")
 
 
 def source(env: Any, policy: Any) -> Source:
-    """The kernel of a policy, whose leaves are inputs as in `simulate`; recorded are the default flows."""
+    """Kernel of a policy, whose leaves are inputs as in `simulate`, with the default flows as records."""
     builds = not hasattr(policy, "act")
     leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))
     example = env if is_environment(env) else env(draws.key(0))
@@ -72,7 +72,7 @@ def source(env: Any, policy: Any) -> Source:
     root = np.asarray(jax.random.key_data(draws.key(0)))
     made: list[Source] = []
 
-    def play(leaves: Any, seeds: Any) -> Any:
+    def simulated(leaves: Any, seeds: Any) -> Any:
         env, own = jax.tree.unflatten(treedef, leaves)
         own = policy if builds else own
         run = one_run(env, build_policy(own, env) if is_environment(env) else own, run_streams(root, seeds), HORIZON, record)
@@ -82,7 +82,7 @@ def source(env: Any, policy: Any) -> Source:
         return seeds
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    jax.eval_shape(play, shapes, jax.ShapeDtypeStruct((64,), np.uint32))
+    jax.eval_shape(simulated, shapes, jax.ShapeDtypeStruct((64,), np.uint32))
     return made[0]
 
 
@@ -116,7 +116,7 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
 
 
 def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[str, Any]:
-    """Numbers of a round with these instructions, of a kernel with so many registers and bytes of the stack."""
+    """Row of a round with these instructions, in a kernel with some registers and bytes of the stack."""
     names = [re.sub(r"^@!?U?P\w+ ", "", one).split()[0].split(".")[0] for one in instructions]
     row: dict[str, Any] = {
         "round_instructions": len(names),
@@ -129,8 +129,10 @@ def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[st
 
 
 def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
-    """Cycles of a scheduler for a round of a warp: with fewer than four warps a scheduler issues an instruction in as many cycles of four as it has
-    warps, and accesses to the stack take longer where the stacks of a processor do not fit into its first cache.
+    """Cycles of a scheduler for a round of a warp.
+
+    With fewer than four warps a scheduler is idle in some of four cycles. Accesses to the stack take longer if the stacks of a processor do not
+    fit into its first cache.
     """
     far = stack * 32 * row["warps"] > _CACHE
     issued = row["round_instructions"] / min(1.0, row["warps"] / 16)
@@ -144,7 +146,7 @@ def tool(name: str) -> str:
 
 
 def bounded(text: str, bounds: str) -> str:
-    """The text of a kernel with bounds of its launch, if there are any."""
+    """Text of a kernel with launch bounds, if there are any."""
     return text.replace("__global__ void", f"__global__ void __launch_bounds__({bounds})") if bounds else text
 
 
@@ -160,7 +162,7 @@ def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "us
 
 
 def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> list[str]:
-    """Names the numbers of a kernel that are worse than those of a stored row by more than a share."""
+    """Texts of the numbers of a kernel that are worse than in a stored row by more than a share."""
     names = ("registers", "stack_bytes", "round_instructions", "stack_accesses")
     return [f"{name} {stored[name]} -> {now[name]}" for name in names if now[name] > (1 + more) * stored[name] + 4]
 

@@ -227,9 +227,9 @@ class Statement:
     def __bool__(self) -> bool:
         raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
-    def unless(self, who: str, statement: "Statement") -> "Statement":
+    def unless(self, policy: str, statement: "Statement") -> "Statement":
         """The statement, which is vacuous if it also holds for a trivial policy such as uniform choice."""
-        return replace(self, trivial=(who, statement))
+        return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
         """Whether the interval is inside."""
@@ -385,9 +385,9 @@ def judge(what: Stated) -> Judgement:
         else:
             texts.append(f"{f'some {seeds:,}' if math.isfinite(seeds) else 'no number of'} seeds would decide")
     if verdict is Verdict.VACUOUS:
-        who, other = min(bounds, key=lambda bound: bound[1].distance())
+        policy, other = min(bounds, key=lambda bound: bound[1].distance())
         texts.append(
-            f"vacuous at this size: {who} satisfies it as well, {metrics.rounded(*other.value)}, to be {other.rule()}"
+            f"vacuous at this size: {policy} satisfies it as well, {metrics.rounded(*other.value)}, to be {other.rule()}"
         )
     return Judgement(verdict, "; ".join(texts), numbers, tuple(place for leaf in leaves for place in leaf.value.places))
 

@@ -94,7 +94,7 @@ class Report:
             entry = self.results[task.name]
             entry["state"] = next((state for key, state in ENDS.items() if key in entry), "done")
             self._write()
-            print(f"{self.elapsed_s:6.1f} s  {task.name}: {said(entry)}", flush=True)
+            print(f"{self.elapsed_s:6.1f} s  {task.name}: {in_line(entry)}", flush=True)
 
     def _write(self) -> None:
         partial = self._file.with_suffix(".part")
@@ -137,7 +137,7 @@ class Call:
     def __init__(self, report: Report, folder: Path, env: Mapping[str, str], deadline: float):
         self._report, self._folder, self._env, self._deadline = report, folder, env, deadline
 
-    def play(self, stage: Stage, number: int) -> None:
+    def execute(self, stage: Stage, number: int) -> None:
         """Executes the tasks of a stage by `number` processes."""
         todo, cores = deque(stage.tasks), sorted(os.sched_getaffinity(0))
         number = 1 if stage.alone else min(number, len(cores), len(todo))
@@ -222,7 +222,7 @@ def counters(text: str) -> dict[str, str]:
     return {name: f"{value} {unit}".strip() for name, unit, value in zip(*rows, strict=False) if name in COUNTERS}
 
 
-def said(entry: Mapping[str, Any]) -> str:
+def in_line(entry: Mapping[str, Any]) -> str:
     """State and main results of a task in one line."""
     if "error" in entry or "skipped" in entry:
         return f"{entry['state']}: {entry.get('error') or entry['skipped']}"[:300].replace("\n", " ")
@@ -257,7 +257,7 @@ def table(results: Mapping[str, Any]) -> str:
             made = f"{entry['trace_s']:9.1f}{entry['kernel_s']:9.1f}{entry['compile_s']:7.1f}"
             rows.append(f"{name:<58}{entry['us_per_round']:10.2f}{entry['decisions_per_s']:13.3g}{share}{made}")
         else:
-            lines.append(f"{name}: {said(entry)}")
+            lines.append(f"{name}: {in_line(entry)}")
     return "\n".join([head, *rows, "", *lines, *(entry["tail"][-700:] for entry in results.values() if "tail" in entry)])
 
 
@@ -286,13 +286,13 @@ def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) ->
     return [Stage([task for task in stage.tasks if wanted(task, stage.asked)], stage.alone) for stage in stages]
 
 
-def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline: float, smoke: bool) -> int:
+def execute(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline: float, smoke: bool) -> int:
     """Executes all stages; returns 0, or 1 if a GPU is needed and missing."""
     with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
         call = Call(report, Path(folder), environment(Path(folder), smoke), deadline)
         try:
             for stage in todo:
-                call.play(stage, number)
+                call.execute(stage, number)
                 if not smoke and report.results["info"].get("platform") == "cpu":
                     print("there is no GPU; --smoke tries everything without one", file=sys.stderr)
                     return 1
@@ -315,7 +315,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.one:
         kind, given = options.one
-        print(*map(json.dumps, workers.told(Task(kind, 0.0, given))), sep="\n")
+        print(*map(json.dumps, workers.pieces(Task(kind, 0.0, given))), sep="\n")
         return 0
     earlier = json.loads(options.resume.read_text())["results"] if options.resume else {}
     todo = chosen(tasks.smoke() if options.smoke else tasks.stages(), options.only, earlier)
@@ -326,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     report = Report(options.out / "results.json", every, earlier)
     number = options.workers or (1 if options.smoke else 4)
-    failed = play(todo, report, options.out, number, options.deadline, options.smoke)
+    failed = execute(todo, report, options.out, number, options.deadline, options.smoke)
     print(f"\n{table(report.results)}")
     return failed
 

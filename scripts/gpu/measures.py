@@ -83,7 +83,7 @@ PACKAGES = (
 )
 
 
-class Play:
+class Simulation:
     """A case, compiled for some runs and rounds.
 
     Args:
@@ -107,7 +107,7 @@ class Play:
         root = np.asarray(jax.random.key_data(draws.key(0)))
         spans = spans_of(horizon, record.every, 0, 0)
 
-        def play(leaves: Any, seeds: Any, spans: Any) -> Any:
+        def simulated(leaves: Any, seeds: Any, spans: Any) -> Any:
             pair = jax.tree.unflatten(structure, leaves)
             return ROLLOUTS[backend](*pair, run_streams(root, seeds), horizon, record, spans=spans)[0]
 
@@ -115,7 +115,7 @@ class Play:
             self.arguments = jax.device_put((leaves, np.arange(runs, dtype=np.uint32), spans), device)
             marks = [time.perf_counter()]
             with compilations() as kernels:
-                lowered = jax.jit(play).lower(*self.arguments)
+                lowered = jax.jit(simulated).lower(*self.arguments)
             marks.append(time.perf_counter())
             for kernel, _ in kernels:
                 kernel.result()
@@ -180,7 +180,7 @@ def probe() -> Pieces:
       RuntimeError: no kernel can be used; the message names the step that failed.
     """
     step, failure = "NVRTC", None
-    truth = Play("UCB1", "scan", 64, 40, "cpu").values()
+    truth = Simulation("UCB1", "scan", 64, 40, "cpu").values()
     try:
         if jax.default_backend() == "cpu":
             yield {"compiler": host.compiler()}
@@ -193,7 +193,7 @@ def probe() -> Pieces:
             with cuda.primary(0):
                 cuda.LoadedKernel.of(code, 0)
         step = "kernel of UCB1"
-        kernel = Play("UCB1", "kernel", 64, 40)
+        kernel = Simulation("UCB1", "kernel", 64, 40)
         yield kernel.made
         step = "launch"
         alike = compared(kernel.values(), truth)
@@ -203,7 +203,7 @@ def probe() -> Pieces:
             raise ValueError(f"means are {most:.0f} standard errors apart")
     except Exception as error:  # Checks the scan nevertheless.
         failure = error
-    yield {"scan_against_cpu": compared(Play("UCB1", "scan", 64, 40).values(), truth)}
+    yield {"scan_against_cpu": compared(Simulation("UCB1", "scan", 64, 40).values(), truth)}
     if failure:
         raise RuntimeError(f"all kernels are off: {step}: {type(failure).__name__}: {failure}") from failure
 
@@ -237,23 +237,23 @@ def quotients() -> Pieces:
 
 def correct(case: str, runs: int, horizon: int) -> Pieces:
     """Checks that the kernel, the scan here and the scan on the CPU agree; the most dangerous checks come last."""
-    truth = Play(case, "scan", runs, horizon, "cpu").values()
-    played: Values = {}
+    truth = Simulation(case, "scan", runs, horizon, "cpu").values()
+    kernel_values: Values = {}
     failure = None
     try:
-        kernel = Play(case, "kernel", runs, horizon)
-        played = kernel.values()
-        yield {"kernel_against_cpu": compared(played, truth)}
-        yield {"kernel_twice_equal": equal(kernel.values(), played)}
+        kernel = Simulation(case, "kernel", runs, horizon)
+        kernel_values = kernel.values()
+        yield {"kernel_against_cpu": compared(kernel_values, truth)}
+        yield {"kernel_twice_equal": equal(kernel.values(), kernel_values)}
     except Exception as error:  # Checks the scan nevertheless.
         failure = error
-    scan = Play(case, "scan", runs, horizon)
+    scan = Simulation(case, "scan", runs, horizon)
     first = scan.values()
     yield {"scan_against_cpu": compared(first, truth)}
-    if played:
-        yield {"kernel_against_scan": compared(played, first)}
+    if kernel_values:
+        yield {"kernel_against_scan": compared(kernel_values, first)}
     yield {"scan_twice_equal": equal(scan.values(), first)}
-    half = Play(case, "scan", runs // 2, horizon).values()
+    half = Simulation(case, "scan", runs // 2, horizon).values()
     yield {"half_alone_equal": equal(half, {name: value[..., : runs // 2] for name, value in first.items()})}
     if failure:
         raise failure
@@ -298,9 +298,9 @@ def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
         yield {"skipped": f"states of {runs:,} runs take about {needed / 2**30:.0f} of {limit / 2**30:.0f} GiB"}
         return
     free = free_bytes()
-    play = Play(case, backend, runs, horizon)
-    yield play.made | {"program_bytes": play.compiled.memory_analysis().temp_size_in_bytes}
-    yield play.speed()
+    simulation = Simulation(case, backend, runs, horizon)
+    yield simulation.made | {"program_bytes": simulation.compiled.memory_analysis().temp_size_in_bytes}
+    yield simulation.speed()
     yield {"free_bytes": [free, free_bytes()]}
 
 
@@ -341,7 +341,7 @@ def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
             yield {"options": wanted, "bounds": bounds}
             yield from timed(case, "kernel", runs, horizon)
             if how in ARITHMETIC:
-                mine, theirs = Play(case, "kernel", 2048, 500), Play(case, "scan", 2048, 500, "cpu")
+                mine, theirs = Simulation(case, "kernel", 2048, 500), Simulation(case, "scan", 2048, 500, "cpu")
                 yield {"kernel_against_cpu": compared(mine.values(), theirs.values())}
     finally:
         rollout._device_target.cache_clear()
@@ -362,22 +362,22 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
         with alone_on_device():
             given = {"horizon": horizon, "seeds": runs, "execution": jr.Execution(backend), "keep": keep}
             result = jr.simulate(env, {case: policy}, record=["regret"], progress=False, **given)
-        told = {
+        reported = {
             name: decoded(result.attrs).get(name) for name in ("backend", "compile_s", "run_s", "decisions", "fell_back")
         }
-        yield {call: {"wall_s": round(time.perf_counter() - start, 3), **told}}
+        yield {call: {"wall_s": round(time.perf_counter() - start, 3), **reported}}
 
 
 def profile(case: str, runs: int, horizon: int) -> Pieces:
     """Time of a scan by kernel; XLA launches no graphs under the profiler."""
-    play = Play(case, "scan", runs, horizon)
-    yield play.made
+    simulation = Simulation(case, "scan", runs, horizon)
+    yield simulation.made
     with tempfile.TemporaryDirectory(dir=os.environ.get(FOLDER)) as folder:
         with alone_on_device():
-            jax.block_until_ready(play.compiled(*play.arguments))
+            jax.block_until_ready(simulation.compiled(*simulation.arguments))
             start = time.perf_counter()
             with jax.profiler.trace(folder):
-                jax.block_until_ready(play.compiled(*play.arguments))
+                jax.block_until_ready(simulation.compiled(*simulation.arguments))
             yield {"watched_us_per_round": 1e6 * (time.perf_counter() - start) / horizon}
         file = max(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True), key=lambda name: Path(name).stat().st_mtime)
         planes = list(jax.profiler.ProfileData.from_file(file).planes)

@@ -95,7 +95,7 @@ def stages() -> list[Stage]:
         Stage([_correct(case, 512, 500) for case in cases]),
         Stage([*large, *waves, *_changed(10_000, 1 << 17, 1000)]),
         Stage([_simulate(100_000, 2000, "runs")], alone=True),
-        Stage([*_watched(10_000, 1 << 15, 500, ("UCB1", "StageRoute")), *middle, *others]),
+        Stage([*_profiled(10_000, 1 << 15, 500, ("UCB1", "StageRoute")), *middle, *others]),
         Stage([Task("pytest", 400, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True, asked=True),
     ]
 
@@ -116,7 +116,7 @@ def smoke() -> list[Stage]:
             ]
         ),
         Stage([_simulate(32, 40, "moments"), _simulate(32, 40, "runs")], alone=True),
-        Stage(_watched(32, 32, 40, ("UCB1",))),
+        Stage(_profiled(32, 32, 40, ("UCB1",))),
         Stage([Task("pytest", 120, {"arguments": f"-m gpu -n 0 {TESTS[0]}"})], alone=True),
     ]
 
@@ -133,9 +133,9 @@ def _simulate(runs: int, horizon: int, keep: str) -> Task:
     return Task("simulate", 120, {"case": "UCB1", "backend": "auto", "runs": runs, "horizon": horizon, "keep": keep})
 
 
-def _changed(scanned: int, played: int, horizon: int) -> list[Task]:
+def _changed(scanned: int, launched: int, horizon: int) -> list[Task]:
     """Tasks with other options: graphs of the scan, threads of a block, arithmetic and registers of the kernel."""
-    scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, played))
+    scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, launched))
     return [
         *(
             Task("variant", 90, {"case": case, "graphs": graphs, **scan})
@@ -151,7 +151,7 @@ def _changed(scanned: int, played: int, horizon: int) -> list[Task]:
     ]
 
 
-def _watched(scanned: int, played: int, horizon: int, cases: tuple[str, ...]) -> list[Task]:
+def _profiled(scanned: int, launched: int, horizon: int, cases: tuple[str, ...]) -> list[Task]:
     """Tasks with a profiler: each kernel of the scan, the counters of the kernel."""
     return [
         *(Task("profile", 90, {"case": case, "runs": scanned, "horizon": horizon}) for case in cases),
@@ -159,7 +159,7 @@ def _watched(scanned: int, played: int, horizon: int, cases: tuple[str, ...]) ->
             Task(
                 "ncu",
                 120,
-                {"case": case, "backend": "kernel", "runs": played, "horizon": horizon // (10 if case in LARGE else 1)},
+                {"case": case, "backend": "kernel", "runs": launched, "horizon": horizon // (10 if case in LARGE else 1)},
             )
             for case in (*cases, "BetaThompson", *LARGE)
         ),

@@ -80,12 +80,12 @@ def _serve(pipe: Any, log: Path, env: Mapping[str, str], cores: set[int]) -> Non
     os.dup2(printed, sys.stderr.fileno())
     with contextlib.suppress(EOFError):
         while True:
-            for piece in told(pipe.recv()):
+            for piece in pieces(pipe.recv()):
                 pipe.send(piece)
             pipe.send(None)
 
 
-def told(task: Task) -> Iterator[dict[str, Any]]:
+def pieces(task: Task) -> Iterator[dict[str, Any]]:
     """Yields the results of a task, including errors, and finally its seconds."""
     start = time.perf_counter()
     try:

@@ -217,7 +217,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_css_file("problem_pages.css")
     app.add_directive("gallery", Gallery)
     app.add_directive("gallery-verdicts", Verdicts)
-    app.add_directive("gallery-not-played", NotRun)
+    app.add_directive("gallery-not-run", NotRun)
     app.add_directive("policies", Policies)
     app.add_directive("environments", Environments)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -226,7 +226,7 @@ def _frontier_case(signal: float) -> Case:
 def _between_oracles(results: Results) -> Iterator[Finding]:
     """Oracles with more knowledge (clairvoyant, informed, blind) cost no more, at every target up to 1 %."""
     for name, data in results.items():
-        costs = [ends_along(data, "cost", f"Oracle{who}", "alpha") for who in ("Clairvoyant", "Informed", "Blind")]
+        costs = [ends_along(data, "cost", f"Oracle{kind}", "alpha") for kind in ("Clairvoyant", "Informed", "Blind")]
         pairs = [(a[alpha], b[alpha]) for a, b in itertools.pairwise(costs) for alpha in a]
         shown = ", ".join(show(list(c.values())[_TARGETS.index(0.70)]) for c in costs)
         yield f"{name}: {shown}", [a.at_most(b.times(1.01)) for a, b in pairs]

@@ -189,7 +189,7 @@ def test_the_headline_comes_first_and_the_tests_by_a_separate_call():
 @pytest.mark.parametrize("step", ["launch", "bits"])
 def test_the_step_that_fails_is_named_and_the_scan_is_looked_at(monkeypatch, step):
     """The scan of the CPU, the kernel and the scan are simulated and compared in this order."""
-    values, compared = measures.Play.values, measures.compared
+    values, compared = measures.Simulation.values, measures.compared
     refused, apart = iter([False, step == "launch", False]), iter([step == "bits", False, False])
 
     def simulated(play):
@@ -197,7 +197,7 @@ def test_the_step_that_fails_is_named_and_the_scan_is_looked_at(monkeypatch, ste
             raise ValueError("refused")
         return values(play)
 
-    monkeypatch.setattr(measures.Play, "values", simulated)
+    monkeypatch.setattr(measures.Simulation, "values", simulated)
     monkeypatch.setattr(measures, "compared", lambda *both: {"z": {"regret": 9.0}} if next(apart) else compared(*both))
     pieces = {}
     with pytest.raises(RuntimeError, match=f"^all kernels are off: {step}: ValueError: "):

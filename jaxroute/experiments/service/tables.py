@@ -244,7 +244,7 @@ def _planes(results: Results) -> Any:
 
 _CLOSE = "cost within 15 %, satisfaction within 1.5 points"
 _CLAIMS_2 = (
-    *(claim(name, "Table 2", _against_paper(*who), f"{who[0]}: {_CLOSE}") for name, who in _METHODS.items()),
+    *(claim(name, "Table 2", _against_paper(*pair), f"{pair[0]}: {_CLOSE}") for name, pair in _METHODS.items()),
     *(claim(f"ratio-{name}", "Table 2", _call_ratio(*_METHODS[name]), f"{_METHODS[name][0]}: model call ratio, within 5 points")
       for name in ("guessing", "routellm", "routerdc", "messplus")),
     claim("replay", "ours", _as_replayed),
