@@ -32,10 +32,10 @@ def model(index, number, scale):
     return quality, scale * 10 ** (-4 + 2.2 * part)
 
 
-def point(approach, kind, setting, quality, cost, **more):
+def point(strategy, kind, setting, quality, cost, **more):
     """A point with plausible values of what is not given."""
     found = {
-        "approach": approach,
+        "strategy": strategy,
         "kind": kind,
         "setting": setting,
         "quality": quality,
@@ -84,7 +84,7 @@ WAYS = (
 def typical(
     target=0.75, models=MODELS, scale=1.0, unit="USD per query", ways=WAYS, seed=3, latency=True, file="traffic.csv"
 ):
-    """About ten approaches with five settings each, on eleven models."""
+    """About ten strategyes with five settings each, on eleven models."""
     rng = random.Random(seed)
     listed, points = [], []
     for i, name in enumerate(models):
@@ -178,7 +178,7 @@ def sentence(points, target, unit):
         "" if best["saving"] is None else f", {100 * best['saving'][0]:.0f} % less than the cheapest single model that does"
     )
     return (
-        f"{best['approach']} ({best['setting']}) reaches {100 * target:g} % for {best['cost'][0]:.3g} {unit}{part}; "
+        f"{best['strategy']} ({best['setting']}) reaches {100 * target:g} % for {best['cost'][0]:.3g} {unit}{part}; "
         "the difference is 9 standard errors."
     )
 
@@ -192,7 +192,7 @@ def sensitivity(points):
         rows.append(
             {
                 "target": target,
-                "approach": way and way["approach"],
+                "strategy": way and way["strategy"],
                 "setting": way and way["setting"],
                 "quality": way and way["quality"],
                 "cost": way and way["cost"],
@@ -226,7 +226,7 @@ def free():
     """Some calls cost nothing."""
     found = typical()
     for p in found["points"]:
-        if p["setting"] in MODELS[:4] or (p["approach"] == "cascade" and p["setting"].endswith("0.001")):
+        if p["setting"] in MODELS[:4] or (p["strategy"] == "cascade" and p["setting"].endswith("0.001")):
             p["cost"] = (0.0, 0.0)
     for m in found["data"]["models"][:4]:
         m["cost"] = (0.0, 0.0)

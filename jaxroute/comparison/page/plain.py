@@ -1,26 +1,24 @@
-"""The chosen settings as a small table: as text for a terminal, as HTML for a notebook."""
+"""The chosen settings as a small table: text for a terminal, HTML for a notebook."""
 
 import textwrap
+from html import escape
 
-from jaxroute.comparison.page import numbers, ways
-from jaxroute.comparison.page.html import breakable, element
+from jaxroute.comparison.page import numbers, strategies
 from jaxroute.comparison.summary import PointSummary, Summary
 
-# Narrower columns of names or settings say nothing.
-_NARROW = 24
+_NARROW = 24  # Least width of the columns of names and settings.
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """One line for each approach, under the title of its group.
+    """One line for each strategy, under the title of its group.
 
     Args:
-      summary: of a comparison.
-      width: of a line; names and settings are cut to it, and columns that do not fit are left out.
+      summary: summary of a comparison.
+      width: longest line; names and settings are cut to it, and columns that do not fit are left out.
     """
     heads = _heads(summary)
-    groups = {title: [_cells(p) for p in points] for title, points in ways.groups(summary).items()}
-    rows = [heads, *(row for rows in groups.values() for row in rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
+    widths = [max(map(len, column)) for column in zip(heads, *(row for rows in groups.values() for row in rows), strict=True)]
     if width is not None:
         least = [min(widths[0], _NARROW), *widths[1:5], min(widths[5], _NARROW)]
         while len(least) > 2 and sum(least) + 2 * len(least) - 2 > width:
@@ -38,37 +36,33 @@ def text(summary: Summary, width: int | None = None) -> str:
 
 
 def shares(summary: Summary, width: int | None = None) -> str:
-    """Shares of the queries for which each chosen way asks each model, in the order of the table."""
-    lines = [
-        "share of the queries for which each model is asked (more than 100 % in all: several are asked for some of them)"
-    ]
-    for title, points in ways.groups(summary).items():
-        asked = [p for p in points if p["kind"] != "single" and p["shares"]]
-        lines += [f"{title}:"] if asked else []
-        lines += [f"{p['approach']}: {numbers.portions(p['shares'])}" for p in asked]
-    if width is None:
-        return "\n".join(lines)
-    return "\n".join(textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
+    """Shares of the queries that each chosen strategy sends to each model, in the order of the table."""
+    lines = ["share of the queries for which each model is called (more than 100 % in total where several are called)"]
+    for title, points in strategies.with_shares(summary).items():
+        lines += [f"{title}:", *(f"{p['strategy']}: {numbers.portions(p['shares'])}" for p in points)]
+    if width is not None:
+        lines = [textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False) for line in lines]
+    return "\n".join(lines)
 
 
 def html(summary: Summary) -> str:
     """The answer and the table, without styles or scripts."""
-    heads = _heads(summary)
-    rows = [element("tr", [element("th", breakable(head)) for head in heads])]
-    for title, points in ways.groups(summary).items():
-        rows.append(element("tr", element("th", title, colspan=len(heads))))
-        rows += [element("tr", [element("td", breakable(cell)) for cell in _cells(p)]) for p in points]
-    said = [element("p", breakable(words)) for words in (summary["sentence"], *summary["besides"])]
-    return element("div", said, element("table", rows))
+    said = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
+    rows = "".join(f"<th>{escape(head)}</th>" for head in _heads(summary))
+    for title, points in strategies.groups(summary).items():
+        rows += f'</tr><tr><th colspan="{len(_heads(summary))}">{escape(title)}</th>'
+        for point in points:
+            rows += "</tr><tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(point))
+    return f"<div>{said}<table><tr>{rows}</tr></table></div>"
 
 
 def _heads(summary: Summary) -> list[str]:
-    return ["approach", "quality", summary["data"]["unit"], "saves", "calls", "setting"]
+    return ["strategy", "quality", summary["data"]["unit"], "saving", "calls", "setting"]
 
 
 def _cells(point: PointSummary) -> list[str]:
     return [
-        ways.name_of(point),
+        strategies.name_of(point),
         numbers.percent(point["quality"]),
         numbers.measured(point["cost"]),
         numbers.percent(point["saving"]) if point["saving"] else "",

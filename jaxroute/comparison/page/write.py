@@ -1,4 +1,4 @@
-"""Writing a report: everything is rendered before anything is written, and each file appears whole or not at all."""
+"""Files of a report. Everything is rendered before anything is written, and each file appears whole or not at all."""
 
 import base64
 import csv
@@ -7,137 +7,122 @@ import io
 import json
 import math
 import os
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jaxroute.comparison.page import looks, mpl, picture, sections, svg, ways
-from jaxroute.comparison.page.html import Markup, element
+from jaxroute.comparison.page import learning, numbers, strategies
+from jaxroute.comparison.page.looks import DARK, LIGHT, Look, looks_of
 from jaxroute.comparison.summary import Pair, Summary
 
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
-COLUMNS = (
-    "approach",
-    "kind",
-    "setting",
-    *(c for p in _PAIRS for c in (p, f"{p}_error")),
-    "without",
-    "meets",
-    "answer",
-    "needs",
-    "shares",
-    "further",
-)
+_ERRORS = [name for pair in _PAIRS for name in (pair, f"{pair}_error")]
+COLUMNS = ["strategy", "kind", "setting", *_ERRORS, "without", "meets", "answer", "needs", "shares", "further"]
+# Control characters and halves of letters, which neither HTML nor fonts can show.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def write(summary: Summary, folder: Path) -> list[Path]:
-    """Writes the page of a comparison and its numbers.
+    """Writes the page of a comparison, its pictures and its numbers.
 
-    Nothing is written if rendering fails: what the folder held before stays. Without matplotlib the two pictures are left out, and older
-    ones, which would show something else than the page, are removed.
+    Nothing is written if rendering fails. Without matplotlib or jinja2 there are no page and no pictures, and older ones, which would show
+    other numbers, are removed.
 
     Args:
-      summary: all that the page shows.
-      folder: where to; it is made if it is not there.
+      summary: content of the page.
+      folder: where to write; it is made if necessary.
 
     Returns:
-      the files: `index.html`, `summary.json`, `points.csv`, and `quality-cost.png` and `quality-cost.pdf` if there is matplotlib.
+      The files: `summary.json`, `points.csv`, and `index.html`, `quality-cost.png` and `quality-cost.pdf` where they can be drawn.
     """
-    folder = Path(folder)
-    drawn = mpl.files(picture.draw(summary))
-    contents = {
-        "index.html": page(summary).encode("utf-8", "replace"),
-        "summary.json": as_json(summary).encode("utf-8", "replace"),
-        "points.csv": as_csv(summary).encode("utf-8", "replace"),
-        **{f"quality-cost.{end}": content for end, content in drawn.items()},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("quality-cost.png", "quality-cost.pdf"):
-        if name not in contents:
+    contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode("utf-8", "replace")}
+    try:
+        contents = _drawn(_plain(summary)) | contents
+    except ImportError:
+        for name in ("index.html", "quality-cost.png", "quality-cost.pdf"):
             (folder / name).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return [put(folder / name, content) for name, content in contents.items()]
 
 
-def page(summary: Summary) -> str:
-    """The page: one file without any other, that needs no network and no JavaScript."""
-    looked = looks.cast(summary)
-    style, script = svg.colours() + _text("page.css"), _text("page.js")
-    policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"
-    body = [
-        sections.head(summary),
-        element(
-            "main",
-            sections.main_picture(summary),
-            sections.answers(summary, looked),
-            sections.shares(summary, looked),
-            sections.to_route(summary),
-            sections.needs(summary, looked),
-            sections.learned(summary, looked),
-            sections.other_targets(summary, looked),
-            sections.data(summary),
-            sections.assumptions(summary),
-            sections.further(summary, looked),
-        ),
-        sections.foot(summary),
-        element("script", Markup(script)),
-    ]
-    first = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{summary['data']['file']}: ways of routing compared"),
-        element("style", Markup(style)),
+def _drawn(summary: Summary) -> dict[str, bytes]:
+    """The page and its main picture by the names of their files."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup, escape
+
+    from jaxroute.comparison.page import images, pictures
+
+    def breakable(text: str) -> Markup:
+        """A text whose very long words may be broken, so they do not widen a table."""
+        return Markup(str(escape(re.sub(r"(\S{22})(?=\S)", "\\1\0", text))).replace("\0", "<wbr>"))
+
+    def digest(text: str) -> str:
+        return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+    def read(name: str) -> Markup:
+        return Markup(resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8"))
+
+    light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+    style = Markup(f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}") + read("page.css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    shown = (numbers.measured, numbers.percent, numbers.plain, numbers.portions, numbers.share, numbers.count)
+    functions = (*shown, images.svg, images.symbol, breakable, digest)
+    environment.filters |= {function.__name__: function for function in functions}
+    looks, costs = looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
+    wide = pictures.quality_cost(summary, looks)
+    page = environment.from_string(read("page.html")).render(
+        summary=summary,
+        costs=costs,
+        looks=looks,
+        grey=Look(),
+        wide=wide,
+        style=style,
+        script=read("page.js"),
+        strategies=strategies,
+        learning=learning,
+        pictures=pictures,
     )
-    return f"<!doctype html>\n{element('html', first, element('body', body), lang='en')}\n"
+    return {"index.html": page.encode(), **{f"quality-cost.{end}": content for end, content in images.files(wide).items()}}
 
 
 def as_json(summary: Summary) -> str:
-    """The summary as JSON; what is no number in JSON is null."""
-    return json.dumps(_finite(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """The summary as JSON, with null for NaN and infinity."""
+    return json.dumps(_plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(summary: Summary) -> str:
-    """All points, one a line, from the cheapest on; what is not known is empty."""
+    """All points, one a line, from the cheapest on; unknown values are empty."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
-    for p in ways.by_cost(summary["points"]):
+    for p in strategies.by_cost(summary["points"]):
         pairs = [number for name in _PAIRS for number in _numbers(p[name])]
         flags = [str(p["meets"]).lower(), str(p["answer"]).lower()]
         shares = "; ".join(f"{name}={share:.4g}" for name, share in p["shares"].items())
         texts = ["; ".join(p["needs"]), shares, p["further"]]
-        lines.writerow([p["approach"], p["kind"], p["setting"], *pairs, p["without"] or "", *flags, *texts])
+        lines.writerow([p["strategy"], p["kind"], p["setting"], *pairs, p["without"] or "", *flags, *texts])
     return text.getvalue()
 
 
 def _numbers(pair: Pair | None) -> list[Any]:
-    return ["" if _finite(v) is None else v for v in pair or (None, None)]
+    return ["" if _plain(v) is None else v for v in pair or (None, None)]
 
 
-def _finite(value: Any) -> Any:
-    """Plain Python, with null for what is no number; a number of numpy becomes one of Python."""
+def _plain(value: Any) -> Any:
+    """Plain Python, with None for NaN and infinity, and the replacement character for characters that cannot be shown."""
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {_plain(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
+        return [_plain(v) for v in value]
+    if isinstance(value, str):
+        return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _text(name: str) -> str:
-    return resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def put(path: Path, content: bytes) -> Path:
-    """A file with a content, under another name until it is whole."""
+    """Writes a file under another name until it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         temporary.write_bytes(content)

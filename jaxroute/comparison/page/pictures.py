@@ -1,0 +1,392 @@
+"""Pictures of a comparison, drawn with matplotlib: quality against cost, the course of learning, and other targets.
+
+All lengths are in points, which are pixels in a layout at 72 dpi.
+"""
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from jaxroute.comparison.page import numbers, strategies
+from jaxroute.comparison.page.labels import Placer, shortened, stand_in
+from jaxroute.comparison.page.looks import LIGHT, MARKERS, Look
+from jaxroute.comparison.page.numbers import known
+from jaxroute.comparison.summary import Pair, PointSummary, Summary
+
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
+_STYLE |= {f"axes.spines.{side}": False for side in ("left", "right", "top")}
+_STYLE |= {"axes.edgecolor": LIGHT["rule"], "axes.axisbelow": True, "axes.grid": True, "grid.color": LIGHT["grid"]}
+_STYLE |= {"xtick.color": LIGHT["rule"], "xtick.labelcolor": LIGHT["muted"], "ytick.labelcolor": LIGHT["muted"]}
+_STYLE |= {"ytick.major.size": 0, "ytick.major.pad": 6, "axes.xmargin": 0.045, "axes.ymargin": 0.06}
+_STYLE |= {"legend.frameon": False, "legend.borderpad": 0, "legend.borderaxespad": 0, "legend.handlelength": 1.4}
+_SPAN = 20.0  # Costs over a larger factor get a logarithmic axis.
+_DOMINATED = 0.5  # Relative size of the marks of dominated settings.
+
+
+class Form(NamedTuple):
+    """Sizes of a version of the main picture.
+
+    Attributes:
+      width: width of the picture.
+      height: height without the legend.
+      font: size of letters.
+      radius: radius of marks.
+      letters: largest number of letters of a label.
+      singles: largest number of single models with a label.
+      ticks: largest number of ticks of costs.
+      limits: largest prices of the label of a strategy, tried one after the other.
+    """
+
+    width: float
+    height: float
+    font: float
+    radius: float
+    letters: int
+    singles: int
+    ticks: int
+    limits: tuple[float, ...]
+
+
+WIDE = Form(1080, 560, 12.5, 5.2, 34, 14, 9, (30, 70))
+NARROW = Form(360, 400, 10.5, 4.2, 20, 5, 5, (12,))
+
+
+class Picture:
+    """A figure and its description.
+
+    Attributes:
+      title: description for those who cannot see the picture.
+      figure: the figure of matplotlib.
+      labels: texts that are drawn over others and need a halo.
+      tips: number of the strategy, or None, and the text that the page shows over a mark, by the mark's `gid`.
+    """
+
+    def __init__(self, title: str, width: float, height: float) -> None:
+        self.title, self.labels, self.tips = title, [], {}
+        self.figure = Figure((width / 72, height / 72), dpi=72, facecolor=LIGHT["paper"])
+        self._renderer = FigureCanvasAgg(self.figure).get_renderer()
+
+    def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
+        """Axes between four places, with titles below and above."""
+        width, height = self.figure.bbox.size
+        ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
+        ax.tick_params(labelsize=font - 1)
+        look = {"fontsize": font, "weight": "bold", "color": LIGHT["ink"]}
+        self.figure.text(right / width, (bottom - 38) / height, titles[0], ha="right", **look)
+        self.figure.text(2 / width, (top + 10) / height, titles[1], **look)
+        return ax
+
+    def size(self, artist: Any) -> tuple[float, float]:
+        """Width and height of a text or a legend."""
+        return artist.get_window_extent(self._renderer).size
+
+    def mark(self, ax: Any, xy: tuple[float, float], look: Look, radius: float, tip: str, number: int | None = None) -> None:
+        """A mark with a tip."""
+        gid = f"mark{len(self.tips)}"
+        self.tips[gid] = number, tip
+        ax.plot(*zip(xy, strict=True), gid=gid, zorder=4, **_marker(look, radius))
+
+    def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
+        """A legend in as many columns as there is room for."""
+        for columns in range(min(len(handles), 8), 0, -1):
+            look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
+            made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
+            if self.size(made)[0] <= self.figure.bbox.width - 8 or columns == 1:
+                return made
+            made.remove()
+
+
+def _marker(look: Look, radius: float) -> dict[str, Any]:
+    full = look.fill == "full"
+    colours = {"mfc": LIGHT[look.face], "mec": LIGHT["paper" if full else look.colour], "mew": 0.8 if full else 1.4}
+    return {"marker": look.marker, "ms": 2 * radius * MARKERS[look.marker], "ls": "none", **colours}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Draws with the page's own style, without warnings about letters that the font lacks."""
+    with warnings.catch_warnings(), matplotlib.rc_context():
+        warnings.simplefilter("ignore")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def tip_of(point: PointSummary, summary: Summary) -> str:
+    """Name, quality and cost of a point, one a line."""
+    quality, cost = numbers.percent(point["quality"]), numbers.measured(point["cost"], summary["data"]["unit"])
+    lines = [f"{point['strategy']}, {point['setting']}".removesuffix(", "), f"quality {quality}", f"cost {cost}"]
+    return "\n".join(lines if strategies.deployable(point) else [*lines, strategies.obstacle(point)])
+
+
+@style()
+def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) -> Picture:
+    """Quality against cost of all points, with the target, the Pareto frontier and the most important names."""
+    points = [p for p in summary["points"] if strategies.drawable(p)]
+    best, single = strategies.best(summary), strategies.cheapest_single(summary)
+    title = f"Quality against cost in {summary['data']['unit']}, target {numbers.share(summary['target'])}."
+    for name, point in ((strategies.CHEAPEST, best), ("cheapest single model that does", single)):
+        title += f" {name.capitalize()}: {tip_of(point, summary)}.".replace("\n", ", ") if point is not None else ""
+    picture = Picture(f"{title} All values are in the tables below.", form.width, form.height)
+    legends = [picture.legend(h, form.font - 0.5, c) for h, c in _handles(points, looks, best, single, form) if h]
+    heights = [picture.size(legend)[1] + 10 for legend in legends]
+    height, bottom = form.height + sum(heights), 46 + sum(heights)
+    picture.figure.set_size_inches(form.width / 72, height / 72)
+    for i, legend in enumerate(legends):
+        legend.set_bbox_to_anchor((4 / form.width, (4 + sum(heights[i + 1 :])) / height), picture.figure.transFigure)
+
+    costs = [p["cost"][0] or 0.0 for p in points]
+    log = _spans(costs)
+    titles = f"cost, {shortened(summary['data']['unit'], 30)}{' (log scale)' if log else ''}", "quality, %"
+    left, right, top = 2.7 * form.font, form.width - 2 * form.font, height - 26
+    ax = picture.axes(left, bottom, right, top, form.font, titles)
+    target = 100 * summary["target"]
+    ax.axhline(target, color=LIGHT["accent"], lw=1.5, ls=(0, (4, 2.7)), zorder=2)
+    least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # An error bar may end near zero, an axis may not.
+    for point in (p for p in points if p["kind"] == "single"):
+        _error_bar(ax, point, "dot", least)
+        picture.mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
+    groups = strategies.series(points)
+    for name in reversed(groups):  # Online policies are drawn last, on top.
+        look, number, front = looks[name], list(looks).index(name), strategies.frontier(groups[name])
+        dash = (0, (2.5, 2.5)) if look.fill == "hollow" else "-"
+        ax.plot(*zip(*map(_xy, front), strict=True), color=LIGHT[look.colour], lw=1.2, ls=dash, alpha=0.6, zorder=3)
+        for point in sorted(groups[name], key=lambda p: any(p is f for f in front)):
+            good = any(point is f for f in front)
+            if good:
+                _error_bar(ax, point, look.colour, least)
+            size = form.radius * (1.0 if good else _DOMINATED)
+            picture.mark(ax, _xy(point), look, size, tip_of(point, summary), number)
+    for point, colour, more, name in ((single, "ink", 2.5, "single"), (best, "accent", 4.5, "best")):
+        if point is not None:
+            ring = {"mfc": "none", "mec": LIGHT[colour], "mew": 2, "ms": 2 * (form.radius + more), "zorder": 5}
+            ax.plot(*zip(_xy(point), strict=True), "o", label=name, **ring)
+    _cost_axis(ax, "x", costs, form.ticks)
+    _linear_axis(ax, "y", 7)
+    front = [_xy(p) for p in strategies.frontier(filter(strategies.deployable, points))]
+    if front:
+        front.append((ax.get_xlim()[1], front[-1][1]))
+        ax.step(*zip(*front, strict=True), where="post", color=LIGHT["frontier"], lw=5, zorder=1, label="frontier")
+    ax.axhspan(target, ax.get_ylim()[1], color=LIGHT["wash"], lw=0, zorder=0)
+    _label(picture, ax, Placer((left + 3, bottom + 3, right, top - 2)), summary, looks, front, form)
+    return picture
+
+
+def _xy(point: PointSummary) -> tuple[float, float]:
+    return point["cost"][0] or 0.0, 100 * (point["quality"][0] or 0.0)
+
+
+def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
+    """Bars of one standard error in both directions, down to a cost and within the range of qualities."""
+    (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
+    up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
+    across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
+    ax.errorbar(x, y, up, across, fmt="none", ecolor=LIGHT[colour], elinewidth=1.1, alpha=0.45, zorder=3)
+
+
+def _spans(costs: Sequence[float]) -> bool:
+    """Whether costs need a logarithmic axis."""
+    positive = [c for c in costs if c > 0]
+    return bool(positive) and max(positive) > _SPAN * min(positive)
+
+
+def _linear_axis(ax: Any, letter: str, most: int) -> None:
+    _set_ticks(ax, letter, MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(*getattr(ax, f"get_{letter}lim")()))
+
+
+def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
+    """Scales an axis for costs: a logarithmic one where they span a large factor, with zero at its start."""
+    low, high = getattr(ax, f"get_{letter}lim")()
+    if not _spans(costs):
+        getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
+        return _linear_axis(ax, letter, most)
+    least, free = min(c for c in costs if c > 0), min(costs) <= 0
+    options = {"linthresh": 0.8 * least, "linscale": 0.4} if free else {}
+    getattr(ax, f"set_{letter}scale")("symlog" if free else "log", **options)
+    getattr(ax, f"set_{letter}lim")(-0.25 * least if free else None)
+    low, high = getattr(ax, f"get_{letter}lim")()
+    powers = range(math.floor(math.log10(0.3 * least)), math.ceil(math.log10(high)) + 1)
+    for leads in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [float(f"{lead}e{power}") for power in powers for lead in leads]
+        ticks = [v for v in ticks if max(low, 0.5 * least) <= v <= high]
+        if len(ticks) <= most:
+            break
+    if free:
+        draw = ax.axvline if letter == "x" else ax.axhline
+        draw(0.4 * least, color=LIGHT["rule"], lw=1.2, ls=(0, (2, 3)), zorder=1)
+    _set_ticks(ax, letter, [*([0.0] if free else []), *ticks[:: max(1, -(-len(ticks) // most))]], log=True)
+
+
+def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) -> None:
+    low, high = getattr(ax, f"get_{letter}lim")()
+    ticks = [float(tick) for tick in ticks if low <= tick <= high]
+    getattr(ax, f"set_{letter}ticks")(ticks, numbers.ticks(ticks, log))
+    getattr(ax, f"{letter}axis").set_minor_locator(NullLocator())
+    getattr(ax, f"set_{letter}lim")(low, high)
+
+
+def _label(
+    picture: Picture,
+    ax: Any,
+    placer: Placer,
+    summary: Summary,
+    looks: dict[str, Look],
+    front: list[tuple[float, float]],
+    form: Form,
+) -> None:
+    """Names the target, the answer, the single model to compare with, all strategies, and some single models."""
+    place, target = ax.transData.transform, 100 * summary["target"]
+    groups = strategies.series(filter(strategies.drawable, summary["points"]))
+    (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
+    placer.avoid_line([(left, y), (right, y)], 8.0)
+    corners = [corner for a, b in zip(front[:-1], front[1:], strict=True) for corner in (a, (b[0], a[1]))]
+    if front:
+        placer.avoid_line(place([*corners, front[-1]]), 1.0)
+    singles = [p for p in strategies.singles(summary) if strategies.drawable(p)]
+    placer.avoid([place(_xy(p)) for p in singles], 4.0, 26.0)
+    for points in groups.values():
+        ends = place(list(map(_xy, strategies.frontier(points))))
+        placer.avoid_line(ends, 2.5)
+        placer.avoid(ends, form.radius + 2, 24.0)
+
+    def text(words: str, colour: str, size: float, weight: str) -> tuple[Any, tuple[float, float]]:
+        look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
+        made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
+        size = picture.size(made)
+        made.set_text(words)
+        picture.labels.append(made)
+        return made, size
+
+    made, (width, height) = text(f"target {numbers.share(summary['target'])}", "accent", form.font, "bold")
+    places = [(x, low) for low in (y + 3, y - height - 3) for x in (left + 6, right - width - 4)]
+    boxes = [(x, low, x + width, low + height) for x, low in places]
+    chosen = placer.choose(boxes, [0, 0, 4, 4]) or 0
+    made.set_position(places[chosen])
+    placer.take(boxes[chosen])
+
+    def put(points, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
+        made, extent = text(shortened(words, form.letters), colour, size, weight)
+        for limit, point in ((limit, point) for limit in limits for point in points):
+            if (found := placer.place(extent, at := place(_xy(point)), gap, limit)) is not None:
+                (x, y, *_), end = found
+                made.set_position((x, y))
+                if end is not None:
+                    arrow = {"arrowstyle": "-", "color": LIGHT["dot"], "lw": 0.8, "shrinkA": 0, "shrinkB": 0.75 * gap}
+                    coordinates = {"xycoords": "figure points", "textcoords": "figure points"}
+                    ax.annotate("", at, xytext=end, arrowprops=arrow, zorder=8, **coordinates)
+                return True
+        picture.labels.remove(made)
+        made.remove()
+        return False
+
+    best, single, gap = strategies.best(summary), strategies.cheapest_single(summary), form.radius + 4
+    if best is not None and best["kind"] != "single":
+        put([best], best["strategy"], looks[best["strategy"]].colour, form.font + 1, weight="bold", gap=gap + 4)
+    if single is not None:
+        put([single], strategies.name_of(single), "ink", form.font + (single is best), weight="bold", gap=gap + 2)
+    for name, points in groups.items():
+        if best is None or name != best["strategy"]:
+            answer = [p for p in points if p["answer"]]
+            put([*answer[:1], points[-1], points[0]], name, looks[name].colour, form.font, form.limits)
+    first = strategies.frontier(p for p in singles if p is not single)
+    others = [p for p in singles if p is not single and not any(p is f for f in first)]
+    step, named = max(1, len(others) // 8), 0  # After the frontier both ends, then those between them.
+    for point in [*first, *(p for start in range(step) for p in others[start::step])]:
+        if named < form.singles:
+            words, limits = strategies.name_of(point), (min(26.0, *form.limits),)
+            named += put([point], words, "muted", form.font - 1.5, limits, gap=gap - 1)
+
+
+def _handles(
+    points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
+) -> list[tuple[list[Line2D], str]]:
+    """Entries of the two legends, and the colours of their texts: the strategies, then the meanings of the marks."""
+
+    def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
+        return Line2D([], [], label=label, **_marker(look, size * form.radius))
+
+    drawn, kinds = {p["strategy"] for p in points}, {p["kind"] for p in points if strategies.deployable(p)}
+    names = [entry(shortened(name, form.letters), look) for name, look in looks.items() if name in drawn]
+    marks = [entry("filled: learns online", Look("muted"))] if "online" in kinds else []
+    marks += [entry("pale: fitted beforehand", Look("muted", fill="tint"))] if "offline" in kinds else []
+    rare = [strategies.obstacle(of[0]) for of in strategies.series(points).values() if not strategies.deployable(of[0])]
+    marks += [entry(f"hollow: {text}", Look("muted", fill="hollow")) for text in dict.fromkeys(rare)]
+    if kinds & {"online", "offline"}:
+        marks.append(entry("small: dominated by another setting", Look("muted"), _DOMINATED))
+    marks += [entry("one model for all queries", Look(), 0.62)] if "single" in kinds else []
+    rings = [(best, strategies.CHEAPEST, "accent")]
+    rings += [(single, "cheapest single model that does", "ink")] if single is not best else []
+    look = {"ls": "none", "marker": "o", "mfc": "none", "mew": 2, "ms": 2 * form.radius + 3}
+    marks += [Line2D([], [], label=text, mec=LIGHT[colour], **look) for point, text, colour in rings if point is not None]
+    marks.append(Line2D([], [], color=LIGHT["frontier"], lw=5, label="Pareto frontier"))
+    bar = {"ls": "none", "marker": "|", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
+    marks.append(Line2D([], [], label="\N{PLUS-MINUS SIGN} one standard error", **bar))
+    return [(names, "ink"), (marks, "muted")]
+
+
+def _small(title: str, titles: tuple[str, str]) -> tuple[Picture, Any]:
+    """A small picture with empty axes."""
+    picture = Picture(title, 430, 270)
+    return picture, picture.axes(58, 44, 412, 242, 12, titles)
+
+
+def _dashed(draw: Any, place: float, words: str) -> None:
+    """A dashed line at a value, with its name above the axes."""
+    draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
+    draw.__self__.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
+
+
+@style()
+def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
+    """Quality and cost of online policies against the number of queries served; the page lists their marks below."""
+    unit = shortened(summary["data"]["unit"], 30)
+    made, names = [], ", ".join(p["strategy"] for p in points)
+    for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
+        picture, ax = _small(f"{kind.capitalize()} while learning: {names}", ("queries served", title))
+        values = []
+        for point in points:
+            look, curve = looks[point["strategy"]], [scale * v if known(v) else math.nan for v in point["learning"][kind]]
+            dash = "-" if strategies.deployable(point) else (0, (1.7, 1.7))
+            line = {**_marker(look.hollow, 4.0), "color": LIGHT[look.colour], "lw": 1.8, "ls": dash, "zorder": 3}
+            ax.plot(point["learning"]["queries"], curve, **line)
+            values += [v for v in curve if known(v)]
+        ax.set_xlim(0)
+        _linear_axis(ax, "x", 6)
+        if kind == "quality":
+            _dashed(ax.axhline, 100 * summary["target"], f"target {numbers.share(summary['target'])}")
+            _linear_axis(ax, "y", 5)
+        else:
+            _cost_axis(ax, "y", values, 5)
+        made.append(picture)
+    return made
+
+
+@style()
+def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
+    """Cost of the cheapest strategy and of the cheapest single model for each target."""
+    rows, unit = summary["sensitivity"], shortened(summary["data"]["unit"], 30)
+    costs = {model["name"]: model["cost"][0] for model in summary["data"]["models"]}
+    title = "Cost of the best strategy and of the cheapest single model for other targets"
+    picture, ax = _small(title, ("target, %", f"cost, {unit}"))
+    best = [row["cost"][0] if row["cost"] else None for row in rows]
+    single = [costs.get(row["single"] or "") for row in rows]
+    for name, values, colour, key in (("single model", single, "dot", "single"), ("best strategy", best, "accent", "strategy")):
+        x, y = [100 * row["target"] for row in rows], [v if known(v) else math.nan for v in values]
+        ax.plot(x, y, color=LIGHT[colour], lw=1.8, label=name, zorder=3)
+        for row, cost, *xy in zip(rows, values, x, y, strict=True):
+            if known(cost):
+                tip = f"target {numbers.share(row['target'])}\n{row[key]}\n{numbers.plain(cost, unit)}"
+                picture.mark(ax, tuple(xy), looks.get(row[key] or "", Look()), 4.0, tip)
+    _dashed(ax.axvline, 100 * summary["target"], f"requested: {numbers.share(summary['target'])}")
+    _linear_axis(ax, "x", 6)
+    _cost_axis(ax, "y", [v for v in [*best, *single] if known(v)], 5)
+    ax.legend(loc="best", fontsize=11, labelcolor="linecolor")
+    return picture

@@ -1,0 +1,122 @@
+"""Selections of points for tables and pictures: the answer, the single model to compare with, groups, and the Pareto frontier."""
+
+from collections.abc import Iterable
+
+from jaxroute.comparison.page.numbers import known
+from jaxroute.comparison.summary import PointSummary, Summary
+
+# Titles of the groups of a table; further groups need something rare.
+MEETS, MISSES = "meet the target, within half a standard error", "do not meet the target"
+CHEAPEST = "cheapest that meets the target"
+
+
+def name_of(point: PointSummary) -> str:
+    """The model's name of a single model, the strategy's name of all other points."""
+    return point["setting"] or point["strategy"] if point["kind"] == "single" else point["strategy"]
+
+
+def drawable(point: PointSummary) -> bool:
+    """Whether quality and cost are known."""
+    return known(point["quality"][0]) and known(point["cost"][0])
+
+
+def deployable(point: PointSummary) -> bool:
+    """Whether a point can be the answer: it is no bound, and needs nothing rare."""
+    return point["kind"] != "bound" and point["without"] is None
+
+
+def obstacle(point: PointSummary) -> str:
+    """The reason why a point is not deployable."""
+    return f"not deployable without {point['without']}" if point["without"] else "upper bound, not deployable"
+
+
+def number_of_strategies(summary: Summary) -> int:
+    """Number of strategies that route: neither single models nor bounds."""
+    return len({p["strategy"] for p in summary["points"] if p["kind"] in ("offline", "online")})
+
+
+def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
+    """Points of each strategy except single models, from the cheapest to the most expensive.
+
+    Online policies come first, then fitted rules, strategies with rare needs, and bounds, each in alphabetical order, so a strategy's colour
+    does not depend on the target.
+    """
+    kinds = ("online", "offline", "bound")
+    found: dict[str, list[PointSummary]] = {}
+
+    def key(point: PointSummary) -> tuple[bool, str, int, str, str]:
+        name, kind = point["strategy"], point["kind"]
+        return kind == "bound", point["without"] or "", kinds.index(kind), name.casefold(), name
+
+    for point in sorted((p for p in points if p["kind"] in kinds), key=key):
+        found.setdefault(point["strategy"], []).append(point)
+    return {name: by_cost(members) for name, members in found.items()}
+
+
+def by_cost(points: Iterable[PointSummary]) -> list[PointSummary]:
+    """Points from the cheapest to the most expensive, of equal costs the better first, unknown costs last."""
+
+    def key(point: PointSummary) -> tuple[bool, float, float]:
+        cost, quality = point["cost"][0], point["quality"][0]
+        return (not known(cost), cost if known(cost) else 0.0, -quality if known(quality) else 0.0)
+
+    return sorted(points, key=key)
+
+
+def singles(summary: Summary) -> list[PointSummary]:
+    """Single models, from the cheapest to the most expensive."""
+    return by_cost(p for p in summary["points"] if p["kind"] == "single")
+
+
+def cheapest_single(summary: Summary) -> PointSummary | None:
+    """The cheapest single model that meets the target."""
+    return next((p for p in singles(summary) if p["meets"] and drawable(p)), None)
+
+
+def best(summary: Summary) -> PointSummary | None:
+    """The point of the headline."""
+    return None if summary["best"] is None else summary["points"][summary["best"]]
+
+
+def groups(summary: Summary) -> dict[str, list[PointSummary]]:
+    """Chosen settings under the titles of their groups, each from the cheapest on; no group is empty.
+
+    The cheapest single model that meets the target is included, other single models are not.
+    """
+    found: dict[str, list[PointSummary]] = {MEETS: [], MISSES: []}
+    single = cheapest_single(summary)
+    for point in by_cost(p for p in summary["points"] if p is single or (p["answer"] and p["kind"] != "single")):
+        found.setdefault(obstacle(point) if point["without"] else MEETS if point["meets"] else MISSES, []).append(point)
+    return {title: found[title] for title in (MEETS, MISSES, *sorted(found.keys() - {MEETS, MISSES})) if found[title]}
+
+
+def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
+    """The groups without single models, and without points whose shares of the queries are unknown."""
+    found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
+    return {title: points for title, points in found.items() if points}
+
+
+def needs(summary: Summary) -> dict[str, set[str]]:
+    """Names of the strategies with each need in production."""
+    points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
+    found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
+    modest = {p["strategy"] for p in points if not p["needs"]}
+    return found | ({"nothing except the query": modest} if modest else {})
+
+
+def further(summary: Summary) -> dict[str, str]:
+    """Python to continue with each strategy: that of its answer, or of its first setting that has some."""
+    lines: dict[str, str] = {}
+    for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
+        if point["further"]:
+            lines.setdefault(name_of(point), point["further"])
+    return {name: lines[name] for name in dict.fromkeys([*series(summary["points"]), *lines]) if name in lines}
+
+
+def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
+    """The Pareto frontier: points that no other beats in quality and cost, from the cheapest on."""
+    found: list[PointSummary] = []
+    for point in by_cost(p for p in points if drawable(p)):
+        if not found or (point["quality"][0] or 0.0) > (found[-1]["quality"][0] or 0.0):
+            found.append(point)
+    return found
