@@ -314,7 +314,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(learning.approaches, "APPROACHES", {"LinUCB": learning.APPROACHES["LinUCB"]})
+    monkeypatch.setattr(learning.strategies, "STRATEGIES", {"LinUCB": learning.STRATEGIES["LinUCB"]})
     monkeypatch.setattr("jaxroute.engine.waiting._FIRST_LINE_S", 1e-6)
     Path("log.csv").write_text(PROMPTS)
     before = []
@@ -330,13 +330,13 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     shown = capsys.readouterr()
     early = " ".join(before[0].split())
     words = ("query: column 'prompt' (as in what is", "model: column 'llm' (as in small, large)", "score: column 'correct'")
-    words += ("60 queries x 2 models", "which of them reaches 60 % for the least money?", "2 alone", "4 times in 3 folds")
-    for word in (*words, "1 that learn while they serve, in 4 random orders", "LinUCB", "16 steps at most"):
+    words += ("60 queries x 2 models", "which reaches 60 % at the least cost?", "2 single models", "4 random partitions into 3 folds")
+    for word in (*words, "1 that learn online, in 4 random orders", "LinUCB", "At most 16 steps"):
         assert word in early, word
     assert max(map(len, (before[0] + shown.out).splitlines())) <= 80
     assert "kept:" not in shown.out and "out/index.html is the page" in shown.out
     # Where there is no terminal there are spare lines, and each step has its number.
-    assert "step 1 of 16: rules that are fitted" in shown.err and 0 < shown.err.count("\n") < 16
+    assert "step 1 of 16: fitted rules" in shown.err and 0 < shown.err.count("\n") < 16
     page = json.loads(Path("out/summary.json").read_text())
     assert page["data"]["file"] == "log.csv" and page["command"] == "jaxroute " + " ".join(arguments)
     assert any("read_log('log.csv')" in point["further"] for point in page["points"])

@@ -86,7 +86,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built):
     assert {
         "jaxroute/py.typed",
         "jaxroute/catalogue.json",
-        "jaxroute/comparison/page/page.css",
+        *(f"jaxroute/comparison/page/page.{kind}" for kind in ("css", "html", "js")),
         "jaxroute/kernels/prelude.h",
     } < inside
 

@@ -248,7 +248,8 @@ def _compare(options) -> int:
             ]
         )
     )
-    print(f"{time.perf_counter() - start:.0f} s; {out / 'index.html'} is the page")
+    page = out / "index.html"  # Missing without the extra `plot`.
+    print(f"{time.perf_counter() - start:.0f} s; {f'{page} is the page' if page.exists() else f'{out} has the numbers'}")
     return 0
 
 

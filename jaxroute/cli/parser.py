@@ -164,7 +164,7 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser(
         "compare",
-        help="which way of routing reaches a quality for the least money, on your log",
+        help="compare routing strategies on your log: which one reaches a quality at the least cost?",
         description="Compares fixed models, mixtures, routers, cascades and policies that learn on a log of models' answers to queries, and writes "
         "a page that says which of them reaches a quality for the least money, and how sure that is. A comparison that was stopped goes on.",
     )

@@ -1,9 +1,20 @@
-"""From a log of queries to one answer: which way of routing reaches a quality for the least money, and how sure that is."""
+"""Comparison of routing strategies on a log of queries: which one reaches a quality at the least cost, and how certain that is."""
 
 from . import drawing
 from .comparing import Comparison, compare
 from .learning import setting_of
 from .points import Estimate, Learning, Measures, Point
-from .serving import Way, load_way
+from .serving import Strategy, load_strategy
 
-__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "Way", "compare", "drawing", "load_way", "setting_of"]
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "Learning",
+    "Measures",
+    "Point",
+    "Strategy",
+    "compare",
+    "drawing",
+    "load_strategy",
+    "setting_of",
+]

@@ -1,7 +1,7 @@
-"""Which way of routing is the answer for a target, and the sentence that says so.
+"""The recommended routing strategy for a target, and the sentences that report it.
 
-The setting of an approach is chosen by `Point.chosen_by` alone; `Point.judged` is what is reported of it. The answer is the cheapest of the approaches
-whose chosen setting meets the target where it is judged, too.
+The setting of each strategy is chosen by `Point.chosen_by` alone, and `Point.judged` is reported. The answer is the cheapest strategy whose
+chosen setting also meets the target in `judged`.
 """
 
 import math
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from .page.numbers import measured, percent, plain, share
 from .points import JUDGE, Estimate, Point, meets
 
-# A saving is one if it is so many standard errors above 0.
+# Standard errors above 0 from which a saving is clear.
 _CLEAR = 2.0
-# Costs that differ by less, relatively, are the same sums in another order.
+# Relative difference of equal costs, which are summed in different orders.
 _EQUAL = 1e-6
-# The approach that needs nothing but shares of the traffic, for comparison.
+# The query-blind strategy, which is reported for comparison.
 MIXTURE = "Best mixture"
 
 
@@ -24,10 +24,10 @@ class Answer:
     """The answer for one target.
 
     Attributes:
-      target: quality asked for.
-      best: the cheapest available way that meets it, where it is chosen and where it is judged; None if none does.
-      with_judge: the cheapest that meets it with a perfect judge, None if that is no cheaper than `best`, or none does.
-      single: the cheapest single model that reaches it, None if none does.
+      target: requested quality.
+      best: cheapest deployable point that meets the target, or None.
+      with_judge: cheapest point that meets it with a perfect judge; None if there is none, or none cheaper than `best`.
+      single: cheapest single model that meets the target, or None.
     """
 
     target: float
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def saves(self) -> bool:
-        """Whether the best way clearly costs less than the cheapest single model that reaches the target."""
+        """Whether `best` is clearly cheaper than `single`."""
         if self.best is None or self.single is None or self.best is self.single:
             return False
         saved = saving(self.best, self.single)
@@ -45,7 +45,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Part of a single model's cost that a way of routing saves, with the error of a quotient of independent means."""
+    """Relative saving against a single model, with the error of a quotient of independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -55,17 +55,17 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """The chosen setting of each approach: the cheapest that reaches the target, or that of the highest quality if none does.
+    """The chosen setting of each strategy: the cheapest that meets the target, or the one of the highest quality if none does.
 
-    Bounds and single models are not among them, except the cheapest single model that meets the target.
+    Bounds and single models are left out, except the cheapest single model that meets the target.
     """
     points = list(points)
-    by_approach: dict[str, list[Point]] = {}
+    by_strategy: dict[str, list[Point]] = {}
     for point in points:
         if point.kind in ("offline", "online"):
-            by_approach.setdefault(point.approach, []).append(point)
+            by_strategy.setdefault(point.strategy, []).append(point)
     chosen = []
-    for of in by_approach.values():
+    for of in by_strategy.values():
         fits = [p for p in of if meets(p.chosen_by.quality, target)]
         chosen.append(_cheapest(fits, "chosen_by") or max(of, key=lambda p: p.chosen_by.quality.value))
     single = _cheapest([p for p in points if p.kind == "single" and p.meets(target)])
@@ -83,9 +83,9 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """The answer if it is of a certain kind, else the cheapest available way of that kind that meets a target; None if there is none.
+    """The answer if it satisfies a condition, else the cheapest deployable point that satisfies it and meets the target, or None.
 
-    Where nothing clearly saves money, the single model that reaches the target.
+    Without a clear saving it is the single model that meets the target.
     """
     points = list(points)
     found = answer(points, target)
@@ -97,7 +97,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """The cheapest; of equals a single model, for a rule that always calls it is no other."""
+    """The cheapest point; of equal costs a single model, since a rule that always calls it is the same."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)
@@ -109,49 +109,50 @@ def _same_cost(point: Point, other: Point, by: str = "judged") -> bool:
 
 
 def named(point: Point) -> str:
-    """An approach with its setting."""
-    return f"{point.approach} ({point.setting})" if point.setting else point.approach
+    """Strategy and setting of a point."""
+    return f"{point.strategy} ({point.setting})" if point.setting else point.strategy
 
 
 def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
-    """The answer in words: first the answer itself, then what is to be said besides.
+    """The headline, then further sentences.
 
     Args:
-      points: all of them.
+      points: all points.
       found: the answer.
-      unit: of costs.
+      unit: unit of costs.
     """
-    goal = share(found.target)
-    single, best = found.single, found.best
+    goal, single, best = share(found.target), found.single, found.best
     if best is None:
-        said = [_out_of_reach(points, found)]
+        said = [_unreached(points, found)]
     elif single is None:
         said = [f"No single model reaches {goal}. {_reaches(best, found, unit)}."]
     elif found.saves:
-        said = [f"{_reaches(best, found, unit)} than {single.approach}, the cheapest single model that does."]
+        said = [f"{_reaches(best, found, unit)} than always using {single.strategy}, the cheapest single model that does."]
     else:
-        alone = f"{single.approach} alone reaches it at {measured(single.judged.cost.pair)} {unit}."
-        first = "Nothing available saves money" if best is single else "The cheapest choice does not clearly save money"
-        said = [f"{first} at {goal}: {alone}"]
+        at = f"{measured(single.judged.cost.pair)} {unit}"
+        alone = f"always using {single.strategy} reaches the target at {at}."
+        said = [f"No deployable strategy is {'clearly ' if best is not single else ''}cheaper at {goal}: {alone}"]
         if best is not single:
-            said.append(f"{named(best)} costs {_less(saving(best, single))}.")
-    mixture = next((p for p in answers(points, found.target) if p.approach == MIXTURE and p.meets(found.target)), None)
+            said.append(f"{named(best)} costs {_less(saving(best, single))}{_near(best, found)}.")
+    mixture = next((p for p in answers(points, found.target) if p.strategy == MIXTURE and p.meets(found.target)), None)
     if single is not None and mixture is not None and mixture is not best and not _same_cost(mixture, single):
-        saved = saving(mixture, single)
-        verb = "saves" if saved.value >= 0 else "costs"
-        more = "" if saved.value >= 0 else " more"
-        said.append(
-            f"The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}."
-        )
+        saved, more = saving(mixture, single), saving(mixture, single).value < 0
+        amount = percent(Estimate(abs(saved.value), saved.error).pair)
+        said.append(f"The best query-blind mixture {'costs' if more else 'saves'} {amount}{' more' if more else ''}.")
     if found.with_judge is not None:
-        said.append(
-            f"With a perfect judge of each answer before it is served, {_reaches(found.with_judge, found, unit, 'would reach')}."
-        )
+        reaches = _reaches(found.with_judge, found, unit, "would reach")
+        said.append(f"With a perfect judge of each answer before it is served, {reaches}.")
     return said
 
 
+def _near(point: Point, found: Answer) -> str:
+    if point.judged.quality.value >= found.target:
+        return ""
+    return f" (tuned for {share(found.target)}, but up to half a standard error below it on held-out queries)"
+
+
 def _reaches(point: Point, found: Answer, unit: str, verb: str = "reaches") -> str:
-    near = f" ({share(found.target)} to half a standard error)" if point.judged.quality.value < found.target else ""
+    near = f" ({share(found.target)} within half a standard error)" if point.judged.quality.value < found.target else ""
     text = f"{named(point)} {verb} {percent(point.judged.quality.pair)}{near} at {measured(point.judged.cost.pair)} {unit}"
     return text if found.single is None else f"{text}, {_less(saving(point, found.single))}"
 
@@ -160,15 +161,15 @@ def _less(saved: Estimate) -> str:
     return f"{percent(saved.pair)} less" if saved.value >= 0 else f"{percent(Estimate(-saved.value, saved.error).pair)} more"
 
 
-def _out_of_reach(points: Sequence[Point], found: Answer) -> str:
-    """The sentence where nothing available meets the target: which way is nearest, and how far it falls short."""
+def _unreached(points: Sequence[Point], found: Answer) -> str:
+    """The headline if no deployable point meets the target: the best of them, and its distance from the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
-    which = "here" if found.with_judge is None else "without a perfect judge of answers"
+    which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
     lucky = meets(most.judged.quality, found.target)
     short = plain(100 * (found.target - (most.chosen_by if lucky else most.judged).quality.value))
     text = (
-        f"Nothing {which} reaches {share(found.target)}: the highest available quality is that of {named(most)}, "
-        f"{percent(most.judged.quality.pair)}, {short} points short{' where it is chosen' if lucky else ''}"
+        f"No {which} reaches {share(found.target)}: the highest deployable quality is {percent(most.judged.quality.pair)}, by "
+        f"{named(most)}, {short} points short{' on the data that its setting is chosen on' if lucky else ''}"
     )
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:

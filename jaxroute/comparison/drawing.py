@@ -1,4 +1,4 @@
-"""Pictures of a comparison on axes of one's own, for notebooks; those of the report are made by `page`."""
+"""Figures of a comparison for notebooks, on any axes; the package `page` draws those of the report."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def frontier(found: "Comparison", *, ax: Any = None):
-    """Quality against cost: of each approach the settings that no other setting of its own beats, and the target.
+    """Quality against cost of the Pareto frontier of each strategy, and the target.
 
-    What needs a perfect judge, or users who try again, is named as out of reach, after all others.
+    Strategies that cannot be deployed come last and say so in their names.
 
     Args:
       found: a comparison.
@@ -32,7 +32,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
     own = ax is None
     if own:
         (ax,) = plot.panels(1, size=(8.0, 4.4))[1]  # Wide, with a legend of many names below.
-    style.cast_of(ax).enrol(drawn, role="rival")  # Here the systems are each other's rivals, and none is the subject.
+    style.cast_of(ax).enrol(drawn, role="rival")  # No system is the subject of the figure.
     plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
     plot.level(ax, "target", found.target)
     plot.log_axis(ax, "x")
@@ -42,7 +42,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """What policies do while they learn, in each part of the stream, at the setting that was chosen of each: mean score and cost.
+    """Mean score and cost of the chosen setting of each online policy while it learns, in each part of the stream.
 
     Args:
       found: a comparison.
@@ -73,11 +73,11 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
 
 
 def _name(point: "Point") -> str:
-    return point.approach if point.available else f"{point.approach} (out of reach)"
+    return point.strategy if point.available else f"{point.strategy} (not deployable)"
 
 
 def other_targets(found: "Comparison", *, ax: Any = None):
-    """The cost of the cheapest way that meets each target, beside that of the cheapest single model; nothing where none does.
+    """Cost of the cheapest strategy and of the cheapest single model that meet each target.
 
     Args:
       found: a comparison.
@@ -89,7 +89,7 @@ def other_targets(found: "Comparison", *, ax: Any = None):
     single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = found.summary["sensitivity"]
     series = {
-        "the cheapest way": [(row["target"], row["cost"][0]) for row in rows if row["cost"]],
+        "the cheapest strategy": [(row["target"], row["cost"][0]) for row in rows if row["cost"]],
         "the cheapest single model": [(row["target"], single[row["single"]]) for row in rows if row["single"] in single],
     }
     return plot.points(series, x="target: mean score", y=found.log.table.cost_unit, ax=ax)

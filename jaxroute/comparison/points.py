@@ -1,19 +1,16 @@
-"""What is measured of one way of routing at one setting."""
+"""Measurements of a routing strategy at one setting."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# What a point is: a model for every query; a rule that is fitted to recorded queries; a policy that learns while it serves; or
-# something that nobody can have, for scale.
+# A model for every query; a rule fitted to recorded queries; a policy that learns online; or a bound that cannot be deployed.
 Kind = Literal["single", "offline", "online", "bound"]
 
-# What a way of routing needs that knows how good answers are before one of them is served.
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
-# What it needs that may serve a query again.
 RETRIES = "users who accept an answer, or try again until they do"
-# What most users do not have: a way that needs it is no answer, and is listed separately under this name.
+# Needs that most users cannot meet: a strategy with one of them is never the answer, and is listed separately under this name.
 RARE = {JUDGE: "a perfect judge", RETRIES: "users who try again"}
 
 
@@ -23,7 +20,7 @@ class Estimate:
 
     Attributes:
       value: the mean.
-      error: its standard error, NaN where it is not known.
+      error: its standard error, NaN if unknown.
     """
 
     value: float
@@ -31,7 +28,7 @@ class Estimate:
 
     @property
     def pair(self) -> tuple[float | None, float | None]:
-        """Mean and error, what is not known as None."""
+        """Mean and standard error, None if unknown."""
         value, error = (None if math.isnan(x) else float(x) for x in (self.value, self.error))
         return value, error
 
@@ -41,11 +38,10 @@ class Measures:
     """Means over queries.
 
     Attributes:
-      quality: score of the answer that the user gets, in [0, 1].
-      cost: per query, of all calls made for it, in the unit of the table.
-      calls: models called per query.
-      latency: seconds until the user has the answer: calls at the same time take the longest of theirs, one after the other their sum.
-        None where the table has none.
+      quality: score of the served answer, in [0, 1].
+      cost: cost per query of all calls, in the unit of the table.
+      calls: number of models called per query.
+      latency: seconds until the answer, the longest of simultaneous calls or the sum of successive ones; None if the table has none.
     """
 
     quality: Estimate
@@ -56,12 +52,12 @@ class Measures:
 
 @dataclass(frozen=True)
 class Learning:
-    """What a policy does while it learns, in pieces of its stream.
+    """Course of learning of an online policy, in parts of its stream.
 
     Attributes:
-      queries: `[P]` number of queries served at the end of each piece.
-      quality: `[P]` mean score in each piece, over all orders.
-      cost: `[P]` mean cost per query in each piece.
+      queries: `[P]` number of queries served at the end of each part.
+      quality: `[P]` mean score in each part, over all orders.
+      cost: `[P]` mean cost per query in each part.
     """
 
     queries: tuple[int, ...]
@@ -71,27 +67,27 @@ class Learning:
 
 @dataclass(frozen=True)
 class Point:
-    """One way of routing at one setting.
+    """A routing strategy at one setting.
 
-    It may be chosen by `chosen_by` alone, and is judged by `judged`: other orders of the queries (of a policy that learns), or other ways
-    to part them in fitting and judging (of a rule that is fitted).
+    It is chosen by `chosen_by` alone and evaluated by `judged`: other random orders of the queries (online policies), or other partitions into
+    fitting and held-out queries (fitted rules).
 
     Attributes:
-      approach: its name, for example "MESS+"; points of one approach differ in their setting.
-      kind: what it is.
-      setting: in words, for example "V = 0.01"; empty where there is nothing to set.
-      chosen_by: measures that a choice may look at.
-      judged: measures to believe, on queries that nothing of this point was fitted to.
-      late: of a policy that learns, `judged` in the last half of the stream; else None.
-      needs: what it asks for in production, each a few words, for example "a score of each answer that is served".
-      further: how to go on with it, a command or a line of Python; empty where there is nothing to run.
-      learning: of a policy that learns; else None.
-      shares: by model, the share of the queries for which it is called, as judged: 1 in all where one model is called for each query, more where
-        several are. Models that are never called are left out.
-      tuned: the quality that a rule was tuned to; None where nothing was.
+      strategy: name of the strategy, for example "MESS+"; several points may share it.
+      kind: kind of the strategy.
+      setting: setting in words, for example "V = 0.01"; empty if there is nothing to set.
+      chosen_by: measures for choosing a setting.
+      judged: measures on queries that nothing of this point was fitted to.
+      late: `judged` in the last half of the stream; None except for online policies.
+      needs: requirements in production in words, for example "a score of each answer that is served".
+      further: Python to continue with this point; may be empty.
+      learning: course of learning; None except for online policies.
+      shares: share of the queries for which each model is called, without models that are never called; more than 1 in total where several
+        are called for a query.
+      tuned: quality that a rule was tuned to, or None.
     """
 
-    approach: str
+    strategy: str
     kind: Kind
     setting: str
     chosen_by: Measures
@@ -105,20 +101,20 @@ class Point:
 
     @property
     def without(self) -> str | None:
-        """The rare thing without which it is out of reach, for example "a perfect judge"; None if it needs none."""
+        """The rare need that prevents deployment, for example "a perfect judge", or None."""
         return next((RARE[need] for need in self.needs if need in RARE), None)
 
     @property
     def available(self) -> bool:
-        """Whether it may be an answer: it is no bound, and needs nothing rare."""
+        """Whether the point can be deployed: it is no bound, and has no rare need."""
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:
-        """Whether its quality reaches a target, where it is chosen and where it is judged."""
+        """Whether the quality meets a target, both in `chosen_by` and in `judged`."""
         return meets(self.chosen_by.quality, target) and meets(self.judged.quality, target)
 
 
 def meets(quality: Estimate, target: float) -> bool:
-    """Whether a quality reaches a target as far as can be told: it does not miss it by more than half of its standard error."""
+    """Whether a quality is at most half a standard error below a target."""
     slack = 0.0 if math.isnan(quality.error) else quality.error / 2
     return quality.value + slack >= target

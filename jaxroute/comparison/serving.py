@@ -1,4 +1,4 @@
-"""A way of routing that was fitted to a log, for queries that are new: whom to ask, and whom to ask next."""
+"""A routing strategy that was fitted to a log, for new queries: the model to call first, and the model to call next."""
 
 import dataclasses
 import io
@@ -21,17 +21,16 @@ from jaxroute.data.predictors import Design, Logistic, Neighbours
 from .offline import fit_cascade, fit_mixture, fit_router
 from .offline.cascade import LEARNED, Cascade
 from .offline.mixture import BestMixture, Mixture
-from .offline.part import Constant, Judge, Remembering
+from .offline.part import CachedPredictor, Constant, Judge
 from .offline.router import LOGISTIC, NEIGHBOURS, Router
 from .offline.sample import Sample
 from .page.write import put
 from .points import Point
 
 FILE = "choice.npz"
-# The form of a saved file.
-_FORM = 1
-# How the rule of an approach is fitted to a table, tuned to a quality.
-_FITTED = {
+_FORMAT = 1  # Version of the format of a saved file.
+# Functions that fit a rule to a table, tuned to a quality, by the name of the strategy.
+_FIT = {
     BestMixture.name: fit_mixture,
     NEIGHBOURS.name: lambda table, target: fit_router(table, target, by="neighbours"),
     LOGISTIC.name: lambda table, target: fit_router(table, target, by="logistic"),
@@ -40,39 +39,39 @@ _FITTED = {
 
 
 class Rule(Protocol):
-    """A fitted rule that decides on one query. `str` says it in words."""
+    """A fitted rule for single queries; `str` describes it."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names."""
+        """Names of the models."""
         ...
 
-    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to ask next for the one query of a sample, None where the last answer is served.
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to call next for the query of a sample, or None if the last answer is to be served.
 
         Args:
-          sample: one query; costs are those of the answers that are there, scores are not looked at.
-          asked: numbers of the models that have answered, in order.
-          draw: a number drawn in [0, 1).
+          sample: one query, with the costs of the available answers; scores are not used.
+          asked: indices of the models that have answered, in order.
+          draw: random number in [0, 1).
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """A way of routing, fitted to a whole log, that decides on queries one by one.
+class Strategy:
+    """A routing strategy that was fitted to a whole log and routes single queries.
 
     Attributes:
-      approach: its name.
+      name: name of the strategy.
       setting: its rule in words.
-      rule: what decides.
-      reader: makes features of texts or of long embeddings; None where numbers are taken as they are, or nothing is looked at.
-      width: numbers that describe a query to the rule; 0 for none.
-      categories: names of categories that the rule tells apart.
-      unit: of the costs of answers.
+      rule: fitted rule.
+      reader: makes features of texts or of long embeddings; None if numbers are used directly, or nothing is.
+      width: number of features of a query; 0 if the rule uses none.
+      categories: names of the known categories of queries.
+      unit: unit of the costs of answers.
     """
 
-    approach: str
+    name: str
     setting: str
     rule: Rule
     reader: Reader = None
@@ -82,18 +81,18 @@ class Way:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names of the models, from the cheapest on."""
+        """Names of the models, from the cheapest to the most expensive."""
         return self.rule.models
 
     def predict(self, queries: Any, *, categories: Sequence[str | None] | None = None) -> list[str]:
-        """The names of the models to ask first, one for each query.
+        """The names of the models to call first, one for each query.
 
         Args:
-          queries: texts, where the log's features were made of texts; else `[Q, d]` features. A way that looks at neither counts them.
-          categories: `[Q]` of the queries, where the log has categories.
+          queries: texts if the log's features were made of texts, else `[Q, d]` features. A strategy without features counts them only.
+          categories: `[Q]` categories of the queries, if the log has some.
 
         Raises:
-          ValueError: something is lacking that the rule looks at, or is not what it was fitted to.
+          ValueError: an input of the rule is missing, or differs from those of the log.
         """
         if isinstance(queries, str) or not hasattr(queries, "__len__"):
             raise ValueError(
@@ -106,9 +105,9 @@ class Way:
         if not number:
             return []
         none = np.zeros((number, len(self.models)))
-        sample = Sample(self.models, none, none, None, self._described(queries), groups)
-        asked = (self.rule.following(sample.take(np.array([q])), (), random.random()) for q in range(number))
-        return [self.models[first] for first in asked if first is not None]  # Before any answer there is a model to ask.
+        sample = Sample(self.models, none, none, None, self._features(queries), groups)
+        asked = (self.rule.next_model(sample.take(np.array([q])), (), random.random()) for q in range(number))
+        return [self.models[first] for first in asked if first is not None]  # Never None before the first answer.
 
     def model(
         self,
@@ -119,45 +118,43 @@ class Way:
         asked: Mapping[str, float] | None = None,
         draw: float | None = None,
     ) -> str | None:
-        """The name of the model to ask for a query.
+        """The name of the model to call for a query.
 
         Args:
-          text: of the query, where the log's features were made of texts.
-          features: `[d]` numbers of the query, where they were the log's own.
-          category: of the query, where the log has categories; one that it has not is like none.
-          asked: what the answers to this query cost that are already there, by model, in the order in which the models were asked.
-          draw: in [0, 1), in place of a draw, for a way that leaves something to probability.
+          text: text of the query, if the log's features were made of texts.
+          features: `[d]` features of the query, if the log had features.
+          category: category of the query, if the log has categories; an unknown one counts as none.
+          asked: costs of the available answers to this query by model, in the order of the calls.
+          draw: number in [0, 1) instead of a random one, for a strategy that chooses at random.
 
         Returns:
           The model; None if the last answer is to be served.
 
         Raises:
-          ValueError: something is lacking that the rule looks at, or is not what it was fitted to.
+          ValueError: an input of the rule is missing, or differs from those of the log.
         """
-        there = {} if asked is None else asked
-        numbers = [self.models.index(checks.one_of("a model in asked", name, self.models)) for name in there]
+        paid = {} if asked is None else asked
+        numbers = [self.models.index(checks.one_of("a model in asked", name, self.models)) for name in paid]
         costs = np.zeros((1, len(self.models)))
-        for number, (name, cost) in zip(numbers, there.items(), strict=True):
+        for number, (name, cost) in zip(numbers, paid.items(), strict=True):
             costs[0, number] = float(checks.non_negative(f"asked[{name!r}]", cost, ()))
-        described = self._described([text] if isinstance(self.reader, Words) else None if features is None else [features])
-        sample = Sample(self.models, np.zeros_like(costs), costs, None, described, self._groups([category]))
-        chosen = self.rule.following(sample, numbers, random.random() if draw is None else draw)
+        values = self._features([text] if isinstance(self.reader, Words) else None if features is None else [features])
+        sample = Sample(self.models, np.zeros_like(costs), costs, None, values, self._groups([category]))
+        chosen = self.rule.next_model(sample, numbers, random.random() if draw is None else draw)
         return None if chosen is None else self.models[chosen]
 
-    def _described(self, queries: Any) -> np.ndarray | None:
-        """`[Q, d]` what the rule sees of texts or numbers, or None."""
+    def _features(self, queries: Any) -> np.ndarray | None:
+        """`[Q, d]` features of texts or numbers, or None if the rule uses none."""
         if not self.width:
             return None
         if isinstance(self.reader, Words):
             for text in queries:
                 if not isinstance(text, str):
-                    raise ValueError(
-                        f"text must be that of the query, which {self.approach} looks at, got {checks.show(text)}"
-                    )
+                    raise ValueError(f"text must be that of the query, which {self.name} uses, got {checks.show(text)}")
             return self.reader.of(queries).astype(np.float64)
         length = self.reader.components.shape[1] if isinstance(self.reader, Directions) else self.width
         if queries is None:
-            raise ValueError(f"features must be {length} numbers of the query, as the log had, got None")
+            raise ValueError(f"features must be {length} numbers of the query, as in the log, got None")
         numbers = checks.numbers("features", queries, (len(queries), length))
         return numbers if self.reader is None else self.reader.of(numbers).astype(np.float64)
 
@@ -165,71 +162,68 @@ class Way:
         if not self.categories:
             return None
         if None in categories and not self.width:
-            raise ValueError(f"category must be that of the query, which {self.approach} looks at, got None")
+            raise ValueError(f"category must be that of the query, which {self.name} uses, got None")
         return np.array([self.categories.index(c) if c in self.categories else -1 for c in categories], int)
 
     def save(self, file: str | os.PathLike[str]) -> Path:
-        """Writes it into a file, whole or not at all; `load_way` reads it."""
+        """Writes a file, completely or not at all; `load_strategy` reads it."""
         arrays: list[np.ndarray] = []
-        said = json.dumps({"form": _FORM, "way": _packed(self, arrays)})
+        content = json.dumps({"format": _FORMAT, "strategy": _packed(self, arrays)})
         stream = io.BytesIO()
         named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
-        np.savez_compressed(stream, way=np.array(said), **named)
+        np.savez_compressed(stream, strategy=np.array(content), **named)
         return put(Path(file), stream.getvalue())
 
     def __repr__(self) -> str:
-        return f"Way({self.approach}: {self.setting})"
+        return f"Strategy({self.name}: {self.setting})"
 
 
-def load_way(file: str | os.PathLike[str]) -> Way:
-    """A way of routing that was saved; nothing in the file is executed.
+def load_strategy(file: str | os.PathLike[str]) -> Strategy:
+    """Reads a saved routing strategy; nothing in the file is executed.
 
     Raises:
-      ValueError: the file is none of a way, or of another form.
-      OSError: it cannot be read.
+      ValueError: the file holds no strategy, or has another format.
+      OSError: the file cannot be read.
     """
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            said = json.loads(str(arrays["way"]))
-            if said["form"] != _FORM:
-                raise ValueError(f"its form is {said['form']}, and this jaxroute reads {_FORM}: compare again")
-            way = _unpacked(said["way"], arrays)
+            content = json.loads(str(arrays["strategy"]))
+            if content["format"] != _FORMAT:
+                raise ValueError(f"its format is {content['format']}, and this jaxroute reads {_FORMAT}: compare again")
+            strategy = _unpacked(content["strategy"], arrays)
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(f"{file} must be a way of routing that `jaxroute compare` saved: {error}") from None
-    if not isinstance(way, Way):
-        raise ValueError(f"{file} must be a way of routing that `jaxroute compare` saved")
-    return way
+        raise ValueError(f"{file} must be a routing strategy that `jaxroute compare` saved: {error}") from None
+    if not isinstance(strategy, Strategy):
+        raise ValueError(f"{file} must be a routing strategy that `jaxroute compare` saved")
+    return strategy
 
 
-# What a saved way may be made of.
-_PARTS = {
-    part.__name__: part
-    for part in (
-        Way,
-        Router,
-        Cascade,
-        Mixture,
-        Constant,
-        Judge,
-        Logistic,
-        Neighbours,
-        Design,
-        Words,
-        Directions,
-        Standardisation,
-    )
-}
+_PARTS = (
+    Strategy,
+    Router,
+    Cascade,
+    Mixture,
+    Constant,
+    Judge,
+    Logistic,
+    Neighbours,
+    Design,
+    Words,
+    Directions,
+    Standardisation,
+)
+_CLASSES = {part.__name__: part for part in _PARTS}  # Classes that a saved strategy may consist of.
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """A value as JSON, its arrays put into a list."""
-    if isinstance(value, Remembering):
+    """A value as JSON; its arrays are appended to a list."""
+    if isinstance(value, CachedPredictor):
         return _packed(value.predictor, arrays)
-    if type(value).__name__ in _PARTS:
+    if type(value).__name__ in _CLASSES:
         fields = {field.name: _packed(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
-        return {"is": type(value).__name__, "of": fields}
+        return {"class": type(value).__name__, "fields": fields}
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": len(arrays) - 1}
@@ -238,64 +232,64 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _unpacked(said: Any, arrays: Any) -> Any:
-    if isinstance(said, list):
-        return tuple(_unpacked(part, arrays) for part in said)
-    if not isinstance(said, dict):
-        return said
-    if "array" in said:
-        return arrays[f"a{said['array']}"]
-    return _PARTS[said["is"]](**{name: _unpacked(part, arrays) for name, part in said["of"].items()})
+def _unpacked(value: Any, arrays: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_unpacked(part, arrays) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[f"a{value['array']}"]
+    return _CLASSES[value["class"]](**{name: _unpacked(part, arrays) for name, part in value["fields"].items()})
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether a way is a rule that can be taken along: a single model, or one fitted to the log that needs no perfect judge."""
-    return point.kind == "single" or (point.kind == "offline" and point.approach in _FITTED)
+    """Whether a point is a single model, or a rule fitted to the log that needs no perfect judge."""
+    return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
 
 
-def way_of(log: Log, point: Point) -> Way:
-    """The rule of a point, fitted to the whole log.
+def strategy_of(log: Log, point: Point) -> Strategy:
+    """The strategy of a point, fitted to the whole log.
 
     Raises:
-      ValueError: the point learns while it serves, needs a perfect judge, or is a bound.
+      ValueError: the point learns online, needs a perfect judge, or is a bound.
     """
     table = log.table
     if not can_be_saved(point):
         raise ValueError(
-            f"point must be a single model or one of {', '.join(_FITTED)}, which are fitted to a log, got {point.approach}"
+            f"point must be a single model or one of {', '.join(_FIT)}, which are fitted to a log, got {point.strategy}"
         )
     if point.kind == "single":
         models = tuple(table.models[k] for k in np.argsort(table.mean_costs(), kind="stable"))
-        alone = models.index(point.approach)
-        return Way(point.approach, "for every query", Mixture(models, alone, alone, 0.0), unit=table.cost_unit)
+        alone = models.index(point.strategy)
+        return Strategy(point.strategy, "for every query", Mixture(models, alone, alone, 0.0), unit=table.cost_unit)
     assert point.tuned is not None
-    rule = _FITTED[point.approach](table, point.tuned)
+    rule = _FIT[point.strategy](table, point.tuned)
     if isinstance(rule, Mixture):
-        return Way(point.approach, str(rule), rule, unit=table.cost_unit)
+        return Strategy(point.strategy, str(rule), rule, unit=table.cost_unit)
     width = 0 if table.features is None else table.features.shape[1]
     names = () if table.groups is None else tuple(map(str, table.group_names))
-    return Way(point.approach, str(rule), rule, log.reader, width, names, table.cost_unit)
+    return Strategy(point.strategy, str(rule), rule, log.reader, width, names, table.cost_unit)
 
 
 def snippet(log: Log, point: Point, file: str) -> str:
-    """Python that asks a saved way about a query."""
+    """Python code that routes a query with a saved strategy."""
     table = log.table
     words = []
-    if point.kind != "single" and point.approach != BestMixture.name:
+    if point.kind != "single" and point.strategy != BestMixture.name:
         if table.features is not None:
             words.append("text" if isinstance(log.reader, Words) else "features=numbers")
         if table.groups is not None:
             words.append("category=category")
     given = ", ".join(words)
-    lines = ["import jaxroute", "", f"way = jaxroute.comparison.load_way({file!r})"]
-    if point.approach != LEARNED.name:
-        return "\n".join([*lines, f"model = way.model({given})  # the name of the model to ask for a query"])
+    lines = ["import jaxroute", "", f"strategy = jaxroute.comparison.load_strategy({file!r})"]
+    if point.strategy != LEARNED.name:
+        return "\n".join([*lines, f"model = strategy.model({given})  # the name of the model to call for a query"])
     also = f"{given}, asked=asked" if given else "asked=asked"
     loop = (
-        "asked, model = {}, way.model(" + given + ")  # whom to ask first for a query",
+        f"asked, model = {{}}, strategy.model({given})  # the model to call first for a query",
         "while model is not None:",
-        "    answer, cost = call(model)  # yours: asks a model, and says what the answer cost",
+        "    answer, cost = call(model)  # your function: calls a model and returns the cost of the answer",
         "    asked[model] = cost",
-        f"    model = way.model({also})  # whom to ask next; None: serve the answer that is there",
+        f"    model = strategy.model({also})  # the model to call next; None: serve the last answer",
     )
     return "\n".join([*lines, *loop])

@@ -1,4 +1,4 @@
-"""The form of `summary.json`: all that the page shows, in plain JSON. What is not a number in JSON (NaN, infinity) is null."""
+"""Structure of `summary.json`: the content of the page as plain JSON, with null for NaN and infinity."""
 
 from typing import TypedDict
 
@@ -7,11 +7,12 @@ Pair = tuple[float | None, float | None]
 
 
 class ModelSummary(TypedDict):
-    """A model of the table, answering every query.
+    """A single model for every query.
 
-    name: of the model.
-    quality: mean score and its standard error over queries.
-    cost: mean cost per query and its standard error.
+    Attributes:
+      name: name of the model.
+      quality: mean score over queries.
+      cost: mean cost per query.
     """
 
     name: str
@@ -20,16 +21,17 @@ class ModelSummary(TypedDict):
 
 
 class DataSummary(TypedDict):
-    """What was compared on.
+    """The data of the comparison.
 
-    file: name of the file, or "a table".
-    queries: how many.
-    unit: of costs, for example "USD per query".
-    currency: "USD".
-    latency: whether there are latencies.
-    features: where features of queries come from, in words.
-    read: lines that say what was taken for what, and what was left out.
-    models: from the cheapest on.
+    Attributes:
+      file: name of the file, or "a table".
+      queries: number of queries.
+      unit: unit of costs, for example "USD per query".
+      currency: for example "USD".
+      latency: whether latencies are recorded.
+      features: source of the features of queries, in words.
+      read: notes of the reader of the log, one a line.
+      models: models, from the cheapest to the most expensive.
     """
 
     file: str
@@ -43,7 +45,7 @@ class DataSummary(TypedDict):
 
 
 class LearningSummary(TypedDict):
-    """As `points.Learning`."""
+    """Fields of `points.Learning`."""
 
     queries: list[int]
     quality: list[float | None]
@@ -51,16 +53,16 @@ class LearningSummary(TypedDict):
 
 
 class PointSummary(TypedDict):
-    """As `points.Point`, judged.
+    """Fields of `points.Point`, with the measures of `judged`, and:
 
-    without: the rare thing without which it is out of reach, for example "a perfect judge"; null if it needs none. Such a point is no answer.
-    meets: whether the quality reaches the target where it is chosen and where it is judged, up to half a standard error.
-    answer: whether this is the setting of its approach that was chosen for the target; one point at most of each approach.
-    saving: part of the cost of the cheapest single model that meets the target which is saved (negative: it costs more), and its error;
-      null without such a model, and for points that are no answer.
+    Attributes:
+      without: rare need that prevents deployment, for example "a perfect judge", or null.
+      meets: whether the quality meets the target within half a standard error, in both halves of the evidence.
+      answer: whether this is the chosen setting of its strategy for the target.
+      saving: relative saving against the cheapest single model that meets the target, or null; negative if the point costs more.
     """
 
-    approach: str
+    strategy: str
     kind: str
     setting: str
     quality: Pair
@@ -82,17 +84,18 @@ class PointSummary(TypedDict):
 class SensitivitySummary(TypedDict):
     """The answer for another target.
 
-    target: quality.
-    approach: the cheapest available way that meets it; null if none does.
-    setting: of it.
-    quality: judged.
-    cost: judged.
-    single: the cheapest single model that reaches it, null if none does.
-    saving: against that model.
+    Attributes:
+      target: quality.
+      strategy: cheapest deployable strategy that meets the target, or null.
+      setting: its setting.
+      quality: its quality.
+      cost: its cost.
+      single: cheapest single model that meets the target, or null.
+      saving: relative saving against that model.
     """
 
     target: float
-    approach: str | None
+    strategy: str | None
     setting: str | None
     quality: Pair | None
     cost: Pair | None
@@ -101,22 +104,23 @@ class SensitivitySummary(TypedDict):
 
 
 class Summary(TypedDict):
-    """All that the page shows.
+    """Content of the page.
 
-    jaxroute: version.
-    target: the quality asked for, in [0, 1].
-    sentence: the answer.
-    besides: more sentences.
-    best: number of the point that the sentence is about; null if nothing available meets the target.
-    answered: whether it clearly costs less than the cheapest single model that reaches the target.
-    data: what was compared on.
-    points: all of them, bounds too, in no special order.
-    sensitivity: from the lowest target on.
-    assumptions: sentences.
-    seconds: how long each part took.
-    orders: random orders of the queries, of policies that learn.
-    command: the command that makes this report again.
-    to_route: how to route a new query: a sentence, and Python that does it, which may be empty.
+    Attributes:
+      jaxroute: version.
+      target: requested quality, in [0, 1].
+      sentence: headline.
+      besides: further sentences.
+      best: index of the point of the headline; null if no deployable strategy meets the target.
+      answered: whether that point is clearly cheaper than the cheapest single model that meets the target.
+      data: data of the comparison.
+      points: all points, including bounds, in no particular order.
+      sensitivity: answers for other targets, in increasing order.
+      assumptions: assumptions in words.
+      seconds: wall-clock time of each step.
+      orders: number of random orders of the queries for online policies.
+      command: command that reproduces the report.
+      to_route: routing of a new query: a sentence, and Python code, which may be empty.
     """
 
     jaxroute: str

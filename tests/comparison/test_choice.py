@@ -1,4 +1,4 @@
-"""Which way is the answer, and what is said of it, on points made by hand."""
+"""The answer and the sentences about it, on points made by hand."""
 
 import math
 
@@ -8,13 +8,13 @@ from jaxroute.comparison import choice
 from jaxroute.comparison.points import JUDGE, RETRIES, Estimate, Measures, Point, meets
 
 
-def point(approach, quality, cost, kind="offline", setting="", needs=(), judged=None, error=0.01):
-    """Judged as it was chosen by, unless `judged` says otherwise: a pair of quality and cost."""
+def point(strategy, quality, cost, kind="offline", setting="", needs=(), judged=None, error=0.01):
+    """A point whose `judged` is `chosen_by`, unless `judged` is another pair of quality and cost."""
 
     def measures(q, c):
         return Measures(Estimate(q, error), Estimate(c, 0.02 * c), Estimate(1.0, 0.0))
 
-    return Point(approach, kind, setting, measures(quality, cost), measures(*(judged or (quality, cost))), needs=needs)
+    return Point(strategy, kind, setting, measures(quality, cost), measures(*(judged or (quality, cost))), needs=needs)
 
 
 SINGLES = [point("small", 0.6, 1.0, "single"), point("large", 0.8, 10.0, "single"), point("huge", 0.82, 20.0, "single")]
@@ -24,7 +24,7 @@ MIXTURE = [
     point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small"),
 ]
 
-# What always calls the large model: its costs are the same sums in another order.
+# Rules that always call the large model: their costs are the same sums in another order.
 RULES = [(-1, "router", ()), (1, choice.MIXTURE, ()), (-2, "cascade", (JUDGE,))]
 
 
@@ -32,7 +32,7 @@ def said(points, target, unit="USD per query"):
     return choice.sentences(points, choice.answer(points, target), unit)
 
 
-def test_a_quality_is_reached_that_misses_by_no_more_than_half_of_its_error():
+def test_a_target_is_met_up_to_half_a_standard_error():
     assert meets(Estimate(0.745, 0.01), 0.75)
     assert not meets(Estimate(0.7449, 0.01), 0.75)
     assert meets(Estimate(0.75), 0.75)
@@ -47,7 +47,7 @@ def test_a_saving_is_one_minus_the_quotient_with_the_error_of_both():
     assert math.isnan(choice.saving(point("a", 0.8, 4.0), point("free", 0.8, 0.0, "single")).value)
 
 
-def test_the_answer_is_the_cheapest_that_reaches_the_target_and_can_be_had():
+def test_the_answer_is_the_cheapest_deployable_point_that_meets_the_target():
     cheap = point("router", 0.76, 2.0, setting="lambda = 1")
     found = choice.answer([*SINGLES, *MIXTURE, BOUND, cheap, point("router", 0.7, 1.5, setting="lambda = 2")], 0.75)
     assert found.best is cheap
@@ -55,17 +55,17 @@ def test_the_answer_is_the_cheapest_that_reaches_the_target_and_can_be_had():
     assert found.saves
 
 
-def test_a_choice_looks_only_at_what_it_may_look_at():
+def test_settings_are_chosen_by_the_measures_for_choosing_alone():
     lucky = point("lucky", 0.7, 0.5, judged=(0.9, 0.1))
     chosen = choice.answers([*SINGLES, lucky, point("lucky", 0.76, 0.6, judged=(0.76, 0.6))], 0.75)
-    assert [p.chosen_by.quality.value for p in chosen if p.approach == "lucky"] == [0.76]
+    assert [p.chosen_by.quality.value for p in chosen if p.strategy == "lucky"] == [0.76]
     unlucky = point("unlucky", 0.76, 3.0, judged=(0.76, 9.0))
     assert choice.answer([*SINGLES, lucky, unlucky], 0.75).best is unlucky
     assert choice.answer([*SINGLES, lucky], 0.75).best is SINGLES[1]
 
 
 @pytest.mark.parametrize("served", [0.64, 0.735, 0.7449])
-def test_what_misses_where_it_is_judged_is_no_answer(served):
+def test_a_point_below_the_target_on_held_out_queries_is_not_the_answer(served):
     missing, next_one = point("lucky", 0.76, 0.5, judged=(served, 0.5)), point("router", 0.76, 2.0)
     found = choice.answer([*SINGLES, missing, next_one], 0.75)
     assert found.best is next_one
@@ -73,13 +73,15 @@ def test_what_misses_where_it_is_judged_is_no_answer(served):
     assert choice.answer([*SINGLES, missing], 0.75).best is SINGLES[1]
 
 
-def test_a_target_that_is_met_to_half_an_error_is_said_so():
+def test_a_quality_slightly_below_the_target_is_reported():
     close = point("close", 0.76, 1.0, judged=(0.746, 1.0))
-    assert said([*SINGLES, close], 0.75)[0].startswith("close reaches 74.6 (1.0) % (75 % to half a standard error) at 1.00")
+    assert said([*SINGLES, close], 0.75)[0].startswith(
+        "close reaches 74.6 (1.0) % (75 % within half a standard error) at 1.00"
+    )
 
 
-def test_the_cheapest_is_the_cheapest_where_it_is_judged():
-    """What the table shows first is what the sentence praises."""
+def test_the_cheapest_is_the_cheapest_on_held_out_queries():
+    """The headline is about the first row of the table."""
     one, two = point("one", 0.76, 3.0, judged=(0.76, 5.0)), point("two", 0.76, 4.0, judged=(0.76, 4.5))
     assert choice.answer([*SINGLES, one, two], 0.75).best is two
 
@@ -88,51 +90,53 @@ def test_each_approach_has_one_chosen_setting():
     better = point("policy", 0.74, 6.0, "online", "V = 2")
     short = [point("policy", 0.7, 1.0, "online", "V = 1"), better]
     chosen = choice.answers([*SINGLES, *MIXTURE, BOUND, *short], 0.75)
-    assert [p for p in chosen if p.approach == "policy"] == [better]  # None reaches it: the one of the highest quality.
-    assert [p.setting for p in chosen if p.approach == choice.MIXTURE] == ["a quarter small"]
-    assert [p.approach for p in chosen if p.kind == "single"] == ["large"]
+    assert [p for p in chosen if p.strategy == "policy"] == [better]  # None reaches it: the one of the highest quality.
+    assert [p.setting for p in chosen if p.strategy == choice.MIXTURE] == ["a quarter small"]
+    assert [p.strategy for p in chosen if p.kind == "single"] == ["large"]
     assert not [p for p in chosen if p.kind == "bound"]
 
 
-def test_the_sentence_that_answers():
+def test_the_headline():
     points = [*SINGLES, *MIXTURE, BOUND, point("LinUCB", 0.76, 2.9, "online", "width 0.1")]
     first, *besides = said(points, 0.75)
     assert first.startswith(
-        "LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than large,"
+        "LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than always using "
     )
-    assert first.endswith("the cheapest single model that does.")
-    assert besides == ["The best mixture that looks at no query saves 20.0 (2.3) %."]
+    assert first.endswith("large, the cheapest single model that does.")
+    assert besides == ["The best query-blind mixture saves 20.0 (2.3) %."]
 
 
-def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
+def test_a_strategy_with_a_perfect_judge_is_reported_but_not_the_answer():
     judged = point("cascade", 0.76, 2.0, needs=(JUDGE,))
     points = [*SINGLES, *MIXTURE, judged, point("router", 0.76, 5.0)]
-    assert choice.answer(points, 0.75).best.approach == "router"
+    assert choice.answer(points, 0.75).best.strategy == "router"
     first, *besides = said(points, 0.75)
     assert first.startswith("router reaches") and "cascade" not in first
     assert besides[-1].startswith(
         "With a perfect judge of each answer before it is served, cascade would reach 76.0 (1.0) % at 2.00"
     )
-    # One that is no cheaper than what can be had is not worth a word.
+    # One that is no cheaper than the answer is not reported.
     points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
     assert choice.answer(points, 0.75).with_judge is None
 
 
-def test_who_needs_users_that_try_again_is_no_answer():
+def test_a_strategy_that_needs_users_who_try_again_is_not_the_answer():
     points = [*SINGLES, point("ACQB, with retries", 0.8, 1.0, "online", needs=(RETRIES,))]
     assert choice.answer(points, 0.75).best is SINGLES[1]
-    assert any(p.approach == "ACQB, with retries" for p in choice.answers(points, 0.75))
+    assert any(p.strategy == "ACQB, with retries" for p in choice.answers(points, 0.75))
 
 
-def test_the_sentence_where_nothing_helps():
+def test_the_headline_without_a_clear_saving():
     first, *besides = said([*SINGLES, point("router", 0.76, 9.9)], 0.75)
     assert (
         first
-        == "The cheapest choice does not clearly save money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+        == "No deployable strategy is clearly cheaper at 75 %: always using large reaches the target at 10.0 (0.2) USD per query."
     )
     assert besides == ["router costs 1.0 (2.8) % less."]
+    _, below = said([*SINGLES, point("router", 0.76, 9.9, judged=(0.746, 9.9))], 0.75)
+    assert below.endswith("% less (tuned for 75 %, but up to half a standard error below it on held-out queries).")
     assert said(SINGLES, 0.75) == [
-        "Nothing available saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+        "No deployable strategy is cheaper at 75 %: always using large reaches the target at 10.0 (0.2) USD per query."
     ]
 
 
@@ -143,27 +147,27 @@ def test_a_rule_that_always_calls_one_model_is_that_model():
     assert found.best is found.single is SINGLES[1]
     assert found.with_judge is None and not found.saves
     assert said([*SINGLES[1:], *alike], 0.75) == [
-        "Nothing available saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+        "No deployable strategy is cheaper at 75 %: always using large reaches the target at 10.0 (0.2) USD per query."
     ]
 
 
-def test_the_sentence_where_no_single_model_is_good_enough():
+def test_the_headline_if_no_single_model_meets_the_target():
     first, *besides = said([*SINGLES, point("router", 0.9, 12.0), BOUND], 0.88)
     assert first == "No single model reaches 88 %. router reaches 90.0 (1.0) % at 12.0 (0.2) USD per query."
     assert besides == []
 
 
-def test_the_sentence_where_nothing_is_good_enough():
+def test_the_headline_if_no_strategy_meets_the_target():
     points = [*SINGLES, BOUND]
     found = choice.answer(points, 0.97)
     assert found.best is None and not found.saves
     (text,) = said(points, 0.97)
     assert text.startswith(
-        "Nothing here reaches 97 %: the highest available quality is that of huge, 82.0 (1.0) %, 15.0 points short;"
+        "No strategy reaches 97 %: the highest deployable quality is 82.0 (1.0) %, by huge, 15.0 points short;"
     )
     assert "the best answer to each query would have 95.0 (1.0) %" in text
     first, besides = said([*points, point("cascade", 0.98, 12.0, needs=(JUDGE,))], 0.97)
     assert first.startswith(
-        "Nothing without a perfect judge of answers reaches 97 %: the highest available quality is that of huge"
+        "No strategy without a perfect judge of answers reaches 97 %: the highest deployable quality is 82.0 (1.0) %, by huge"
     )
     assert "cascade would reach 98.0 (1.0) %" in besides

@@ -1,4 +1,4 @@
-"""The comparison as a whole: what it refuses, what it finds where the best is known, and that it goes on from what is there."""
+"""The whole comparison: its refusals, its result on a log with a known best rule, and resuming."""
 
 import json
 import sys
@@ -9,16 +9,16 @@ import pytest
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.comparison import choice, comparing, drawing, learning
-from jaxroute.comparison.page import picture, ways
-from jaxroute.comparison.page.write import as_csv, page
+from jaxroute.comparison.page import looks, pictures, strategies
+from jaxroute.comparison.page.write import as_csv, rendered
 from jaxroute.comparison.points import JUDGE, RARE, RETRIES, Estimate, Measures, Point, meets
 from jaxroute.data import Log, RoutingTable
 
 
 def known_log(queries=400, seed=0, noise=0.02):
-    """Half of the queries are easy: the small model answers them as well as the large one, and no other.
+    """Half of the queries are easy: the small model answers them as well as the large one, and no others.
 
-    Who sees the features sends each query to the cheapest model that answers it, for (1 + 10) / 2 = 5.5 on average, and is right as often
+    A router with the features sends each query to the cheapest model that answers it, for (1 + 10) / 2 = 5.5 on average, and is right as often
     as the large model, which costs 10.
     """
     rng = np.random.default_rng(seed)
@@ -32,10 +32,10 @@ def known_log(queries=400, seed=0, noise=0.02):
 
 @pytest.fixture
 def only(monkeypatch):
-    """Leaves some of the policies that learn."""
+    """Restricts the online policies to some."""
 
     def keep(*names):
-        monkeypatch.setattr(learning.approaches, "APPROACHES", {name: learning.APPROACHES[name] for name in names})
+        monkeypatch.setattr(learning.strategies, "STRATEGIES", {name: learning.STRATEGIES[name] for name in names})
 
     return keep
 
@@ -45,7 +45,7 @@ def measures(quality, cost, error):
 
 
 def made_up(seed):
-    """Ways with any qualities, chosen and judged, and any needs; singles are judged by what they are chosen by."""
+    """Strategies with random qualities and needs; `judged` of single models is `chosen_by`."""
     rng = np.random.default_rng(seed)
     target, error = rng.choice([0.6, 0.7, 0.75, 0.9]), rng.choice([0.0, 0.01, 0.04, np.nan])
 
@@ -60,7 +60,7 @@ def made_up(seed):
             rng.choice(["offline", "online"]),
             [(), (), ("a score of each answer",), (JUDGE,), (RETRIES,)][rng.integers(5)],
         )
-        name = f"approach-{i}" if kind == "online" or need or not fitted else fitted.pop(0)  # One that can be saved.
+        name = f"strategy-{i}" if kind == "online" or need or not fitted else fitted.pop(0)  # A rule that can be saved.
         for k in range(rng.integers(1, 4)):
             ends = [drawn(float(rng.integers(1, 15))) for _ in range(2)]
             points.append(Point(name, str(kind), f"setting-{i}-{k}", *ends, needs=need))
@@ -70,46 +70,54 @@ def made_up(seed):
 
 
 def sections(text):
-    """What stands below each title of a table."""
-    titles = [ways.MEETS, ways.MISSES, *(f"out of reach without {rare}" for rare in RARE.values())]
+    """Text below each title of a table."""
+    titles = [strategies.MEETS, strategies.MISSES, *(f"not deployable without {rare}" for rare in RARE.values())]
     starts = {text.index(title): title for title in titles if title in text}
     ends = [*sorted(starts)[1:], len(text)]
     return {starts[start]: text[start:end] for start, end in zip(sorted(starts), ends, strict=True)}
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_nothing_is_called_the_cheapest_at_the_target_that_misses_it_or_needs_a_judge(seed):
+def test_the_reported_cheapest_strategy_meets_the_target_without_a_judge(seed):
     found = made_up(seed)
     best, summary = found.answer.best, found.summary
-    chosen = {p.approach: p for p in choice.answers(found.points, found.target)}
+    chosen = {p.strategy: p for p in choice.answers(found.points, found.target)}
     fits = [p for p in chosen.values() if p.available and p.meets(found.target)]
-    # Who is the answer, and what is said of it first.
-    first, rare = found.sentences[0], [p.approach for p in found.points if p.without]
+    # The answer and the headline.
+    first, rare = found.sentences[0], [p.strategy for p in found.points if p.without]
     assert not [name for name in rare if name in first or name in found.to_route()[0]]
-    assert found.kept is None or found.kept in fits
+    assert found.exported is None or found.exported in fits
     if best is None:
-        assert not fits and first.startswith("Nothing") and "points short" in first
+        assert not fits and first.startswith("No strategy") and "points short" in first
     else:
         assert best in fits and best.judged.cost.value == pytest.approx(min(p.judged.cost.value for p in fits))
         assert choice.named(best) in first or not found.answer.saves
-    # The rings of the picture, and what stands for them in the legend, in the page and in the table.
-    shown = page(summary)
-    rings = [item for item in picture.draw(summary).items if getattr(item, "fill", "") is None and item.stroke == "accent"]
+    # The rings of the picture, the legend, the page and the table.
+    picture, shown = pictures.quality_cost(summary, looks.looks_of(summary)), rendered(summary)["index.html"].decode()
+    (ax,) = picture.figure.axes
+    rings = {
+        line.get_label(): [x[0] for x in line.get_data()]
+        for line in ax.get_lines()
+        if line.get_label() in ("best", "single")
+    }
     singles = [p for p in found.points if p.kind == "single" and p.meets(found.target)]
-    assert len(rings) == (0 if best is None else 2)
-    for claim in (ways.CHEAPEST, 'class="badge">cheapest choice'):
-        assert (claim in shown) == (best is not None), claim
+    alone = min(singles, key=lambda p: p.judged.cost.value, default=None)
+    for name, point in (("best", best), ("single", alone)):
+        place = None if point is None else [point.judged.cost.value, 100 * point.judged.quality.value]
+        assert rings.get(name) == place
+    legend = [text.get_text() for legend in picture.figure.legends for text in legend.get_texts()]
+    assert (strategies.CHEAPEST in legend) == ('class="badge">cheapest choice' in shown) == (best is not None)
     assert ("cheapest single model that" in shown) == bool(singles)
     for text in (found.table(), found.table(80), found._repr_html_()):
         parts = sections(text)
         for name, point in chosen.items():
-            title = f"out of reach without {point.without}" if point.without else ways.MEETS
-            title = title if point.without or point.meets(found.target) else ways.MISSES
+            title = f"not deployable without {point.without}" if point.without else strategies.MEETS
+            title = title if point.without or point.meets(found.target) else strategies.MISSES
             assert [one for one, part in parts.items() if name in part] == [title]
     # Other targets, and the files.
     for row in summary["sensitivity"]:
-        assert row["approach"] is None or meets(Estimate(row["quality"][0], row["quality"][1] or 0.0), row["target"])
-        assert row["approach"] not in rare
+        assert row["strategy"] is None or meets(Estimate(row["quality"][0], row["quality"][1] or 0.0), row["target"])
+        assert row["strategy"] not in rare
     flags = [(p["meets"], p["without"]) for p in summary["points"]]
     assert flags == [(p.meets(found.target), p.without) for p in found.points]
     assert list(zip(*(found.dataset[name].values for name in ("meets", "without")), strict=True)) == [
@@ -143,7 +151,7 @@ def test_another_comparison_in_the_folder_is_refused_before_anything_is_fitted(o
     table = known_log(60)
     jr.compare(table, name="traffic.csv", **held)
     before = {f: f.read_bytes() for f in (tmp_path / "report").iterdir() if f.is_file()}
-    monkeypatch.setattr(comparing, "offline", None)  # A comparison that gets as far fails in another way.
+    monkeypatch.setattr(comparing, "offline", None)  # A later failure is a different one.
     others = {
         r"report holds the comparison of traffic.csv at target_quality=0.95, and this one is at 0.9": {
             "target_quality": 0.9
@@ -175,7 +183,7 @@ def test_another_comparison_in_the_folder_is_refused_before_anything_is_fitted(o
         ({"target_quality": 0.9, "warm": 0.9}, "warm must be a share of at most .5"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message.replace("%", "%")):
         jr.compare(known_log(), progress=False, **arguments)
 
@@ -189,21 +197,21 @@ def test_too_few_queries_and_nothing_to_save():
         jr.compare(free, target_quality=0.9, progress=False)
 
 
-def test_what_is_found_where_the_best_is_known(only, tmp_path):
+def test_the_result_on_a_log_with_a_known_best_rule(only, tmp_path):
     only("LinUCB")
     found = jr.compare(known_log(), target_quality=0.95, out=tmp_path / "report", orders=8, progress=False)
-    assert found.answer.single.approach == "large"
+    assert found.answer.single.strategy == "large"
     best = found.answer.best
     assert JUDGE not in best.needs
-    # Routers know the best rule; a policy that learns it on 400 queries pays for that.
+    # Routers know the best rule; an online policy has to learn it from 400 queries.
     assert best.judged.cost.value == pytest.approx(5.5, rel=0.1)
     assert meets(best.judged.quality, 0.95)
     mixture = min(
-        (p for p in found.points if p.approach == "Best mixture" and meets(p.judged.quality, 0.95)),
+        (p for p in found.points if p.strategy == "Best mixture" and meets(p.judged.quality, 0.95)),
         key=lambda p: p.judged.cost.value,
     )
     assert mixture.judged.cost.value > 1.5 * best.judged.cost.value
-    # Nothing that can be had is better than what sees every score.
+    # No deployable strategy beats the bound that sees every score.
     bound = min(p.judged.cost.value for p in found.points if p.kind == "bound" and meets(p.judged.quality, 0.95))
     for point in found.points:
         if point.kind in ("offline", "online") and meets(point.judged.quality, 0.95):
@@ -212,28 +220,28 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
 
     summary = json.loads((tmp_path / "report" / "summary.json").read_text())
     assert [summary["sentence"], *summary["besides"]] == found.sentences
-    assert summary["points"][summary["best"]]["approach"] == best.approach
-    assert {p["approach"] for p in summary["points"]} == {p.approach for p in found.points}
+    assert summary["points"][summary["best"]]["strategy"] == best.strategy
+    assert {p["strategy"] for p in summary["points"]} == {p.strategy for p in found.points}
     assert (tmp_path / "report" / "index.html").read_text().count(found.sentence[:20]) >= 1
     data = found.dataset
     assert data.sizes["point"] == len(found.points)
     assert float(data["quality"][0]) == found.points[0].judged.quality.value
     assert data.attrs["sentence"] == found.sentence
-    assert found.sentence in repr(found) and "approach" in found.table()
+    assert found.sentence in repr(found) and "strategy" in found.table()
     check_drawings(found)
     check_shares(found, tmp_path / "report")
     check_route(found, tmp_path / "report")
 
 
 def check_shares(found, folder):
-    """Each call goes somewhere, and the page and its files say where."""
+    """Shares add up to all calls, and the page and its files report them."""
     for point in found.points:
-        assert sum(point.shares.values()) == pytest.approx(point.judged.calls.value, abs=0.01), point.approach
+        assert sum(point.shares.values()) == pytest.approx(point.judged.calls.value, abs=0.01), point.strategy
         assert set(point.shares) <= set(found.log.table.models)
     best = found.answer.best
     # Half of the queries are easy, and go to the small model.
     assert best.shares["small"] == pytest.approx(0.5, abs=0.1) and best.shares["large"] == pytest.approx(0.5, abs=0.1)
-    (line,) = (text for text in found.shares().splitlines() if text.startswith(f"{best.approach}: "))
+    (line,) = (text for text in found.shares().splitlines() if text.startswith(f"{best.strategy}: "))
     assert "small " in line and "large " in line
     assert max(map(len, found.shares(60).splitlines())) <= 60
     assert "Where queries go" in (folder / "index.html").read_text()
@@ -243,46 +251,46 @@ def check_shares(found, folder):
 
 
 def check_route(found, folder):
-    """What the report says of a new query is Python that runs, and sends it where it belongs."""
+    """The code of the report runs, and routes a new query correctly."""
     words, code = found.to_route(str(folder / "choice.npz"))
-    assert found.kept.approach in words
+    assert found.exported.strategy in words
     easy, names = np.array([1.0, 0.0]), {}
-    if found.kept.approach == "FrugalGPT cascade":
+    if found.exported.strategy == "FrugalGPT cascade":
         exec(code, names := {"numbers": easy, "call": lambda model: ("", 1.0)})
         assert list(names["asked"]) == ["small"]
     else:
         exec(code, names := {"numbers": easy})
         assert names["model"] == "small"
-    assert names["way"].model(features=1 - easy, asked=names.get("asked")) in ("small", "large", "odd", None)
+    assert names["strategy"].model(features=1 - easy, asked=names.get("asked")) in ("small", "large", "odd", None)
 
 
 def check_drawings(found):
-    """Each in one call, from the points that the comparison holds."""
+    """Each figure is drawn by one call, from the points of the comparison."""
     plt = pytest.importorskip("matplotlib.pyplot")
     ax = drawing.frontier(found)
     names = ax.get_legend_handles_labels()[1]
     assert (
         "target" in names
         and {"small", "large"} <= set(names)
-        and not {p.approach for p in found.points if p.kind == "bound"} & set(names)
+        and not {p.strategy for p in found.points if p.kind == "bound"} & set(names)
     )
     assert ax.get_xscale() == "log" and ax.get_xlabel() == found.log.table.cost_unit
     left, right = drawing.learning(found)
     (policy,) = (p for p, answer in zip(found.points, found.dataset["answer"].values) if answer and p.learning is not None)
-    line = next(one for one in left.get_lines() if one.get_label() == policy.approach)
+    line = next(one for one in left.get_lines() if one.get_label() == policy.strategy)
     np.testing.assert_array_equal(line.get_ydata(), policy.learning.quality)
     assert f"mean of {found.orders} orders" in right.get_xlabel()
     ax = drawing.other_targets(found)
-    ways, singles = (bars.lines[0].get_xydata() for bars in ax.containers)
+    best, singles = (bars.lines[0].get_xydata() for bars in ax.containers)
     rows = [row for row in found.summary["sensitivity"] if row["cost"]]
-    np.testing.assert_allclose(ways, [(row["target"], row["cost"][0]) for row in rows])
+    np.testing.assert_allclose(best, [(row["target"], row["cost"][0]) for row in rows])
     models = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = [row for row in found.summary["sensitivity"] if row["single"]]
     np.testing.assert_allclose(singles, [(row["target"], models[row["single"]]) for row in rows])
     plt.close("all")
 
 
-def test_how_to_go_on_is_python_that_runs(only):
+def test_the_code_to_continue_with_a_point_runs(only):
     only("LinUCB")
     found = jr.compare(known_log(60), target_quality=0.95, orders=4, progress=False)
     point = next(p for p in found.points if p.kind == "online")
@@ -297,7 +305,7 @@ def test_how_to_go_on_is_python_that_runs(only):
         jr.comparison.setting_of(found.log.table, "LinUBC", weight=1.0)
 
 
-def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
+def test_a_second_call_resumes(only, tmp_path, monkeypatch):
     only("LinUCB")
     first = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=4, progress=False)
     seeds = []
@@ -307,16 +315,16 @@ def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
     assert again.points == first.points
     more = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=8, progress=False)
     assert more.orders == 8
-    # What was chosen by is a part of the even orders now, with a smaller error.
+    # `chosen_by` now has more orders and a smaller error.
     assert [p.setting for p in more.points if p.kind == "offline"] == [
         p.setting for p in first.points if p.kind == "offline"
     ]
 
 
-def test_more_orders_within_the_minutes_may_move_the_values_that_are_looked_at(only, tmp_path, monkeypatch):
+def test_more_orders_within_the_time_limit_may_change_the_finer_grid(only, tmp_path, monkeypatch):
     only("LinUCB")
     near, fits = iter([(3.0, 4.0), (5.0, 6.0)]), iter([True, False])
-    monkeypatch.setattr(sys.modules["jaxroute.comparison.learning.play"], "values_between", lambda *_: next(near))
+    monkeypatch.setattr(sys.modules["jaxroute.comparison.learning.simulate"], "values_between", lambda *_: next(near))
     monkeypatch.setattr(comparing, "_fits", lambda *_: next(fits))
     found = jr.compare(known_log(60), target_quality=0.95, out=tmp_path, orders=4, minutes=1, progress=False)
     settings = " ".join(point.setting for point in found.points if point.kind == "online")
@@ -324,60 +332,60 @@ def test_more_orders_within_the_minutes_may_move_the_values_that_are_looked_at(o
     assert "counts 5 of" in settings and "counts 3 of" not in settings
 
 
-def test_every_step_is_told_and_counted(only):
+def test_every_step_is_reported_and_counted(only):
     only("LinUCB", "StageRoute")
     begun, told = [], []
     found = jr.compare(
         known_log(60), target_quality=0.95, orders=4, progress=False, begun=begun.append, callback=told.append
     )
     (lines,) = begun
-    number = len({p.approach for p in found.points if p.kind in ("offline", "online")})
-    assert lines[0].startswith(f"{number} ways of routing between 3 models") and "95 %" in lines[0]
-    assert ways.number_of_ways(found.summary) == number  # The page counts the same.
-    assert lines[-1].startswith(f"{13 + 4 + 1} steps at most")
+    number = len({p.strategy for p in found.points if p.kind in ("offline", "online")})
+    assert lines[0].startswith(f"{number} routing strategies between 3 models") and "95 %" in lines[0]
+    assert strategies.number_of_strategies(found.summary) == number  # The page shows the same number.
+    assert lines[-1].startswith(f"At most {13 + 4 + 1} steps.")
     numbers = [int(line.split()[1]) for line in told]
     assert numbers == sorted(set(numbers)) and numbers[0] == 1 and numbers[-1] <= 18
-    assert told[0] == "step 1 of 18: rules that are fitted: part 1 of 12"
-    assert {"step 14 of 18: LinUCB", "step 16 of 18: StageRoute"} <= set(told)  # Also where LinUCB needs one look only.
+    assert told[0] == "step 1 of 18: fitted rules: part 1 of 12"
+    assert {"step 14 of 18: LinUCB", "step 16 of 18: StageRoute"} <= set(told)  # Also if LinUCB needs no finer grid.
     assert found.opened == ""
 
 
-def test_settings_are_chosen_and_judged_on_different_orders(only):
+def test_settings_are_chosen_and_evaluated_on_different_orders(only):
     only("LinUCB")
     found = jr.compare(known_log(120), target_quality=0.95, orders=4, progress=False)
     online = [p for p in found.points if p.kind == "online"]
     assert online
     assert any(p.chosen_by.quality.value != p.judged.quality.value for p in online)
-    assert all(p.learning.queries[-1] == 119 for p in online)  # Each query once, but the one of the free first period.
+    assert all(p.learning.queries[-1] == 119 for p in online)  # Each query once, except the one of the free first period.
 
 
-def test_a_warm_start_leaves_the_first_part_out(only):
+def test_a_warm_start_does_not_count_the_first_part(only):
     only("LinUCB")
     cold, warm = (
         jr.compare(known_log(400), target_quality=0.95, orders=4, warm=share, progress=False) for share in (0.0, 0.5)
     )
-    of = {(p.approach, p.setting): p for p in warm.points}
-    pairs = [(p, of[p.approach, p.setting]) for p in cold.points if p.kind == "online" and (p.approach, p.setting) in of]
+    of = {(p.strategy, p.setting): p for p in warm.points}
+    pairs = [(p, of[p.strategy, p.setting]) for p in cold.points if p.kind == "online" and (p.strategy, p.setting) in of]
     assert np.mean([w.judged.quality.value - p.judged.quality.value for p, w in pairs]) > 0
     assert "first 50 %" in " ".join(warm.summary["assumptions"])
 
 
-def test_targets_are_looked_at_that_tell_ways_apart():
+def test_other_targets_distinguish_strategies():
     table = known_log()
     assert comparing._targets(table, 0.95) == pytest.approx((0.85, 0.9, 0.925, 0.95, 0.975))
-    assert 0.3 in comparing._targets(table, 0.3)  # The one asked for is always among them.
+    assert 0.3 in comparing._targets(table, 0.3)  # The requested target is always among them.
 
 
 @pytest.mark.slow
-def test_all_policies_on_the_log_whose_best_is_known():
+def test_all_policies_on_the_log_with_a_known_best_rule():
     found = jr.compare(known_log(1000), target_quality=0.95, progress=False)
-    names = {p.approach for p in found.points if p.kind == "online"}
-    assert names == set(learning.APPROACHES) - {"COSMOS, learned evaluator"}
+    names = {p.strategy for p in found.points if p.kind == "online"}
+    assert names == set(learning.STRATEGIES) - {"COSMOS, learned evaluator"}
     learned = min(
-        (p for p in found.points if p.approach == "LinUCB" and meets(p.judged.quality, 0.95)),
+        (p for p in found.points if p.strategy == "LinUCB" and meets(p.judged.quality, 0.95)),
         key=lambda p: p.judged.cost.value,
     )
     assert learned.judged.cost.value < 7.5
-    late = min(p.late.cost.value for p in found.points if p.approach == "LinUCB" and meets(p.late.quality, 0.95))
+    late = min(p.late.cost.value for p in found.points if p.strategy == "LinUCB" and meets(p.late.quality, 0.95))
     assert late < 6.5
     assert "saves" in found.sentence or "less than" in found.sentence

@@ -46,7 +46,7 @@ def test_routing_saves_money_on_routerbench(measured):
     if table.num_models != 11:
         pytest.skip("of the other table")
     reaching = [p for p in points if p.kind == "single" and meets(p.judged.quality, 0.7)]
-    assert [p.approach for p in reaching] == ["gpt-4-1106-preview"]
+    assert [p.strategy for p in reaching] == ["gpt-4-1106-preview"]
     most = {
         "Best mixture": 0.35,
         "Logistic regression": 0.25,
@@ -54,6 +54,6 @@ def test_routing_saves_money_on_routerbench(measured):
         "FrugalGPT cascade, perfect judge": 0.06,
     }
     for name, share in most.items():
-        point = next(p for p in points if p.approach == name and p.setting.startswith("tuned for 70 %"))
+        point = next(p for p in points if p.strategy == name and p.setting.startswith("tuned for 70 %"))
         assert point.judged.cost.value < share * reaching[0].judged.cost.value
         assert abs(point.judged.quality.value - 0.7) < 2 * point.judged.quality.error

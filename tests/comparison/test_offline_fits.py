@@ -9,7 +9,7 @@ from reference import offline as reference
 
 from jaxroute.comparison.offline import cascade
 from jaxroute.comparison.offline.candidates import between, cheapest, multipliers
-from jaxroute.comparison.offline.cascade import PERFECT, Searched, search, sensible, thresholds_of
+from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, search, sensible, thresholds_of
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
 from jaxroute.comparison.offline.sample import sample_of
@@ -26,7 +26,7 @@ def test_the_search_finds_what_all_cascades_have(seed, perfect):
     everything = reference.all_cascades(sample.scores, sample.costs, values)
     numbers = np.arange(sample.num_models)
     judge = TrueScores()
-    found = Searched(sample.models, judge, numbers, *search(sample, values, numbers, 8))
+    found = CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers, 8))
     assert np.isfinite(found.spent).sum() == len(everything)
     for target in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95, 1.0):
         rule = found.tuned(target)
@@ -41,7 +41,7 @@ def test_every_candidate_is_what_it_says():
     found = PERFECT.fit(Part(sample))
     seen = set()
     for c in np.flatnonzero(np.isfinite(found.spent)):
-        alone = Searched(
+        alone = CascadeSearch(
             found.models,
             found.judge,
             found.numbers,
@@ -50,7 +50,7 @@ def test_every_candidate_is_what_it_says():
             found.spent,
         )
         rule = alone.tuned(0.0)
-        played = rule.play(sample)
+        played = rule.evaluate(sample)
         assert (played.quality.mean(), played.cost.mean()) == pytest.approx((found.reached[c], found.spent[c]), abs=1e-12)
         seen.add((rule.stages, rule.thresholds))
     assert len(seen) == np.isfinite(found.spent).sum()
@@ -79,7 +79,7 @@ def test_more_models_than_are_searched():
     found = PERFECT.fit(Part(sample))
     assert found.numbers.size == cascade.MOST_MODELS
     rule = found.tuned(0.8)
-    assert rule.play(sample).quality.mean() >= 0.8
+    assert rule.evaluate(sample).quality.mean() >= 0.8
 
 
 def test_the_cheapest_candidate():

@@ -10,7 +10,7 @@ from offline_cases import noise, world
 from jaxroute.comparison.offline import fit_cascade, fit_mixture, fit_router, offline, router, sample_of
 from jaxroute.comparison.offline.cascade import LEARNED
 from jaxroute.comparison.offline.crossfit import crossfit, estimate
-from jaxroute.comparison.offline.measure import approaches
+from jaxroute.comparison.offline.measure import strategies
 from jaxroute.comparison.offline.mixture import BestMixture
 from jaxroute.comparison.offline.part import Part
 from jaxroute.data.predictors import Sample, random_folds
@@ -48,13 +48,13 @@ def test_copies_of_a_prompt_are_fitted_or_judged_together():
 
 
 class Spy:
-    """An approach that keeps what its rules say."""
+    """An strategy that keeps what its rules say."""
 
-    def __init__(self, approach, said):
-        self.approach, self.said = approach, said
+    def __init__(self, strategy, said):
+        self.strategy, self.said = strategy, said
 
     def fit(self, part):
-        fitted = self.approach.fit(part)
+        fitted = self.strategy.fit(part)
         self.said.append([str(fitted.tuned(target)) for target in (0.5, 0.7, 0.8)])
         return fitted
 
@@ -67,8 +67,8 @@ def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
     changed = Sample(sample.models, scores, sample.costs, None, sample.features, sample.groups)
     said = [[], []]
     for each, what in zip((sample, changed), said):
-        crossfit(each, [Spy(a, what) for a in approaches(sample)], (0.7,), 1, 2)
-    number = len(approaches(sample))
+        crossfit(each, [Spy(a, what) for a in strategies(sample)], (0.7,), 1, 2)
+    number = len(strategies(sample))
     assert said[0][:number] == said[1][:number]
     assert said[0][number:] != said[1][number:]  # Those of the other half were fitted to them.
 
@@ -84,8 +84,8 @@ def test_noise_gains_nothing():
             judged[i, seed] = of_targets[0].quality.mean()
         seeming.append(max(sample.scores[:30].mean(0)))
     assert np.mean(seeming) > 0.53
-    for approach, each in zip(used, judged):
-        assert_mean_close(each, 0.5, num_sigma=3.5, what=approach.name)
+    for strategy, each in zip(used, judged):
+        assert_mean_close(each, 0.5, num_sigma=3.5, what=strategy.name)
 
 
 def test_the_error_has_both_parts():
@@ -138,9 +138,9 @@ def test_errors_of_fitted_rules_cover(which):
     z = []
     for seed in range(80):
         table = world(seed, 200)
-        approach = next(a for a in approaches(sample_of(table)) if a.name == which)
-        judged = crossfit(sample_of(table), [approach], (0.7,), 4, 3)[0][0].measures(1)
-        played = fit(table).play(fresh)
+        strategy = next(a for a in strategies(sample_of(table)) if a.name == which)
+        judged = crossfit(sample_of(table), [strategy], (0.7,), 4, 3)[0][0].measures(1)
+        played = fit(table).evaluate(fresh)
         z.append((_z(judged.quality, played.quality.mean()), _z(judged.cost, played.cost.mean())))
     z = np.array(z)
     print(which, "within 2:", np.mean(np.abs(z) < 2, axis=0), "mean square:", np.mean(z**2, axis=0), "mean:", z.mean(0))

@@ -27,12 +27,12 @@ def points(table):
 
 
 def test_what_there_is(points, table):
-    assert [p.approach for p in points if p.kind == "single"] == list(table.models)
-    assert {p.approach for p in points if p.kind == "bound"} == {
+    assert [p.strategy for p in points if p.kind == "single"] == list(table.models)
+    assert {p.strategy for p in points if p.kind == "bound"} == {
         "Best model of each query",
         "Cheapest right model of each query",
     }
-    assert {p.approach for p in points if p.kind == "offline"} == {
+    assert {p.strategy for p in points if p.kind == "offline"} == {
         "Best mixture",
         "Nearest neighbours",
         "Logistic regression",
@@ -42,7 +42,7 @@ def test_what_there_is(points, table):
     }
     for point in points:
         assert point.late is None and point.learning is None
-        assert (point.setting == "") == (point.kind == "single" or point.approach == "Best model of each query")
+        assert (point.setting == "") == (point.kind == "single" or point.strategy == "Best model of each query")
         assert bool(point.needs) == (point.kind != "single")
         for m in (point.judged, point.chosen_by):
             for e in (m.quality, m.cost, m.calls, m.latency):
@@ -72,7 +72,7 @@ def test_the_bound_is_below_everything(points, table):
     """Whatever a rule did, an all-knowing one has its quality for no more."""
     sample = sample_of(table)
     assert len([p for p in points if p.kind != "bound"]) > 20
-    best = next(p for p in points if p.approach == "Best model of each query")
+    best = next(p for p in points if p.strategy == "Best model of each query")
     for point in points:
         for measures in (point.judged, point.chosen_by):
             assert measures.quality.value <= best.judged.quality.value + 1e-12
@@ -86,12 +86,12 @@ def test_bounds_reach_their_targets(points):
 
 
 def test_no_two_points_are_the_same(points):
-    kinds = [(p.approach, p.setting.split(": ", 1)[-1], p.judged, p.chosen_by) for p in points]
+    kinds = [(p.strategy, p.setting.split(": ", 1)[-1], p.judged, p.chosen_by) for p in points]
     assert len(set(kinds)) == len(kinds)
     # The dear model has about 0.86: above that, all targets have the same best rule.
     high = offline(world(0, 120), (0.97, 0.98, 0.99))
-    assert len([p for p in high if p.approach == "Best mixture"]) == 1
-    assert len([p for p in high if p.approach == "Cheapest right model of each query"]) >= 1
+    assert len([p for p in high if p.strategy == "Best mixture"]) == 1
+    assert len([p for p in high if p.strategy == "Cheapest right model of each query"]) >= 1
 
 
 def test_names_and_their_order_do_not_matter(points, table):
@@ -114,14 +114,14 @@ def test_the_unit_of_costs_does_not_matter(points, table):
 
 def test_calls_and_seconds_of_cascades_add_up(table):
     rule, sample = fit_cascade(table, 0.8, judge="perfect"), sample_of(table, np.ones((120, 3)))
-    played = rule.play(sample)
+    played = rule.evaluate(sample)
     np.testing.assert_allclose(played.latency, played.calls)
     assert played.calls.max() > 1
 
 
 def test_a_table_without_features_or_groups(table):
     plain = RoutingTable(table.scores, table.costs, table.models)
-    names = {p.approach for p in offline(plain, (0.7,)) if p.kind == "offline"}
+    names = {p.strategy for p in offline(plain, (0.7,)) if p.kind == "offline"}
     assert names == {"Best mixture", "FrugalGPT cascade, perfect judge", "Cascade routing, perfect judge"}
     for call in (lambda: fit_router(plain, 0.7), lambda: fit_cascade(plain, 0.7)):
         with pytest.raises(ValueError, match="neither features nor groups"):
@@ -130,7 +130,7 @@ def test_a_table_without_features_or_groups(table):
 
 def test_a_table_with_groups_alone(table):
     grouped = table.with_features(None)
-    names = {p.approach for p in offline(grouped, (0.7,)) if p.kind == "offline"}
+    names = {p.strategy for p in offline(grouped, (0.7,)) if p.kind == "offline"}
     assert {"Logistic regression", "FrugalGPT cascade"} <= names and "Nearest neighbours" not in names
     with pytest.raises(ValueError, match="needs features"):
         fit_router(grouped, 0.7, by="neighbours")

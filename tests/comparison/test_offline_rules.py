@@ -25,7 +25,7 @@ def test_a_mixture_by_hand():
     part = Part(SAMPLE)
     rule = BestMixture().fit(part).tuned(0.4375)
     assert (rule.first, rule.second) == (0, 1) and rule.weight == pytest.approx(0.5)
-    played = rule.play(SAMPLE)
+    played = rule.evaluate(SAMPLE)
     np.testing.assert_allclose(played.quality, [1.0, 0.5, 0.25, 0.0])
     np.testing.assert_allclose(played.cost, [5.5, 11.0, 5.5, 11.0])
     np.testing.assert_allclose(played.latency, [0.55, 1.1, 0.55, 1.1])
@@ -48,7 +48,7 @@ def test_the_mixture_is_the_optimum_of_its_linear_program(seed):
 
 def test_a_mixture_as_the_reference_plays_it():
     sample = random_sample(0)
-    played = Mixture(sample.models, 0, 2, 0.3).play(sample)
+    played = Mixture(sample.models, 0, 2, 0.3).evaluate(sample)
     quality, cost = reference.mixture(sample.scores, sample.costs, 0, 2, 0.3)
     np.testing.assert_allclose(played.quality, quality)
     np.testing.assert_allclose(played.cost, cost)
@@ -64,7 +64,7 @@ def test_a_router_by_hand():
     # 0.6 - 0.02 * 1.5 = 0.57 and 0.9 - 0.02 * 15 = 0.6: large; at 0.05 it is 0.525 and 0.15: small.
     for price, chosen in ((0.02, 1), (0.05, 0)):
         rule = Router(TWO, Constant(np.array([0.6, 0.9])), COSTS.mean(0), price)
-        played = rule.play(SAMPLE)
+        played = rule.evaluate(SAMPLE)
         np.testing.assert_array_equal(played.quality, SCORES[:, chosen])
         np.testing.assert_array_equal(played.cost, COSTS[:, chosen])
         np.testing.assert_array_equal(played.latency, SECONDS[:, chosen])
@@ -88,7 +88,7 @@ def test_a_router_as_the_reference_plays_it(price):
 
 
 def test_a_cascade_by_hand():
-    played = Cascade(TWO, TrueScores(), (0, 1), (0.25,)).play(SAMPLE)
+    played = Cascade(TWO, TrueScores(), (0, 1), (0.25,)).evaluate(SAMPLE)
     # Queries 2 and 4 go on: large is right, then wrong.
     np.testing.assert_array_equal(played.quality, [1.0, 1.0, 0.5, 0.0])
     np.testing.assert_array_equal(played.cost, [1.0, 22.0, 1.0, 22.0])
@@ -101,7 +101,7 @@ def test_a_cascade_by_hand():
 def test_a_cascade_as_the_reference_plays_it(seed):
     sample, values = random_sample(seed, 15, 4), np.random.default_rng(seed).random((15, 4))
     for stages, thresholds in (((2,), ()), ((1, 3), (0.4,)), ((3, 0, 2), (0.7, 0.5))):
-        played = Cascade(sample.models, Given(values), stages, thresholds).play(sample)
+        played = Cascade(sample.models, Given(values), stages, thresholds).evaluate(sample)
         quality, cost, called = reference.cascade(sample.scores, sample.costs, values, stages, thresholds)
         np.testing.assert_allclose(played.quality, quality)
         np.testing.assert_allclose(played.cost, cost)
@@ -113,7 +113,7 @@ def test_cascade_routing_by_hand():
     # Before: 0.5 and 0.8, independent, price 0.05. Sets: {small} 0.5 - 0.05 = 0.45, {large} 0.8 - 0.4 = 0.4, both 0.9 - 0.45 = 0.45: small.
     # A wrong answer: large is worth 0.8 - 0.4 > 0, asked. One of 0.5: 0.5 * 0.8 - 0.4 = 0, not asked. A right one: never.
     rule = CascadeRouting(TWO, Constant(np.array([0.5, 0.8])), np.eye(2), np.array([1.0, 8.0]), 0.05)
-    played = rule.play(SAMPLE)
+    played = rule.evaluate(SAMPLE)
     np.testing.assert_array_equal(played.calls, [1, 2, 1, 2])
     np.testing.assert_array_equal(played.quality, [1.0, 1.0, 0.5, 0.0])
     np.testing.assert_array_equal(played.cost, [1.0, 22.0, 1.0, 22.0])

@@ -8,15 +8,15 @@ import pytest
 from reference import replay
 from replay_cases import case, decisions, means, read, scripted, totals
 
-from jaxroute.comparison.learning import APPROACHES, Traffic, setting_of
-from jaxroute.comparison.learning.play import _measures, play, values_between
+from jaxroute.comparison.learning import STRATEGIES, Traffic, setting_of
+from jaxroute.comparison.learning.simulate import _measures, simulate, values_between
 from jaxroute.comparison.points import Estimate, Measures, Point
 from jaxroute.data import RoutingTable
 
 slow = pytest.mark.slow
 ORDERS = 64
 
-# Approach, its loop in the reference, setting.
+# Strategy, its loop in the reference, setting.
 SETTINGS = {
     "LinUCB": (replay.linucb, {"weight": 0.3, "width": 0.5}),
     "LinUCB, narrow": (replay.linucb, {"weight": 0.05, "width": 0.1}),
@@ -157,13 +157,13 @@ def test_of_many_models_the_cheapest_and_the_best_are_kept():
 
 @pytest.fixture(scope="module")
 def played():
-    """LinUCB alone over a small grid: points by `play`, and curves of the same runs by setting."""
+    """LinUCB alone over a small grid: points by `simulate`, and curves of the same runs by setting."""
     of, orders = case(queries=60), 6
     traffic = Traffic.of(of.table, of.latency)
-    few = dataclasses.replace(APPROACHES["LinUCB"](traffic, (0.6,)), values=(1.0, 0.1), options={"width": (0.5,)})
+    few = dataclasses.replace(STRATEGIES["LinUCB"](traffic, (0.6,)), values=(1.0, 0.1), options={"width": (0.5,)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(play.__globals__, "approaches_for", lambda traffic, targets: [few])
-        (points,) = play(traffic, 0.99, (0.99,), orders=orders)
+        patch.setitem(simulate.__globals__, "strategies_for", lambda traffic, targets: [few])
+        (points,) = simulate(traffic, 0.99, (0.99,), orders=orders)
     every = (of.table.num_queries - 1) // 20
     curves = [totals(of, "LinUCB", orders, record_every=every, weight=w, width=0.5)[0] for w in few.values]
     return points, curves
@@ -268,9 +268,9 @@ def _points_of(qualities, costs, values, option=0.5):
 
 @pytest.fixture(scope="module")
 def falling():
-    """An approach whose quality falls along its axis: weights 4, 2, 1, 0.5."""
-    approach = APPROACHES["LinUCB"](Traffic.of(case(queries=60).table), (0.6,))
-    return dataclasses.replace(approach, values=(4.0, 2.0, 1.0, 0.5))
+    """An strategy whose quality falls along its axis: weights 4, 2, 1, 0.5."""
+    strategy = STRATEGIES["LinUCB"](Traffic.of(case(queries=60).table), (0.6,))
+    return dataclasses.replace(strategy, values=(4.0, 2.0, 1.0, 0.5))
 
 
 @pytest.mark.parametrize("qualities", [(0.7, 0.8, 0.9, 0.95), (0.1, 0.2, 0.3, 0.4)])

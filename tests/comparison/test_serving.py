@@ -1,10 +1,10 @@
-"""A way of routing for queries that are new: the rule of the report, saved, read and asked one by one."""
+"""A routing strategy for new queries: the rule of the report, saved, loaded and called query by query."""
 
 import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.comparison import choice, load_way, serving
+from jaxroute.comparison import choice, load_strategy, serving
 from jaxroute.comparison.offline import offline, sample_of
 from jaxroute.data import RoutingTable, read_log
 
@@ -12,7 +12,7 @@ TARGETS = (0.6, 0.9)
 
 
 def logged(queries=120, seed=0, categories=False):
-    """Questions of law are answered by the large model alone, sums by both."""
+    """Only the large model answers questions of law; both models answer sums."""
     rng = np.random.default_rng(seed)
     rows = ["prompt,llm,correct,cost" + (",task" if categories else "")]
     for q in range(queries):
@@ -51,91 +51,100 @@ def test_features_of_new_texts_are_those_of_the_log(log, tmp_path):
     assert log.reader.of(["court verdict of a new case"]).shape == (1, log.table.features.shape[1])
 
 
-def test_rules_decide_one_by_one_as_on_the_whole_log_also_when_saved(log, points, tmp_path):
+def test_a_saved_rule_routes_single_queries_as_it_routes_the_whole_log(log, points, tmp_path):
     sample = sample_of(log.table)
     seen = set()
     for point in points:
-        if not serving.can_be_saved(point) or (point.kind, point.approach) in seen:
+        if not serving.can_be_saved(point) or (point.kind, point.strategy) in seen:
             continue
-        seen.add((point.kind, point.approach))
-        made = serving.way_of(log, point)
+        seen.add((point.kind, point.strategy))
+        made = serving.strategy_of(log, point)
         assert point.kind == "single" or point.setting.endswith(str(made.rule))
-        way = load_way(made.save(tmp_path / "choice.npz"))
-        assert (way.approach, way.setting, way.models, way.unit) == (made.approach, made.setting, made.models, made.unit)
+        strategy = load_strategy(made.save(tmp_path / "choice.npz"))
+        assert (strategy.name, strategy.setting, strategy.models, strategy.unit) == (
+            made.name,
+            made.setting,
+            made.models,
+            made.unit,
+        )
         law, total = ("verdict of the judge in court", "add a number plus a total")
-        assert way.model(law, draw=0.5) == made.model(law, draw=0.5) in way.models
-        if point.approach in ("Nearest neighbours", "Logistic regression"):
-            assert (way.model(law), way.model(total)) in (("large", "small"), ("large", "large"), ("small", "small"))
-            assert way.model(law, asked={way.model(law): 1.0}) is None
-            one_by_one = [made.rule.following(sample.take([q]), (), 0.0) for q in range(sample.num_queries)]
+        assert strategy.model(law, draw=0.5) == made.model(law, draw=0.5) in strategy.models
+        if point.strategy in ("Nearest neighbours", "Logistic regression"):
+            assert (strategy.model(law), strategy.model(total)) in (
+                ("large", "small"),
+                ("large", "large"),
+                ("small", "small"),
+            )
+            assert strategy.model(law, asked={strategy.model(law): 1.0}) is None
+            one_by_one = [made.rule.next_model(sample.take([q]), (), 0.0) for q in range(sample.num_queries)]
             np.testing.assert_array_equal(one_by_one, made.rule.choose(sample))
     assert {"Best mixture", "Nearest neighbours", "Logistic regression", "FrugalGPT cascade"} <= {name for _, name in seen}
 
 
 @pytest.mark.parametrize("make", [list, tuple, np.array, lambda texts: np.array(texts, object)])
-def test_many_queries_at_once_are_decided_as_one_by_one(log, points, make):
+def test_many_queries_at_once_are_routed_as_one_by_one(log, points, make):
     texts = ["verdict of the judge in court", "add a number plus a total", "plus", ""]
     for name in ("Nearest neighbours", "Logistic regression", "FrugalGPT cascade", "large"):
-        way = serving.way_of(log, next(p for p in points if p.approach == name and p.kind != "bound"))
-        assert way.predict(make(texts)) == [way.model(text) for text in texts]
-        assert way.predict(make([])) == []
+        strategy = serving.strategy_of(log, next(p for p in points if p.strategy == name and p.kind != "bound"))
+        assert strategy.predict(make(texts)) == [strategy.model(text) for text in texts]
+        assert strategy.predict(make([])) == []
     with pytest.raises(
         ValueError, match=r"queries must be a list of texts or rows of numbers, got 'court'; for one give \[query"
     ):
-        way.predict("court")
+        strategy.predict("court")
     for wrong in (None, 3):
         with pytest.raises(ValueError, match="queries must be a list"):
-            way.predict(wrong)
-    way = serving.way_of(log, next(p for p in points if p.approach == "Logistic regression"))
-    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression looks at, got 3"):
-        way.predict(["court", 3])
+            strategy.predict(wrong)
+    strategy = serving.strategy_of(log, next(p for p in points if p.strategy == "Logistic regression"))
+    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression uses, got 3"):
+        strategy.predict(["court", 3])
 
 
-def test_a_cascade_asks_on_as_it_does_on_the_log(log):
+def test_a_cascade_calls_the_same_models_query_by_query(log):
     sample = sample_of(log.table)
     for target in (0.6, 0.75, 0.9, 0.97):
         rule = serving.fit_cascade(log.table, target)
         called = np.zeros(sample.scores.shape)
         for q in range(sample.num_queries):
             asked = []
-            while (following := rule.following(sample.take([q]), asked, 0.0)) is not None:
+            while (following := rule.next_model(sample.take([q]), asked, 0.0)) is not None:
                 asked.append(following)
                 called[q, following] += 1
-        played = rule.play(sample)
-        np.testing.assert_array_equal(called.sum(0), played.sent)
-        np.testing.assert_array_equal(called.sum(1), played.calls)
-    way = serving.Way("FrugalGPT cascade", "", rule, log.reader, log.table.features.shape[1])
-    later = [name for k, name in enumerate(way.models) if k != rule.stages[0]]
+        outcomes = rule.evaluate(sample)
+        np.testing.assert_array_equal(called.sum(0), outcomes.sent)
+        np.testing.assert_array_equal(called.sum(1), outcomes.calls)
+    strategy = serving.Strategy("FrugalGPT cascade", "", rule, log.reader, log.table.features.shape[1])
+    later = [name for k, name in enumerate(strategy.models) if k != rule.stages[0]]
     with pytest.raises(ValueError, match="asked must follow the cascade"):
-        way.model("court", asked={later[0]: 1.0})
+        strategy.model("court", asked={later[0]: 1.0})
 
 
-def test_a_mixture_asks_as_often_as_it_says():
+def test_a_mixture_calls_each_model_with_its_probability():
     table = RoutingTable(np.tile([[0.0, 1.0], [1.0, 1.0]], (20, 1)), np.tile([[1.0, 4.0]], (40, 1)), ("a", "b"))
-    point = next(p for p in offline(table, (0.8,)) if p.approach == "Best mixture")
-    way = serving.way_of(jr.data.Log(table), point)
-    assert way.rule.weight == pytest.approx(0.6)
-    assert [way.model(draw=x) for x in (0.0, 0.59, 0.61)] == ["b", "b", "a"]
-    assert way.model("whatever", draw=0.0, asked={"b": 4.0}) is None
+    point = next(p for p in offline(table, (0.8,)) if p.strategy == "Best mixture")
+    strategy = serving.strategy_of(jr.data.Log(table), point)
+    assert strategy.rule.weight == pytest.approx(0.6)
+    assert [strategy.model(draw=x) for x in (0.0, 0.59, 0.61)] == ["b", "b", "a"]
+    assert strategy.model("whatever", draw=0.0, asked={"b": 4.0}) is None
     assert sum(point.shares.values()) == pytest.approx(1.0)
 
 
-def test_what_is_lacking_is_told(log, points, tmp_path):
-    way = serving.way_of(log, next(p for p in points if p.approach == "Logistic regression"))
-    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression looks at, got None"):
-        way.model()
+def test_missing_inputs_are_named(log, points, tmp_path):
+    strategy = serving.strategy_of(log, next(p for p in points if p.strategy == "Logistic regression"))
+    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression uses, got None"):
+        strategy.model()
     with pytest.raises(ValueError, match="a model in asked must be one of"):
-        way.model("court", asked={"smal": 1.0})
+        strategy.model("court", asked={"smal": 1.0})
     with pytest.raises(ValueError, match="at least 0"):
-        way.model("court", asked={"small": -1.0})
+        strategy.model("court", asked={"small": -1.0})
     with pytest.raises(ValueError, match="point must be a single model or one of Best mixture"):
-        serving.way_of(log, next(p for p in points if p.kind == "bound"))
+        serving.strategy_of(log, next(p for p in points if p.kind == "bound"))
     file = tmp_path / "other.npz"
     np.savez(file, a=np.zeros(3))
-    with pytest.raises(ValueError, match="must be a way of routing that `jaxroute compare` saved"):
-        load_way(file)
+    with pytest.raises(ValueError, match="must be a routing strategy that `jaxroute compare` saved"):
+        load_strategy(file)
     with pytest.raises(OSError):
-        load_way(tmp_path / "nowhere.npz")
+        load_strategy(tmp_path / "nowhere.npz")
 
 
 def test_categories_alone_and_beside_texts(tmp_path):
@@ -143,18 +152,20 @@ def test_categories_alone_and_beside_texts(tmp_path):
     (tmp_path / "log.csv").write_text(logged(categories=True))
     for features in ("none", None):
         log = read_log(tmp_path / "log.csv", features=features)
-        point = next(p for p in offline(log.table, (0.95,)) if p.approach == "Logistic regression")
-        way = load_way(serving.way_of(log, point).save(tmp_path / "way.npz"))
+        point = next(p for p in offline(log.table, (0.95,)) if p.strategy == "Logistic regression")
+        strategy = load_strategy(serving.strategy_of(log, point).save(tmp_path / "strategy.npz"))
         text = None if features == "none" else "verdict of the court"
-        assert way.model(text, category="law") == "large"
-        assert way.model(text, category="never heard of") in way.models
-        assert "category=category" in serving.snippet(log, point, "way.npz")
-        assert way.predict([text] * 2, categories=["law", "sum"]) == [way.model(text, category=c) for c in ("law", "sum")]
+        assert strategy.model(text, category="law") == "large"
+        assert strategy.model(text, category="never heard of") in strategy.models
+        assert "category=category" in serving.snippet(log, point, "strategy.npz")
+        assert strategy.predict([text] * 2, categories=["law", "sum"]) == [
+            strategy.model(text, category=c) for c in ("law", "sum")
+        ]
         with pytest.raises(ValueError, match="categories must be a list of 2, one for each query"):
-            way.predict([text] * 2, categories=["law"])
+            strategy.predict([text] * 2, categories=["law"])
         if features == "none":
             with pytest.raises(ValueError, match="category must be that of the query"):
-                way.model()
+                strategy.model()
 
 
 def test_long_embeddings_are_reduced_as_those_of_the_log():
@@ -163,19 +174,21 @@ def test_long_embeddings_are_reduced_as_those_of_the_log():
     numbers = rng.normal(size=(60, 100))
     log = read_log(table, features=numbers)
     np.testing.assert_allclose(log.reader.of(numbers), log.table.features, atol=1e-5)
-    point = next(p for p in offline(log.table, (0.5,)) if p.approach == "Nearest neighbours")
-    way = serving.way_of(log, point)
-    assert way.model(features=numbers[0]) in ("a", "b")
-    assert way.predict(numbers) == way.predict(numbers.tolist()) == [way.model(features=row) for row in numbers]
+    point = next(p for p in offline(log.table, (0.5,)) if p.strategy == "Nearest neighbours")
+    strategy = serving.strategy_of(log, point)
+    assert strategy.model(features=numbers[0]) in ("a", "b")
+    assert (
+        strategy.predict(numbers) == strategy.predict(numbers.tolist()) == [strategy.model(features=row) for row in numbers]
+    )
     for wrong in (numbers[:3, :32], numbers[0]):
         with pytest.raises(ValueError, match=r"features must have shape \(\d+, 100\)"):
-            way.predict(wrong)
+            strategy.predict(wrong)
     with pytest.raises(ValueError, match=r"features must have shape \(1, 100\), got \(1, 32\)"):
-        way.model(features=numbers[0, :32])
+        strategy.model(features=numbers[0, :32])
 
 
-def test_what_is_saved_is_the_answer_or_the_cheapest_rule(points):
-    kept = choice.saved(points, 0.9, serving.can_be_saved)
+def test_the_answer_or_the_cheapest_rule_is_saved(points):
+    saved = choice.saved(points, 0.9, serving.can_be_saved)
     best = choice.answer(points, 0.9).best
-    assert kept is best or kept.kind == "single"
+    assert saved is best or saved.kind == "single"
     assert choice.saved(points, 0.9999, serving.can_be_saved) is None

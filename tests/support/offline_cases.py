@@ -1,4 +1,4 @@
-"""Tables for tests of ways of routing that do not learn."""
+"""Tables for tests of offline routing strategies."""
 
 import numpy as np
 
@@ -37,5 +37,5 @@ def random_sample(seed, num_queries=12, num_models=3, levels=5):
 
 
 def by_name(points):
-    """Points by approach and target, or setting where there is no target."""
-    return {(p.approach, p.setting.split(":")[0]): p for p in points}
+    """Points by strategy and target, or setting where there is no target."""
+    return {(p.strategy, p.setting.split(":")[0]): p for p in points}

@@ -60,7 +60,7 @@ def case(kind="binary", queries=300, features="vectors", seed=7):
 
 
 def totals(of, name, orders, record_every=None, **setting):
-    """The simulator's curves of one approach at one setting, and its rounds."""
+    """The simulator's curves of one strategy at one setting, and its rounds."""
     env, policy, rounds = setting_of(of.table, name, latency=of.latency, **setting)
     data = jr.simulate(
         env, {name: policy}, horizon=rounds, seeds=orders, record_every=record_every or rounds, progress=False

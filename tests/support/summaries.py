@@ -159,7 +159,7 @@ def typical(
         "seconds": {"reading": 0.4, "offline rules": 3.21, "learning policies": 41.7},
         "orders": 32,
         "command": f"jaxroute compare {file} --target-quality {target:g} --out report/",
-        "to_route": ("Saved: Best mixture.", "way = jaxroute.comparison.load_way('choice.npz')"),
+        "to_route": ("Saved: Best mixture.", "way = jaxroute.comparison.load_strategy('choice.npz')"),
     }
 
 

@@ -1,8 +1,8 @@
-"""Policies that learn while they serve, on recorded queries: the five systems and a contextual bandit, all metered alike."""
+"""Online policies on recorded queries: the five systems and a contextual bandit, with common metrics."""
 
-from .approaches import APPROACHES, Approach, approaches_for, setting_of
 from .metered import Metered
-from .play import looks, play
+from .simulate import looks, simulate
+from .strategies import STRATEGIES, OnlineStrategy, setting_of, strategies_for
 from .traffic import Traffic
 
-__all__ = ["APPROACHES", "Approach", "Metered", "Traffic", "approaches_for", "looks", "play", "setting_of"]
+__all__ = ["STRATEGIES", "Metered", "OnlineStrategy", "Traffic", "looks", "setting_of", "simulate", "strategies_for"]

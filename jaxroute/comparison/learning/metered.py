@@ -1,4 +1,4 @@
-"""One meter for all problems: what the user gets, and what it costs, of every recorded query that is served."""
+"""Common metrics of all problems: quality, cost, calls and latency of every served query."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,28 +13,28 @@ from jaxroute.core.wrapper import Wrapper
 
 METRICS = (
     Metric("quality", "score of the answer", "score", "total"),
-    Metric("quality_square", "its square", "", "total"),
+    Metric("quality_square", "square of the score", "", "total"),
     Metric("spent", "cost of all calls", "cost", "total"),
-    Metric("spent_square", "its square", "", "total"),
+    Metric("spent_square", "square of the cost", "", "total"),
     Metric("calls", "models called", "calls", "total"),
-    Metric("calls_square", "its square", "", "total"),
+    Metric("calls_square", "square of the number of calls", "", "total"),
     Metric("latency", "time until the answer", "s", "total"),
-    Metric("latency_square", "its square", "", "total"),
-    Metric("answered", "queries that have got their answer", "queries", "total"),
+    Metric("latency_square", "square of the latency", "", "total"),
+    Metric("answered", "answered queries", "queries", "total"),
     Metric("sent", "queries for which each model is called", "queries", "total", ("model",)),
 )
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the decisions of a problem are read.
+    """Functions that read the decisions of a problem.
 
     Attributes:
-      row: `(env, state, feedback, t) -> []`, the row of the table that is served, from the state before the round.
-      called: `flows -> [N]` bool, the models that are called.
-      quality: `(flows, called, scores) -> []`, score of the answer that the user gets, of scores `[N]`.
-      answered: `flows -> []`, 1 if the user has the answer after this round, else 0.
-      in_turn: calls wait for each other.
+      row: `(env, state, feedback, t) -> []` served row of the table, from the state before the round.
+      called: `flows -> [N]` mask of the called models.
+      quality: `(flows, called, scores) -> []` score of the served answer, from scores `[N]`.
+      answered: `flows -> []` 1 if the query is answered after this round, else 0.
+      in_turn: whether calls are successive.
     """
 
     row: Callable[..., jax.Array]
@@ -46,15 +46,15 @@ class Reading:
 
 @struct.dataclass
 class Metered(Wrapper):
-    """An environment of one of the problems that plays the rows of a table, measured by the table itself.
+    """An environment that serves the rows of a table, with metrics from the table itself.
 
     Attributes:
       env: the environment.
-      scores: `[Q, N]`, models in its order.
-      costs: `[Q, N]`.
-      latency: `[Q, N]` s, None for 0.
-      reading: how its decisions are read (static).
-      names: of the models, in its order (static).
+      scores: `[Q, N]` scores, models in the order of `env`.
+      costs: `[Q, N]` costs.
+      latency: `[Q, N]` latencies in seconds, or None for 0.
+      reading: functions that read the decisions (static).
+      names: names of the models, in the order of `env` (static).
     """
 
     scores: Leaf
@@ -114,7 +114,6 @@ def _always(flows: Any) -> float:
     return 1.0
 
 
-# One model answers, or the best answer of several counts.
 ROUTED = Reading(
     row=lambda env, state, feedback, t: state.source[t % env.outcomes.scores.shape[0]],
     called=lambda flows: _is(flows["pulls"]),
@@ -144,7 +143,7 @@ OPENED = Reading(
     answered=_always,
     in_turn=True,
 )
-# Only an answer that is accepted counts; each that is not is paid all the same.
+# Only accepted answers count, and all answers are paid.
 RETRIED = Reading(
     row=lambda env, state, feedback, t: feedback.prompt,
     called=lambda flows: _is(flows["offered_share"]),

@@ -1,4 +1,4 @@
-"""The queries that learning policies play: a table, brought into the form that all of them need."""
+"""Queries for online policies: a table in the form that all of them need."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,9 @@ import numpy as np
 
 from jaxroute.data import RoutingTable, main_directions
 
-# Models that learning policies choose among, at most.
-_MOST_MODELS = 16
-# Directions of the features of queries that contexts show, and groups that they tell apart.
-_DIRECTIONS, _GROUPS = 8, 8
-# The least cost of a call, in mean calls of the dearest model: policies may not be told that a call is free.
+_MOST_MODELS = 16  # Largest number of models for online policies.
+_DIRECTIONS, _GROUPS = 8, 8  # Largest numbers of main directions of the features, and of groups, in a context.
+# The least cost of a call, in mean calls of the most expensive model: policies need positive costs.
 _LEAST_COST = 1e-6
 
 
@@ -19,11 +17,11 @@ class Traffic:
     """Recorded queries for policies that learn.
 
     Attributes:
-      table: scores and costs of the models that are chosen among, with features of mean 0 and mean square length 1 where there are any.
-      unit: the same with costs in mean calls of the dearest model.
+      table: scores and costs of the available models, with features of mean 0 and mean square length 1 if the log has some.
+      unit: the same with costs in mean calls of the most expensive model.
       contexts: `[Q, m]`: 1, and the main directions of the features, or the groups.
       latency: `[Q, N]` seconds, or None.
-      signals: `[Q, N]` what each model says of its answer, its confidence for example, or None.
+      signals: `[Q, N]` self-reported quality of each answer, such as confidence, or None.
     """
 
     table: RoutingTable
@@ -46,37 +44,39 @@ class Traffic:
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
         """The queries of a table.
 
-        Of more than 16 models those are kept that no cheaper one beats in mean score, the best of the others after them; of more than 16
-        that none beats, as many from the cheapest to the best.
+        Of more than 16 models, those on the Pareto frontier of mean score and cost are available, then the best of the others; of a frontier of
+        more than 16, as many from the cheapest to the best.
 
         Args:
           table: recorded scores and costs.
           latency: `[Q, N]` seconds, or None.
-          signals: `[Q, N]` what each model says of its answer, or None.
+          signals: `[Q, N]` self-reported quality of each answer, or None.
 
         Raises:
-          ValueError: no model costs anything.
+          ValueError: no model has a positive cost.
         """
-        kept = _kept(table)
-        if len(kept) < table.num_models:
-            latency, signals = (None if values is None else values[:, kept] for values in (latency, signals))
-            table = table.subset(models=[table.models[k] for k in kept])
+        available = _available(table)
+        if len(available) < table.num_models:
+            latency, signals = (None if values is None else values[:, available] for values in (latency, signals))
+            table = table.subset(models=[table.models[k] for k in available])
         if table.features is None and table.groups is not None:
             table = table.with_features(_indicators(table.groups))
         if table.features is not None:
             table = table.with_features(_scaled(table.features))
-        dearest = float(table.mean_costs().max())
-        if not dearest > 0:
+        most_expensive = float(table.mean_costs().max())
+        if not most_expensive > 0:
             raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
-        costs = np.maximum(table.costs / dearest, _LEAST_COST)
-        unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit="mean calls of the dearest model")
+        costs = np.maximum(table.costs / most_expensive, _LEAST_COST)
+        unit = RoutingTable(
+            table.scores, costs, table.models, table.features, cost_unit="mean calls of the most expensive model"
+        )
         return cls(table, unit, _contexts(table), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
-        """Least mean cost at which a mixture of models that does not look at queries has a mean score, in mean calls of the dearest.
+        """Least mean cost of a query-blind mixture of models with a mean score, in mean calls of the most expensive model.
 
         Args:
-          quality: mean score; one that is out of reach counts as that of the best model.
+          quality: mean score, clipped to those of single models.
         """
         score, cost = self.unit.mean_scores(), self.unit.mean_costs()
         quality = float(np.clip(quality, score.min(), score.max()))
@@ -87,8 +87,8 @@ class Traffic:
         return float(np.where(fits, cost[below] + part * (cost[above] - cost[below]), np.inf).min())
 
 
-def _kept(table: RoutingTable) -> list[int]:
-    """Numbers of the models to choose among, in the table's order."""
+def _available(table: RoutingTable) -> list[int]:
+    """Indices of the available models, in the order of the table."""
     score, cost = table.mean_scores(), table.mean_costs()
     beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
     front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
@@ -99,13 +99,13 @@ def _kept(table: RoutingTable) -> list[int]:
 
 
 def _indicators(groups: np.ndarray) -> np.ndarray:
-    """`[Q, G]` which of the largest groups a query belongs to."""
+    """`[Q, G]` indicators of the largest groups."""
     largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
     return (groups[:, None] == largest).astype(np.float32)
 
 
 def _scaled(features: np.ndarray) -> np.ndarray:
-    """Features around their mean, of mean square length 1: gradient steps would be as long as the file's numbers are large."""
+    """Features with mean 0 and mean square length 1, so gradient steps do not depend on their scale."""
     features = np.asarray(features, np.float64)
     features = features - features.mean(axis=0)
     length = float(np.sqrt(np.square(features).sum(axis=1).mean()))

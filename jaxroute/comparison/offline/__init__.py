@@ -1,18 +1,18 @@
-"""Ways of routing that do not learn while they serve: models, mixtures, routers, cascades, and bounds for scale."""
+"""Routing strategies without online learning: single models, mixtures, routers, cascades, and bounds for comparison."""
 
 from .fitting import fit_cascade, fit_cascade_routing, fit_mixture, fit_router
-from .measure import approaches, offline, partings
-from .sample import Played, Sample, sample_of
+from .measure import offline, partitions, strategies
+from .sample import Outcomes, Sample, sample_of
 
 __all__ = [
-    "Played",
+    "Outcomes",
     "Sample",
-    "approaches",
     "fit_cascade",
     "fit_cascade_routing",
     "fit_mixture",
     "fit_router",
     "offline",
-    "partings",
+    "partitions",
     "sample_of",
+    "strategies",
 ]

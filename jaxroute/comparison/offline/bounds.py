@@ -1,21 +1,21 @@
-"""What nobody can have, for scale: choices that see the score of every model on the query."""
+"""Bounds for comparison: choices that see the score of every model on the query."""
 
 import numpy as np
 
-from .sample import Played, Sample, play_single
+from .sample import Outcomes, Sample, single_call
 
 
 def best_of_each(sample: Sample) -> np.ndarray:
-    """`[Q]` number of the model of highest score, of equal ones the cheapest on the query, then the first."""
+    """`[Q]` index of the model of highest score, of equal ones the cheapest on the query, then the first."""
     top = sample.scores >= sample.scores.max(1, keepdims=True)
     return np.argmin(np.where(top, sample.costs, np.inf), axis=1)
 
 
 def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Each query's steps from its cheapest model to its best one, along the upper hull of score over cost.
+    """Steps of each query from its cheapest model to its best one, along the upper hull of score over cost.
 
     Returns:
-      `[Q]` number of the cheapest model, of equal ones the best; then of all steps, from the highest gain per cost on: the query, the model
+      `[Q]` index of the cheapest model, of equal ones the best; then for all steps, in decreasing order of gain per cost: the query, the model
       before, the model after, and `[steps]` gains in score.
     """
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
@@ -27,7 +27,7 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
         better = gain > 0
         if not better.any():
             break
-        # What is better costs more: the cheapest model is the best of its cost, and later ones are on the hull.
+        # Better models cost more: the cheapest model is the best of its cost, and later ones are on the hull.
         steepness = np.where(better, gain / np.where(better, np.maximum(more, 1e-300), 1.0), -np.inf)
         steepest = steepness >= steepness.max(1, keepdims=True) * (1 - 1e-12)
         following = np.argmax(np.where(steepest & better, scores, -np.inf), axis=1)
@@ -46,17 +46,17 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return first, query, before, after, scores[query, after] - scores[query, before]
 
 
-def cheapest_right(sample: Sample, target: float) -> Played:
-    """The least cost at which the target is reached on this sample: the linear program of one choice per query, solved exactly.
+def cheapest_right(sample: Sample, target: float) -> Outcomes:
+    """The least cost of the target on this sample: the exact solution of the linear program of one choice per query.
 
-    Steps along the hulls are taken in order of gain per cost until the target is reached; the last one in part, which is a draw.
+    Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a probability below 1.
 
     Args:
       sample: the queries.
-      target: mean score to reach; if even the best models of all queries miss it, those.
+      target: mean score; if it is out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
-    start = play_single(sample, first)
+    start = single_call(sample, first)
     missing = target * sample.num_queries - start.quality.sum()
     reached = np.cumsum(gains)
     parts = np.clip((missing - (reached - gains)) / np.where(gains > 0, gains, 1.0), 0.0, 1.0)
@@ -68,4 +68,4 @@ def cheapest_right(sample: Sample, target: float) -> Played:
     sent = start.sent.copy()
     np.add.at(sent, before, -parts)
     np.add.at(sent, after, parts)
-    return Played(quality, cost, start.calls, sent, latency)
+    return Outcomes(quality, cost, start.calls, sent, latency)

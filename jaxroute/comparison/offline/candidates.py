@@ -1,30 +1,30 @@
-"""Of many rules with their quality and cost on the fitting part, the cheapest that reaches a target."""
+"""Selection of the cheapest rule that reaches a target, and grids of prices."""
 
 import numpy as np
 
 
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
-    """Number of the candidate that reaches a target at least cost; of equal ones the better, then the first.
+    """Index of the candidate that reaches a target at the least cost; of equal costs the better, then the first.
 
-    Where none reaches it: the one of highest quality, of equal ones the cheapest, then the first.
+    If none reaches it: the one of highest quality, of equal ones the cheapest, then the first.
 
     Args:
-      quality: `[C]` mean score of each candidate.
-      cost: `[C]` mean cost.
-      target: quality to reach.
+      quality: `[C]` mean scores.
+      cost: `[C]` mean costs.
+      target: target of the quality.
     """
-    # Sums in another order differ in their last digits, which must not decide between equal candidates.
+    # Sums in different orders differ in their last digits, which must not decide between equal candidates.
     good = np.flatnonzero(quality >= min(target, float(quality.max())) - 1e-12)
     least = good[cost[good] <= cost[good].min() * (1 + 1e-12)]
     return int(least[np.argmax(quality[least] >= quality[least].max() - 1e-12)])
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """`[number]` prices of a unit of cost: 0, then from where cost hardly counts to where it alone counts.
+    """`[number]` prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
 
     Args:
       costs: `[N]` mean cost of each model.
-      number: how many; one where no model costs anything.
+      number: number of prices; one if all models are free.
     """
     paid = costs[costs > 0]
     if not paid.size:
@@ -35,12 +35,12 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """`[number]` further prices, where quality falls most from one to the next.
+    """`[number]` further prices, in the gaps where quality falls most.
 
     Args:
-      prices: `[L]`, rising.
-      reached: `[L]` mean score at each.
-      number: how many; none where there is one price.
+      prices: `[L]` increasing prices.
+      reached: `[L]` mean scores.
+      number: number of further prices; none if there is one price.
     """
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))

@@ -1,4 +1,4 @@
-"""FrugalGPT: ask cheap models first, and the next only where the judge doubts the answer."""
+"""FrugalGPT: cheap models are called first, and the next one only if the judge rejects the answer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,26 +7,24 @@ import numpy as np
 
 from ..points import JUDGE
 from .candidates import cheapest
-from .part import Known, Part, Predictor
-from .sample import Played, Sample, play_called
+from .part import Part, Prediction, Predictor
+from .sample import Outcomes, Sample, several_calls
 
-# Thresholds that are tried for each model.
-THRESHOLDS = 16
-# Of more models than these, those are searched that fewest others beat in both quality and cost.
-MOST_MODELS = 12
+THRESHOLDS = 16  # Candidate thresholds of each model.
+MOST_MODELS = 12  # Largest number of models in a search.
 
 
 @dataclass(frozen=True, eq=False)
 class Cascade:
-    """Asks `stages` one after the other until the judge's value of an answer is at least the stage's threshold; the last is always served.
+    """Calls `stages` in order until the judge's value of an answer is at least the stage's threshold; the last answer is always served.
 
     Source: Chen et al. (2023), FrugalGPT, eq. (2) and Section 3, "LLM cascade".
 
     Attributes:
-      models: names.
-      judge: of answers, a value in [0, 1] each.
-      stages: numbers of one to three models.
-      thresholds: of all stages but the last.
+      models: names of the models.
+      judge: predicts a value in [0, 1] of each answer.
+      stages: indices of one to three models.
+      thresholds: thresholds of all stages except the last.
     """
 
     models: tuple[str, ...]
@@ -34,8 +32,8 @@ class Cascade:
     stages: tuple[int, ...]
     thresholds: tuple[float, ...]
 
-    def play(self, sample: Sample) -> Played:
-        """What it does with each query."""
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Outcome of each query."""
         value = self.judge.predict(sample)
         called, asking = np.zeros(sample.scores.shape, bool), np.ones(sample.num_queries, bool)
         quality = np.empty(sample.num_queries)
@@ -43,10 +41,10 @@ class Cascade:
             called[asking, stage] = True
             quality[asking] = sample.scores[asking, stage]
             asking = asking & (value[:, stage] < threshold)
-        return play_called(sample, called, quality)
+        return several_calls(sample, called, quality)
 
-    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to call next for the query of a sample, or None; see `serving.Rule`."""
         del draw  # Nothing is drawn.
         stage = len(asked)
         if tuple(asked) != self.stages[:stage]:
@@ -66,16 +64,16 @@ class Cascade:
 
 
 @dataclass(frozen=True, eq=False)
-class Searched:
-    """All cascades of up to three models, with what each reaches on the fitting part.
+class CascadeSearch:
+    """All cascades of up to three models, with their quality and cost on the fitting part.
 
     Attributes:
-      models: names.
-      judge: of answers.
-      numbers: `[M]` of the models that were searched.
-      thresholds: `[M, T]` of each.
-      reached: `[C]` mean scores: of single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` last to be asked.
-      spent: `[C]` mean costs; infinite where a model would come twice.
+      models: names of the models.
+      judge: judge of answers.
+      numbers: `[M]` indices of the searched models.
+      thresholds: `[M, T]` thresholds of each.
+      reached: `[C]` mean scores of single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
+      spent: `[C]` mean costs; infinite if a model would be called twice.
     """
 
     models: tuple[str, ...]
@@ -86,7 +84,7 @@ class Searched:
     spent: np.ndarray
 
     def tuned(self, target: float) -> Cascade:
-        """The cascade that reaches the target at least cost."""
+        """The cascade that reaches the target at the least cost."""
         best = int(cheapest(self.reached, self.spent, target))
         num_models, num_thresholds = self.thresholds.shape
         pairs = num_models * num_thresholds * num_models
@@ -103,7 +101,7 @@ class Searched:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """`[number]` thresholds that part the values differently: halfway between neighbours, at quantiles where there are many; NaN fills up."""
+    """`[number]` thresholds halfway between values, at quantiles if there are many values; padded with NaN."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -113,8 +111,8 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
     return np.append(cuts, np.full(number - len(cuts), np.nan))
 
 
-def sensible(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Numbers of at most `most` models: first those that no model beats in both, then those that one beats, and so on."""
+def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
+    """Indices of at most `most` models: first those that no model dominates, then those that one dominates, and so on."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -122,17 +120,17 @@ def sensible(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> 
 def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
     """Quality and cost of all cascades of up to three of some models, at all thresholds, by sums over queries.
 
-    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. All that it takes are sums of
-    scores and costs over the queries below `t` and `u`: histograms over the thresholds of each two models, summed up from below.
+    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. It needs only sums of
+    scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
 
     Args:
       sample: the fitting part.
-      values: `[Q, N]` of the judge.
-      numbers: `[M]` models.
-      number: `T`, thresholds of each.
+      values: `[Q, N]` values of the judge.
+      numbers: `[M]` indices of models.
+      number: `T`, the number of thresholds of each model.
 
     Returns:
-      thresholds `[M, T]`, then quality and cost `[C]` as in `Searched`.
+      Thresholds `[M, T]`, then quality and cost `[C]` as in `CascadeSearch`.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)
@@ -146,9 +144,9 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
     pair_cost = costs.mean(1)[:, None, None] + one[num_models:].transpose(1, 2, 0)
     pair_cost[same[:, None, :] | absent[:, :, None]] = np.inf
 
-    # [M, T, M, T] served by the first two: of j what i doubts, less what is doubted of j too.
-    doubted = np.einsum("jijtu->itju", two[:num_models])
-    before = pair_quality[..., None] - doubted
+    # [M, T, M, T] served by the first two: j on the queries that i rejects, without those that j rejects too.
+    rejected = np.einsum("jijtu->itju", two[:num_models])
+    before = pair_quality[..., None] - rejected
     triple_quality = before + two[:num_models].transpose(0, 1, 3, 2, 4)
     triple_cost = pair_cost[..., None] + two[num_models:].transpose(0, 1, 3, 2, 4)
     triple_cost[:, absent[:, :, None, None] | absent[None, None] | same[:, None, :, None]] = np.inf
@@ -162,9 +160,9 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
     """Sums of amounts over the queries whose values lie below thresholds, divided by `Q`.
 
     Args:
-      cuts: `[M, T]` thresholds of each model, rising; NaN where there are fewer.
-      values: `[M, Q]`.
-      amounts: `[A, Q]`.
+      cuts: `[M, T]` increasing thresholds of each model, padded with NaN.
+      values: `[M, Q]` values.
+      amounts: `[A, Q]` summands.
 
     Returns:
       `[A, M, T]` below one threshold, and `[A, M, M, T, T]` below those of two models.
@@ -186,25 +184,25 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
 
 @dataclass(frozen=True)
 class Cascades:
-    """An approach: a judge, and the models, their order and the thresholds that reach the target.
+    """A strategy: a judge, and the models, their order and the thresholds that reach the target.
 
     Attributes:
-      name: of the approach.
-      line: of Python that fits it.
-      judge: which of the part's judges.
-      needs: in production.
+      name: name of the strategy.
+      line: Python code that fits it.
+      judge: selects the judge of a fitting part.
+      needs: requirements in production.
     """
 
     name: str
     line: str
-    judge: Callable[[Part], Known]
+    judge: Callable[[Part], Prediction]
     needs: tuple[str, ...]
 
-    def fit(self, part: Part) -> Searched:
-        """Searches all cascades of the sensible models."""
+    def fit(self, part: Part) -> CascadeSearch:
+        """Searches all cascades of the least dominated models."""
         (judge, values), sample = self.judge(part), part.sample
-        numbers = sensible(sample.costs.mean(0), sample.scores.mean(0))
-        return Searched(sample.models, judge, numbers, *search(sample, values, numbers))
+        numbers = least_dominated(sample.costs.mean(0), sample.scores.mean(0))
+        return CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers))
 
 
 _RECORDED = "scores of all models on a recorded sample"
@@ -212,7 +210,7 @@ LEARNED = Cascades(
     "FrugalGPT cascade",
     'fit_cascade(log.table, {target}, judge="learned")',
     lambda part: part.judge,
-    (_RECORDED, "features of each query before it is served", "what an answer cost, once it is there"),
+    (_RECORDED, "features of each query before it is served", "the cost of each answer"),
 )
 PERFECT = Cascades(
     "FrugalGPT cascade, perfect judge",

@@ -1,4 +1,4 @@
-"""Cascade routing: after each answer, the model to ask next, or none."""
+"""Cascade routing: a choice of the next model, or none, after each answer."""
 
 import itertools
 from dataclasses import dataclass
@@ -8,34 +8,31 @@ import numpy as np
 from ..points import JUDGE
 from .candidates import between, cheapest, multipliers
 from .part import Part, Predictor
-from .sample import Played, Sample, play_called
+from .sample import Outcomes, Sample, several_calls
 
-# Prices of a first look, then of a second where quality falls most.
-_PRICES, _FURTHER = 14, 22
-_ROWS = 8192
-# With more models than these, one further call is weighed at a time instead of two.
-_MOST_FOR_PAIRS = 16
+_PRICES, _FURTHER = 14, 22  # Prices of the first grid, and of the second where quality falls most.
+_ROWS = 8192  # Queries of a block.
+_MOST_FOR_PAIRS = 16  # Largest number of models for which two further calls are considered at once.
 
 
 @dataclass(frozen=True, eq=False)
 class CascadeRouting:
-    """Asks on as long as one or two further answers are expected to be worth their cost, and serves the best answer seen.
+    """Calls further models while one or two more answers are expected to be worth their cost, and serves the best answer.
 
-    Given the answers seen, with best score `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`: an
-    answer is taken to be right or wrong, right with probability `p_j`, its conditional mean given the scores seen (those of a normal distribution). Of the best set the
-    cheapest model is asked; nothing if no set is worth more than 0. The first model is always asked.
+    Given the answers so far, with best score `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`: an
+    answer is assumed right or wrong, right with probability `p_j`, its conditional mean given the scores so far under a normal distribution. The cheapest model
+    of the best set is called, and none if no set is worth more than 0. One model is always called.
 
-    Source: Dekoninck et al. (2024), "A unified approach to routing and cascading for LLMs", Section 4.
+    Source: Dekoninck et al. (2024), "A unified strategy to routing and cascading for LLMs", Section 4.
 
-    Differs from the paper: supermodels grow by at most two models at a time; the judge is perfect, so the maximum of an answer seen and a
-    further one has no noise in the former.
+    Differs from the paper: supermodels grow by at most two models at a time, and the judge is perfect, so scores of past answers have no noise.
 
     Attributes:
-      models: names, from the lowest mean cost on.
-      predictor: of scores before anything is asked.
-      covariance: `[N, N]` of what it misses.
+      models: names of the models, in increasing order of mean cost.
+      predictor: predictor of scores before any call.
+      covariance: `[N, N]` covariance of its residuals.
       costs: `[N]` mean costs.
-      price: of a unit of cost, in units of score.
+      price: price of a unit of cost, in units of score.
     """
 
     models: tuple[str, ...]
@@ -44,27 +41,27 @@ class CascadeRouting:
     costs: np.ndarray
     price: float
 
-    def play(self, sample: Sample) -> Played:
-        """What it does with each query."""
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Outcome of each query."""
         prices = np.full(sample.num_queries, self.price)
         called = calls(self.predictor.predict(sample), sample.scores, self.covariance, self.costs, prices)
-        return play_called(sample, called, np.where(called, sample.scores, 0.0).max(1))
+        return several_calls(sample, called, np.where(called, sample.scores, 0.0).max(1))
 
     def __str__(self) -> str:
-        return f"asks on while the expected gain in score exceeds {self.price:.3g} x mean cost"
+        return f"continues while the expected gain in score exceeds {self.price:.3g} x mean cost"
 
 
 def calls(
     before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
 ) -> np.ndarray:
-    """`[Q, N]` which models are asked for each query, in blocks of queries.
+    """`[Q, N]` mask of the models that are called for each query, in blocks of queries.
 
     Args:
-      before: `[Q, N]` predicted scores before anything is asked.
-      scores: `[Q, N]`, each seen only once its model is asked.
-      covariance: `[N, N]` of `scores - before`.
+      before: `[Q, N]` predicted scores before any call.
+      scores: `[Q, N]` scores, each used only after its model is called.
+      covariance: `[N, N]` covariance of `scores - before`.
       costs: `[N]` mean costs.
-      prices: `[Q]` of a unit of cost.
+      prices: `[Q]` prices of a unit of cost.
     """
     blocks = [slice(start, start + _ROWS) for start in range(0, len(scores), _ROWS)]
     return np.concatenate([_calls(before[b], scores[b], covariance, costs, prices[b]) for b in blocks])
@@ -87,11 +84,11 @@ def _calls(
         right = 1 - np.where(one == other, missed[:, one], missed[:, one] * missed[:, other])
         worth = (1 - best[rows])[:, None] * right - prices[rows, None] * set_costs
         worth[called[rows][:, one] | called[rows][:, other]] = -np.inf
-        # Differences in the last digits must not decide; the first of equal sets is the one of fewest and cheapest models.
+        # Rounding must not decide; the first of equal sets has the fewest and cheapest models.
         top = worth.max(1)
         chosen = np.argmax(worth >= top[:, None] - 1e-12, axis=1)
         on = np.ones(len(rows), bool) if step == 0 else top > 1e-12
-        rows, asked = rows[on], one[chosen[on]]  # Models go by cost, so the first of a set is the cheapest.
+        rows, asked = rows[on], one[chosen[on]]  # Models are sorted by cost, so the first of a set is the cheapest.
         if not rows.size:
             break
         called[rows, asked] = True
@@ -100,13 +97,13 @@ def _calls(
 
 
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """`[Q, N]` means of scores given those seen, as of a normal distribution, in [0, 1].
+    """`[Q, N]` means of scores given those seen, under a normal distribution, in [0, 1].
 
     Args:
       before: `[Q, N]` unconditional means.
-      scores: `[Q, N]`, of which only those called count.
-      called: `[Q, N]` which are seen.
-      covariance: `[N, N]`.
+      scores: `[Q, N]` scores, used only where `called`.
+      called: `[Q, N]` mask of the known scores.
+      covariance: `[N, N]` covariance.
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)
@@ -117,7 +114,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
         patterns, which = np.unique(called, axis=0, return_inverse=True)
     seen = patterns[:, :, None] & patterns[:, None, :]
     identity = np.eye(covariance.shape[0])
-    # Rows of unseen models are those of the identity; the ridge keeps copies of a model apart.
+    # Rows of models that were not called are those of the identity; the ridge separates copies of a model.
     ridge = 1e-6 * max(float(np.trace(covariance)), 1e-6) * identity
     system = np.where(seen, covariance + ridge, identity * ~patterns[:, :, None])
     gains = np.linalg.solve(system, np.where(patterns[:, :, None], covariance, 0.0))  # [U, seen, N]
@@ -141,11 +138,11 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Cascade routing at many prices, with what each reaches on the fitting part.
+    """Cascade routing at many prices, with the quality and cost of each on the fitting part.
 
     Attributes:
-      rule: at a price of 0.
-      prices: `[L]`.
+      rule: rule at a price of 0.
+      prices: `[L]` prices.
       reached: `[L]` mean scores.
       spent: `[L]` mean costs.
     """
@@ -156,35 +153,35 @@ class Prices:
     spent: np.ndarray
 
     def tuned(self, target: float) -> CascadeRouting:
-        """The rule that reaches the target at least cost."""
+        """The rule that reaches the target at the least cost."""
         best, rule = cheapest(self.reached, self.spent, target), self.rule
         return CascadeRouting(rule.models, rule.predictor, rule.covariance, rule.costs, float(self.prices[best]))
 
 
 class PerfectCascadeRouting:
-    """Cascade routing that sees the true score of each answer once it is there."""
+    """Cascade routing that sees the true score of each answer after its call."""
 
     name = "Cascade routing, perfect judge"
     needs = ("scores of all models on a recorded sample", JUDGE)
     line = "fit_cascade_routing(log.table, {target})"
 
     def fit(self, part: Part) -> Prices:
-        """Plays every price, each fold with the covariance of the others."""
+        """Evaluates every price, each fold with the covariance of the others."""
         sample = part.sample
         predictor, before = part.logistic if sample.described else part.means
         missed, costs = sample.scores - before, sample.costs.mean(0)
         prices = multipliers(costs, _PRICES)
-        reached, spent = _play(part, before, prices)
+        reached, spent = _evaluate(part, before, prices)
         further = between(prices, reached, _FURTHER)
         if further.size:
-            parts = zip((prices, reached, spent), (further, *_play(part, before, further)))
+            parts = zip((prices, reached, spent), (further, *_evaluate(part, before, further)))
             prices, reached, spent = (np.concatenate(both) for both in parts)
         rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
         return Prices(rule, prices, reached, spent)
 
 
-def _play(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quality and cost at each price, `[L]` each, on every fold with the covariance and costs of the others."""
+def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`[L]` quality and cost at each price, on every fold with the covariance and costs of the others."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -1,4 +1,4 @@
-"""Rules are fitted to one part of the queries and judged on another, so that each query is judged once in every partition."""
+"""Cross-fitting: rules are fitted to one part of the queries and evaluated on the others, each query once in every partition."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,53 +9,53 @@ from jaxroute.data.predictors import Sample, random_folds
 
 from ..points import Estimate, Measures
 from .part import Part
-from .sample import Played
+from .sample import Outcomes
 
 
 class Rule(Protocol):
-    """A fitted rule. `str` says it in words."""
+    """A fitted rule; `str` describes it."""
 
-    def play(self, sample: Sample) -> Played:
-        """What it does with each query."""
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Outcome of each query."""
         ...
 
 
-class Fitted(Protocol):
-    """An approach that was fitted, with a rule for every target."""
+class RuleFamily(Protocol):
+    """Fitted rules of a strategy, one for every target."""
 
     def tuned(self, target: float) -> Rule:
-        """The rule that reaches the target on the fitting part at least cost; the one of highest quality where none does."""
+        """The rule that reaches the target on the fitting part at the least cost; the one of highest quality if none does."""
         ...
 
 
-class Approach(Protocol):
-    """A way of routing that is fitted to recorded queries."""
+class Strategy(Protocol):
+    """A routing strategy that is fitted to recorded queries."""
 
     @property
     def name(self) -> str:
-        """Of the approach."""
+        """Name of the strategy."""
         ...
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it asks for in production."""
+        """Requirements in production."""
         ...
 
     @property
     def line(self) -> str:
-        """Python that fits it, with `{target}`."""
+        """Python code that fits it, with `{target}`."""
         ...
 
-    def fit(self, part: Part) -> Fitted:
-        """Fits it."""
+    def fit(self, part: Part) -> RuleFamily:
+        """Fits the strategy to queries."""
         ...
 
 
 class Record:
-    """What rules of one approach and target did with each query, in each partition.
+    """Outcomes of the rules of one strategy and target for each query, in each partition.
 
     Args:
-      num_partitions: `P`.
+      num_partitions: `P`, the number of partitions.
       sample: the queries.
     """
 
@@ -66,18 +66,18 @@ class Record:
         self.sent, self.models = np.zeros((num_partitions, sample.num_models)), sample.models
         self.latency = None if sample.latency is None else np.empty(shape)
 
-    def write(self, partition: int, rule: int, rows: np.ndarray, played: Played) -> None:
-        """Enters what the rule of a fold played on some queries."""
+    def write(self, partition: int, rule: int, rows: np.ndarray, outcomes: Outcomes) -> None:
+        """Records the outcomes of the rule of a fold on some queries."""
         self.rules[partition, rows] = rule
-        self.quality[partition, rows] = played.quality
-        self.cost[partition, rows] = played.cost
-        self.calls[partition, rows] = played.calls
-        self.sent[partition] += played.sent
-        if self.latency is not None and played.latency is not None:
-            self.latency[partition, rows] = played.latency
+        self.quality[partition, rows] = outcomes.quality
+        self.cost[partition, rows] = outcomes.cost
+        self.calls[partition, rows] = outcomes.calls
+        self.sent[partition] += outcomes.sent
+        if self.latency is not None and outcomes.latency is not None:
+            self.latency[partition, rows] = outcomes.latency
 
     def same(self, other: "Record") -> bool:
-        """Whether two did the same everywhere."""
+        """Whether all outcomes are equal."""
         return np.array_equal(self.quality, other.quality) and np.array_equal(self.cost, other.cost)
 
     def measures(self, first: int = 0) -> Measures:
@@ -91,7 +91,7 @@ class Record:
         return Measures(quality, cost, calls, latency)
 
     def shares(self) -> dict[str, float]:
-        """Share of the queries for which each model is called, where it is judged; models that are never called are left out."""
+        """Share of the queries for which each model is called in the odd partitions, without models that are never called."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
         mean = judged.mean(0) / self.quality.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
@@ -100,14 +100,14 @@ class Record:
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     """Mean over queries and over every second partition.
 
-    The error has two parts, in quadrature: that of a mean over queries, and the standard deviation from one fitted rule to another, by what a
-    rule owes to the queries that it was fitted to. The latter is not divided by the number of rules: in production there is one. It is seen in
-    how far each rule's mean is from what all partitions have on the same queries.
+    The error adds two parts in quadrature: that of a mean over queries, and the standard deviation between fitted rules, which depends on the
+    queries that they were fitted to. The latter is not divided by the number of rules, as only one is used in production. It is estimated from
+    the difference between each rule's mean and the mean over all partitions on the same queries.
 
     Args:
-      values: `[P, Q]` for each partition and query; one partition where nothing was fitted.
-      rules: `[P, Q]` which of its partition's rules played.
-      first: the first of the partitions of the mean.
+      values: `[P, Q]` values for each partition and query; one partition if nothing was fitted.
+      rules: `[P, Q]` index of the rule within its partition.
+      first: first partition of the mean.
     """
     num_partitions = len(values)
     half = values[first::2] if num_partitions > 1 else values
@@ -122,33 +122,33 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
 
 def crossfit(
     sample: Sample,
-    approaches: Sequence[Approach],
+    strategies: Sequence[Strategy],
     targets: Sequence[float],
     num_partitions: int,
     num_folds: int,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[list[Record]]:
-    """Fits every approach to all folds but one, tunes it to every target there, and plays it on that one.
+    """Fits every strategy to all folds except one, tunes it there to every target, and evaluates it on the held-out fold.
 
     Args:
       sample: the queries.
-      approaches: what is fitted.
-      targets: qualities.
-      num_partitions: `P`.
-      num_folds: of each partition.
-      progress: is told how far it is.
+      strategies: strategies to fit.
+      targets: target qualities.
+      num_partitions: `P`, the number of partitions.
+      num_folds: number of folds of each partition.
+      progress: is called with each step in words.
 
     Returns:
-      For each approach, for each target, what was played.
+      The outcomes for each strategy and target.
     """
-    records = [[Record(num_partitions, sample) for _ in targets] for _ in approaches]
+    records = [[Record(num_partitions, sample) for _ in targets] for _ in strategies]
     for partition in range(num_partitions):
         folds = random_folds(sample, num_folds, (7, partition))
         for fold in range(num_folds):
-            progress(f"rules that are fitted: part {partition * num_folds + fold + 1} of {num_partitions * num_folds}")
+            progress(f"fitted rules: part {partition * num_folds + fold + 1} of {num_partitions * num_folds}")
             part, judged = Part(sample.take(folds != fold), (11, partition, fold)), sample.take(folds == fold)
-            for approach, of_targets in zip(approaches, records):
-                fitted = approach.fit(part)
+            for strategy, of_targets in zip(strategies, records):
+                fitted = strategy.fit(part)
                 for target, record in zip(targets, of_targets):
-                    record.write(partition, fold, folds == fold, fitted.tuned(target).play(judged))
+                    record.write(partition, fold, folds == fold, fitted.tuned(target).evaluate(judged))
     return records

@@ -23,24 +23,24 @@ def fit_mixture(table: RoutingTable, target: float) -> Mixture:
       target: quality in [0, 1].
 
     Returns:
-      The rule: `first`, `second` (numbers into its `models`) and `weight`, the probability of the second.
+      The rule: `first`, `second` (indices into its `models`) and `weight`, the probability of the second.
     """
     return BestMixture().fit(_part(table, target)).tuned(target)
 
 
 def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neighbours"] = "logistic") -> Router:
-    """The router that reaches a target on a table at least cost.
+    """The router that reaches a target on a table at the least cost.
 
     Args:
       table: scores and costs of all models, with features (for neighbours) or features or groups (for logistic).
       target: quality in [0, 1].
-      by: how scores are predicted.
+      by: method that predicts scores.
 
     Returns:
       The rule: `predictor`, `costs` and `price`; `choose` takes further queries.
 
     Raises:
-      ValueError: the table has nothing to predict from.
+      ValueError: the table has no features.
     """
     if by not in ("logistic", "neighbours"):
         raise ValueError(f'by is {by!r}; expected "logistic" or "neighbours"')
@@ -52,18 +52,18 @@ def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neig
 
 
 def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "perfect"] = "learned") -> Cascade:
-    """FrugalGPT's cascade that reaches a target on a table at least cost.
+    """FrugalGPT's cascade that reaches a target on a table at the least cost.
 
     Args:
       table: scores and costs of all models; for a learned judge with features or groups.
       target: quality in [0, 1].
-      judge: who says how good an answer is: a judge fitted to the table, or one that sees its score.
+      judge: a judge of answers fitted to the table, or one that sees their scores.
 
     Returns:
-      The rule: `stages` (numbers into its `models`), `thresholds` and `judge`.
+      The rule: `stages` (indices into its `models`), `thresholds` and `judge`.
 
     Raises:
-      ValueError: the table has nothing that the judge could see.
+      ValueError: the table has no features for the judge.
     """
     if judge not in ("learned", "perfect"):
         raise ValueError(f'judge is {judge!r}; expected "learned" or "perfect"')
@@ -74,7 +74,7 @@ def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "p
 
 
 def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
-    """Cascade routing with a perfect judge that reaches a target on a table at least cost.
+    """Cascade routing with a perfect judge that reaches a target on a table at the least cost.
 
     Args:
       table: scores and costs of all models.
@@ -96,4 +96,4 @@ def _part(table: RoutingTable, target: float) -> Part:
 
 def _described(sample: Sample) -> None:
     if not sample.described:
-        raise ValueError("the table has neither features nor groups: nothing is known of a query before it is served")
+        raise ValueError("the table has neither features nor groups, so nothing is known about a query before it is served")

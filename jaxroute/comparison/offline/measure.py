@@ -1,4 +1,4 @@
-"""All ways of routing that do not learn while they serve, measured on a table."""
+"""Measurement of all routing strategies without online learning on a table."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,15 +10,15 @@ from jaxroute.data import RoutingTable
 from ..points import Kind, Point
 from . import bounds, cascade, router
 from .cascade_routing import PerfectCascadeRouting
-from .crossfit import Approach, Record, crossfit
+from .crossfit import Record, Strategy, crossfit
 from .mixture import BestMixture
 from .part import Part
-from .sample import Played, Sample, play_single, sample_of
+from .sample import Outcomes, Sample, sample_of, single_call
 
 _MODULE = "jaxroute.comparison.offline"
-# More queries than the first are parted twice instead of four times; more than the second into two folds instead of three.
+# Numbers of queries above which two partitions replace four, and two folds replace three.
 _MANY, _FEW = 8000, 2000
-# Of folds and draws when a rule is fitted to the whole table; `fit_cascade` and the like use the same.
+# Seed for rules that are fitted to the whole table.
 WHOLE = 0
 
 
@@ -31,16 +31,16 @@ def offline(
 ) -> list[Point]:
     """A point for each model, each rule tuned to each target, and the bounds.
 
-    Nothing is tuned on what it is judged on: the queries are parted at random, rules are fitted and tuned on all folds but one and play on
-    that one. `chosen_by` is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is
-    fitted to the whole table, which `further` makes again. A target that nothing reaches on the fitting part takes the rule of highest quality
-    there; targets that give the same rules give one point.
+    Rules are evaluated on held-out queries: the queries are partitioned at random, and rules are fitted and tuned on all folds except one and
+    evaluated on that one. `chosen_by` is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is
+    fitted to the whole table, which `further` reproduces. For a target that no rule reaches on the fitting part, the rule of highest quality is
+    used; targets with the same rules give one point.
 
     Args:
       table: scores and costs of all models.
-      targets: qualities in [0, 1] that rules are tuned to.
+      targets: qualities in [0, 1] to which rules are tuned.
       latency: `[Q, N]` seconds of each call, or None.
-      progress: is told how far it is.
+      progress: is called with each step in words.
 
     Returns:
       The points.
@@ -55,28 +55,28 @@ def offline(
     sample = sample_of(table, latency)
     tell = progress or (lambda line: None)
     points = [*_singles(table, sample), *_bounds(sample, targets)]
-    used = approaches(sample)
+    used = strategies(sample)
     with _one_thread():
-        records = crossfit(sample, used, targets, *partings(table.num_queries), tell)
-        tell("rules that are fitted: the whole table")
+        records = crossfit(sample, used, targets, *partitions(table.num_queries), tell)
+        tell("fitted rules: the whole table")
         whole = Part(sample, WHOLE)
-        of_whole = [approach.fit(whole) for approach in used]
-    for approach, fitted, of_targets in zip(used, of_whole, records):
+        fitted_to_whole = [strategy.fit(whole) for strategy in used]
+    for strategy, fitted, of_targets in zip(used, fitted_to_whole, records):
         made: list[tuple[str, Record]] = []
         for target, record in zip(targets, of_targets):
             rule = str(fitted.tuned(target))
             if any(rule == known and record.same(other) for known, other in made):
                 continue
             made.append((rule, record))
-            call = approach.line.format(target=f"{target:g}")
+            call = strategy.line.format(target=f"{target:g}")
             points.append(
                 Point(
-                    approach=approach.name,
+                    strategy=strategy.name,
                     kind="offline",
                     setting=f"tuned for {_percent(target)}: {rule}",
                     chosen_by=record.measures(0),
                     judged=record.measures(1),
-                    needs=approach.needs,
+                    needs=strategy.needs,
                     shares=record.shares(),
                     tuned=target,
                     further=f"from {_MODULE} import {call.split('(')[0]}; rule = {call}",
@@ -85,14 +85,14 @@ def offline(
     return points
 
 
-def partings(num_queries: int) -> tuple[int, int]:
-    """How often so many queries are parted, and into how many folds."""
+def partitions(num_queries: int) -> tuple[int, int]:
+    """Number of partitions and number of folds for a number of queries."""
     return 2 if num_queries > _MANY else 4, 3 if num_queries <= _FEW else 2
 
 
-def approaches(sample: Sample) -> list[Approach]:
-    """Those that suit a sample: without features there are no neighbours, and without categories too nothing to predict from."""
-    used: list[Approach] = [BestMixture()]
+def strategies(sample: Sample) -> list[Strategy]:
+    """Strategies for a sample: routers need features, and predictors features or categories."""
+    used: list[Strategy] = [BestMixture()]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
     if sample.described:
@@ -101,7 +101,7 @@ def approaches(sample: Sample) -> list[Approach]:
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Products of small matrices on one thread: beside other work, threads that wait for each other took twice as long in all."""
+    """Limits products of small matrices to one thread, which is faster on a busy machine."""
     try:
         from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -113,30 +113,30 @@ def _percent(target: float) -> str:
     return f"{100 * target:.4g} %"
 
 
-def _seen(approach: str, kind: Kind, setting: str, played: Played, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """A point to which nothing was fitted, or which nobody can have."""
+def _seen(strategy: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
+    """A point without fitting: a single model or a bound."""
     record = Record(1, sample)
-    record.write(0, 0, np.arange(sample.num_queries), played)
+    record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()
-    return Point(approach, kind, setting, measures, measures, needs=needs, shares=record.shares())
+    return Point(strategy, kind, setting, measures, measures, needs=needs, shares=record.shares())
 
 
 def _singles(table: RoutingTable, sample: Sample) -> list[Point]:
     numbers = (sample.models.index(name) for name in table.models)
-    played = (play_single(sample, np.full(sample.num_queries, i)) for i in numbers)
-    return [_seen(name, "single", "", each, sample) for name, each in zip(table.models, played)]
+    outcomes = (single_call(sample, np.full(sample.num_queries, i)) for i in numbers)
+    return [_seen(name, "single", "", each, sample) for name, each in zip(table.models, outcomes)]
 
 
 def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
-    needs = ("the score of every model before any is called: nobody has that",)
+    needs = ("the score of every model before any is called, which is impossible",)
     points = [
-        _seen("Best model of each query", "bound", "", play_single(sample, bounds.best_of_each(sample)), sample, needs)
+        _seen("Best model of each query", "bound", "", single_call(sample, bounds.best_of_each(sample)), sample, needs)
     ]
-    known: list[Played] = []
+    distinct: list[Outcomes] = []
     for target in targets:
-        played = bounds.cheapest_right(sample, target)
-        if not any(np.array_equal(played.quality, k.quality) and np.array_equal(played.cost, k.cost) for k in known):
-            known.append(played)
+        outcomes = bounds.cheapest_right(sample, target)
+        if not any(np.array_equal(outcomes.quality, k.quality) and np.array_equal(outcomes.cost, k.cost) for k in distinct):
+            distinct.append(outcomes)
             setting = f"at {_percent(target)}"
-            points.append(_seen("Cheapest right model of each query", "bound", setting, played, sample, needs))
+            points.append(_seen("Cheapest right model of each query", "bound", setting, outcomes, sample, needs))
     return points

@@ -1,4 +1,4 @@
-"""A random choice between at most two models that does not look at the query."""
+"""A query-blind random choice between at most two models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from .part import Part
-from .sample import Played, Sample, play_single
+from .sample import Outcomes, Sample, single_call
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Asks `second` with probability `weight`, else `first`.
+    """Calls `second` with probability `weight`, else `first`.
 
     Attributes:
-      models: names.
-      first: number of the cheaper model.
-      second: number of the better one; the same where one model is enough.
-      weight: in [0, 1].
+      models: names of the models.
+      first: index of the cheaper model.
+      second: index of the better model; the same if one model is enough.
+      weight: probability in [0, 1].
     """
 
     models: tuple[str, ...]
@@ -25,19 +25,19 @@ class Mixture:
     second: int
     weight: float
 
-    def play(self, sample: Sample) -> Played:
-        """What it does with each query, in expectation over its draws."""
-        one, other = (play_single(sample, np.full(sample.num_queries, i)) for i in (self.first, self.second))
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Expected outcome of each query."""
+        one, other = (single_call(sample, np.full(sample.num_queries, i)) for i in (self.first, self.second))
 
         def mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             return (1 - self.weight) * a + self.weight * b
 
         latency = None if one.latency is None or other.latency is None else mean(one.latency, other.latency)
         quality, cost, sent = (mean(getattr(one, name), getattr(other, name)) for name in ("quality", "cost", "sent"))
-        return Played(quality, cost, one.calls, sent, latency)
+        return Outcomes(quality, cost, one.calls, sent, latency)
 
-    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to call next for the query of a sample, or None; see `serving.Rule`."""
         if asked:
             return None
         return self.second if draw < self.weight else self.first
@@ -52,12 +52,12 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """Models that no mixture of others beats, from the cheapest on.
+    """Models that no mixture of others dominates, from the cheapest to the best.
 
     Attributes:
-      models: names of all.
-      corners: numbers of those on the hull.
-      quality: `[N]` mean scores of all.
+      models: names of all models.
+      corners: indices of the models on the hull.
+      quality: `[N]` mean scores of all models.
     """
 
     models: tuple[str, ...]
@@ -76,16 +76,16 @@ class Hull:
 
 
 def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
-    """Corners of the upper hull of quality over cost, rising, from the cheapest to the best.
+    """Corners of the upper hull of quality over cost, from the cheapest to the best model.
 
     Args:
-      cost: `[N]`.
-      quality: `[N]`.
+      cost: `[N]` mean costs.
+      quality: `[N]` mean scores.
     """
     at = min(range(len(cost)), key=lambda i: (cost[i], -quality[i], i))
     corners = [at]
     while (quality > quality[at]).any():
-        # Nothing that is better is cheaper than a corner, so no gap is negative; equal costs cannot occur after the first corner.
+        # No better model is cheaper than a corner, so no gap is negative; equal costs cannot occur after the first corner.
         better = np.flatnonzero(quality > quality[at])
         slopes = (quality[better] - quality[at]) / (cost[better] - cost[at])
         steepest = better[slopes >= slopes.max() * (1 - 1e-12)]

@@ -1,4 +1,4 @@
-"""A fitting part, with the predictors that several approaches share."""
+"""A fitting part of the queries, with the predictors that several strategies share."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,14 +8,14 @@ import numpy as np
 from jaxroute.data.predictors import Predictor, Sample, fit_logistic, fit_neighbours, random_folds
 from jaxroute.data.predictors.logistic import cross_entropy, fit_each, logit, sigmoid
 
-# No fitting part has more queries than this: of a larger one as many are drawn.
+# Largest number of queries of a fitting part; larger parts are subsampled.
 MOST_FITTED = 8000
 _FOLDS = 4
 
 
 @dataclass(eq=False)
-class Remembering:
-    """A predictor that remembers its last sample: rules of all targets are judged on the same one."""
+class CachedPredictor:
+    """A predictor that caches its last predictions: the rules of all targets are evaluated on the same sample."""
 
     predictor: Predictor
     _last: tuple[Sample, np.ndarray] | None = field(default=None, repr=False)
@@ -29,7 +29,7 @@ class Remembering:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Predicts the mean score of each model, `[N]`, whatever the query."""
+    """Predicts the mean score of each model, `[N]`, for any query."""
 
     means: np.ndarray
 
@@ -40,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class TrueScores:
-    """The perfect judge: it sees the score of an answer once it is there."""
+    """The perfect judge, which sees the scores of answers."""
 
     def predict(self, sample: Sample) -> np.ndarray:
         """`[Q, N]` scores."""
@@ -49,14 +49,14 @@ class TrueScores:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """How likely an answer is right: from what is known of the query, the model that answered, and what its answer cost.
+    """Probability that an answer is right, from the query, the model, and the cost of the answer.
 
-    The cost of an answer is known when it is there, and long answers are often worse, or better, than short ones.
+    Long answers are often worse, or better, than short ones, and the cost of an answer is known after the call.
 
     Attributes:
-      before: predicts from the query alone.
+      before: predictor from the query alone.
       weights: `[N, 3]` intercept, weight of the log-odds of that prediction, weight of the answer's log-cost.
-      floor: added to costs, so that free answers have a logarithm.
+      floor: constant that is added to costs before the logarithm.
     """
 
     before: Predictor
@@ -64,7 +64,7 @@ class Judge:
     floor: float
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` probability that each model's answer is right, each seen only if it is there."""
+        """`[Q, N]` probability that each model's answer is right."""
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
@@ -73,16 +73,16 @@ class Judge:
         return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
 
-# A predictor, and its predictions for the fitting part from queries other than the predicted one.
-Known = tuple[Predictor, np.ndarray]
+# A predictor, and its predictions for the fitting part, each made without the predicted query.
+Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """Queries that rules are fitted to.
+    """Queries for fitting rules.
 
     Args:
-      sample: the queries; of more than `MOST_FITTED` as many are drawn.
-      seed: of that draw and of the folds of cross-validation.
+      sample: the queries; more than `MOST_FITTED` are subsampled.
+      seed: seed of the subsample and of the folds of cross-validation.
     """
 
     def __init__(self, sample: Sample, seed: int | tuple[int, ...] = 0) -> None:
@@ -93,26 +93,26 @@ class Part:
         self.folds = random_folds(sample, _FOLDS, rng)
 
     @cached_property
-    def means(self) -> Known:
+    def means(self) -> Prediction:
         """The mean score of each model."""
         means = self.sample.scores.mean(0)
         return Constant(means), np.broadcast_to(means, self.sample.scores.shape)
 
     @cached_property
-    def neighbours(self) -> Known:
-        """From similar queries."""
+    def neighbours(self) -> Prediction:
+        """Predictions from similar queries."""
         predictor, predicted = fit_neighbours(self.sample)
-        return Remembering(predictor), predicted
+        return CachedPredictor(predictor), predicted
 
     @cached_property
-    def logistic(self) -> Known:
-        """From features and categories by logistic regression."""
+    def logistic(self) -> Prediction:
+        """Predictions from features and categories by logistic regression."""
         predictor, predicted = fit_logistic(self.sample, self.folds)
-        return Remembering(predictor), predicted
+        return CachedPredictor(predictor), predicted
 
     @cached_property
-    def judge(self) -> Known:
-        """Of an answer that is there; each fold is judged by weights from the others. Without its cost where that is no worse."""
+    def judge(self) -> Prediction:
+        """Predictions after the call, each fold with weights from the others; without the cost of the answer if that is no worse."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
@@ -127,9 +127,9 @@ class Part:
             judged[inside] = judge(~inside).of(predicted[inside], sample.costs[inside])
         if cross_entropy(judged, sample.scores) >= cross_entropy(predicted, sample.scores):
             return before, predicted  # The cost of an answer says nothing here.
-        return Remembering(judge(np.ones(len(judged), bool))), judged
+        return CachedPredictor(judge(np.ones(len(judged), bool))), judged
 
     @cached_property
-    def perfect(self) -> Known:
-        """The true score of an answer that is there."""
+    def perfect(self) -> Prediction:
+        """The true scores of answers."""
         return TrueScores(), self.sample.scores

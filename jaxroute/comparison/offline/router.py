@@ -6,21 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from .candidates import cheapest, multipliers
-from .part import Known, Part, Predictor
-from .sample import Played, Sample, play_single
+from .part import Part, Prediction, Predictor
+from .sample import Outcomes, Sample, single_call
 
 _PRICES = 80
 
 
 @dataclass(frozen=True, eq=False)
 class Router:
-    """Asks the model with the highest `predicted score - price * mean cost`; of equal ones the cheapest.
+    """Calls the model with the highest `predicted score - price * mean cost`; of equal ones the cheapest.
 
     Attributes:
-      models: names.
-      predictor: of scores, from what is known of a query.
+      models: names of the models.
+      predictor: predictor of scores.
       costs: `[N]` mean costs.
-      price: of a unit of cost, in units of score.
+      price: price of a unit of cost, in units of score.
     """
 
     models: tuple[str, ...]
@@ -29,15 +29,15 @@ class Router:
     price: float
 
     def choose(self, sample: Sample) -> np.ndarray:
-        """`[Q]` number of the model of each query."""
+        """`[Q]` index of the model of each query."""
         return np.argmax(self.predictor.predict(sample) - self.price * self.costs, axis=1)
 
-    def play(self, sample: Sample) -> Played:
-        """What it does with each query."""
-        return play_single(sample, self.choose(sample))
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Outcome of each query."""
+        return single_call(sample, self.choose(sample))
 
-    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to call next for the query of a sample, or None; see `serving.Rule`."""
         del draw  # Nothing is drawn.
         return None if asked else int(self.choose(sample)[0])
 
@@ -47,13 +47,13 @@ class Router:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Routers of many prices, with what each reaches on the fitting part.
+    """Routers with many prices, with the quality and cost of each on the fitting part.
 
     Attributes:
-      models: names.
-      predictor: of scores.
+      models: names of the models.
+      predictor: predictor of scores.
       costs: `[N]` mean costs.
-      prices: `[L]`.
+      prices: `[L]` prices.
       reached: `[L]` mean scores.
       spent: `[L]` mean costs.
     """
@@ -66,29 +66,29 @@ class Prices:
     spent: np.ndarray
 
     def tuned(self, target: float) -> Router:
-        """The router that reaches the target at least cost."""
+        """The router that reaches the target at the least cost."""
         best = cheapest(self.reached, self.spent, target)
         return Router(self.models, self.predictor, self.costs, float(self.prices[best]))
 
 
 @dataclass(frozen=True)
 class Routers:
-    """An approach: a predictor of scores, and the price of cost that reaches the target.
+    """A strategy: a predictor of scores, and the price of cost that reaches the target.
 
     Attributes:
-      name: of the approach.
-      line: of Python that fits it.
-      predictor: which of the part's predictors.
-      needs: in production.
+      name: name of the strategy.
+      line: Python code that fits it.
+      predictor: selects the predictor of a fitting part.
+      needs: requirements in production.
     """
 
     name: str
     line: str
-    predictor: Callable[[Part], Known]
+    predictor: Callable[[Part], Prediction]
     needs: tuple[str, ...] = ("scores of all models on a recorded sample", "features of each query before it is served")
 
     def fit(self, part: Part) -> Prices:
-        """Plays every price on predictions that do not know the query's own scores."""
+        """Evaluates every price on predictions made without the query's own scores."""
         (predictor, predicted), sample = self.predictor(part), part.sample
         costs = sample.costs.mean(0)
         prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

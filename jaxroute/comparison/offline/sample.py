@@ -1,4 +1,4 @@
-"""Queries that rules are fitted to and judged on, and what a rule does with them."""
+"""Queries for fitting and evaluating rules, and the outcomes of a rule."""
 
 from dataclasses import dataclass, replace
 
@@ -9,20 +9,20 @@ from jaxroute.data.predictors import Sample
 
 
 def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
-    """All queries of a table, its models from the lowest mean cost on: no result depends on the order of the models in the table.
+    """All queries of a table, with models in increasing order of mean cost, so no result depends on their order in the table.
 
     Args:
       table: the table.
       latency: `[Q, N]` seconds of each call, or None.
 
     Raises:
-      ValueError: there are fewer than eight queries with different prompts, or the latencies do not fit the table.
+      ValueError: fewer than eight queries have different prompts, or the latencies do not fit the table.
     """
     sample = Sample.of(table.order_by_cost())
     number = sample.numbered().max() + 1
     if number < 8:
         which = "queries" if sample.prompts is None else "queries with different prompts"
-        raise ValueError(f"table has {number} {which}; rules are fitted to one part and judged on another from 8 on")
+        raise ValueError(f"table has {number} {which}; fitting and evaluation on different parts needs at least 8")
     if latency is not None:
         latency = np.asarray(latency, np.float64)
         if latency.shape != table.scores.shape:
@@ -34,15 +34,15 @@ def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
-    """What a rule did with each query, `[Q]` each.
+class Outcomes:
+    """Outcome of each query under a rule.
 
     Attributes:
-      quality: score of the answer that was served.
-      cost: of all calls.
-      calls: number of models called.
+      quality: `[Q]` score of the served answer.
+      cost: `[Q]` cost of all calls.
+      calls: `[Q]` number of models called.
       sent: `[N]` number of queries for which each model was called.
-      latency: seconds, calls one after the other; None where the sample has none.
+      latency: `[Q]` seconds of successive calls; None if the sample has none.
     """
 
     quality: np.ndarray
@@ -52,27 +52,27 @@ class Played:
     latency: np.ndarray | None = None
 
 
-def play_single(sample: Sample, chosen: np.ndarray) -> Played:
-    """One call for each query.
+def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
+    """Outcomes of one call for each query.
 
     Args:
       sample: the queries.
-      chosen: `[Q]` number of the model of each.
+      chosen: `[Q]` index of the model of each.
     """
     rows = np.arange(sample.num_queries)
     latency = None if sample.latency is None else sample.latency[rows, chosen]
     sent = np.bincount(chosen, minlength=sample.num_models).astype(np.float64)
-    return Played(sample.scores[rows, chosen], sample.costs[rows, chosen], np.ones(len(rows)), sent, latency)
+    return Outcomes(sample.scores[rows, chosen], sample.costs[rows, chosen], np.ones(len(rows)), sent, latency)
 
 
-def play_called(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Played:
-    """Several calls for each query, one after the other.
+def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
+    """Outcomes of several successive calls for each query.
 
     Args:
       sample: the queries.
-      called: `[Q, N]` whether each model was called.
-      quality: `[Q]` score of the answer that was served.
+      called: `[Q, N]` mask of the called models.
+      quality: `[Q]` score of the served answer.
     """
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
     calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
-    return Played(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)
+    return Outcomes(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)

@@ -1,5 +1,6 @@
 """Places for the labels of a picture: next to the point that they name, on no other label, and inside the picture."""
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class Placer:
 
     def take(self, box: Box) -> None:
         """Reserves a box: no later label may touch it."""
-        self._taken = np.vstack([self._taken, np.asarray(box, float) + (-2, -1, 2, 1)])
+        self._taken = np.vstack([self._taken, np.add(box, (-2, -1, 2, 1))])
 
     def avoid(self, points: Sequence[Sequence[float]], radius: float, price: float) -> None:
         """Makes labels over points more expensive, by `price` where a label covers one completely."""
@@ -49,7 +50,7 @@ class Placer:
     def avoid_line(self, points: Sequence[Sequence[float]], price: float) -> None:
         """Makes labels over a line more expensive, by `price` for about 8 points of its length."""
         points = np.asarray(points, float)
-        for start, end in zip(points[:-1], points[1:], strict=True):
+        for start, end in itertools.pairwise(points):
             pieces = max(1, int(np.hypot(*(end - start)) / 8))
             self.avoid(start + (end - start) * np.linspace(0, 1, pieces + 1)[:, None], 1.5, price)
 
@@ -62,7 +63,9 @@ class Placer:
         best = int(np.argmin(total))
         return best if total[best] < math.inf and total[best] <= limit else None
 
-    def place(self, size: Sequence[float], point: Sequence[float], gap: float, limit: float) -> tuple[Box, Sequence[float] | None] | None:
+    def place(
+        self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
+    ) -> tuple[Box, Sequence[float] | None] | None:
         """Reserves the best free box near a point.
 
         Args:

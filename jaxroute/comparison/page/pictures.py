@@ -4,6 +4,7 @@ All lengths are in points, which are pixels in a layout at 72 dpi.
 """
 
 import contextlib
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from jaxroute.comparison.page import numbers, strategies
 from jaxroute.comparison.page.labels import Placer, shortened, stand_in
 from jaxroute.comparison.page.looks import LIGHT, MARKERS, Look
 from jaxroute.comparison.page.numbers import known
-from jaxroute.comparison.summary import Pair, PointSummary, Summary
+from jaxroute.comparison.summary import PointSummary, Summary
 
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("left", "right", "top")}
@@ -247,7 +248,7 @@ def _label(
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
     placer.avoid_line([(left, y), (right, y)], 8.0)
-    corners = [corner for a, b in zip(front[:-1], front[1:], strict=True) for corner in (a, (b[0], a[1]))]
+    corners = [corner for a, b in itertools.pairwise(front) for corner in (a, (b[0], a[1]))]
     if front:
         placer.avoid_line(place([*corners, front[-1]]), 1.0)
     singles = [p for p in strategies.singles(summary) if strategies.drawable(p)]
@@ -378,7 +379,10 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
     picture, ax = _small(title, ("target, %", f"cost, {unit}"))
     best = [row["cost"][0] if row["cost"] else None for row in rows]
     single = [costs.get(row["single"] or "") for row in rows]
-    for name, values, colour, key in (("single model", single, "dot", "single"), ("best strategy", best, "accent", "strategy")):
+    for name, values, colour, key in (
+        ("single model", single, "dot", "single"),
+        ("best strategy", best, "accent", "strategy"),
+    ):
         x, y = [100 * row["target"] for row in rows], [v if known(v) else math.nan for v in values]
         ax.plot(x, y, color=LIGHT[colour], lw=1.8, label=name, zorder=3)
         for row, cost, *xy in zip(rows, values, x, y, strict=True):

@@ -18,7 +18,9 @@ def text(summary: Summary, width: int | None = None) -> str:
     """
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
-    widths = [max(map(len, column)) for column in zip(heads, *(row for rows in groups.values() for row in rows), strict=True)]
+    widths = [
+        max(map(len, column)) for column in zip(heads, *(row for rows in groups.values() for row in rows), strict=True)
+    ]
     if width is not None:
         least = [min(widths[0], _NARROW), *widths[1:5], min(widths[5], _NARROW)]
         while len(least) > 2 and sum(least) + 2 * len(least) - 2 > width:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import warnings
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,17 @@ def write(summary: Summary, folder: Path) -> list[Path]:
     """
     contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode("utf-8", "replace")}
     try:
-        contents = _drawn(_plain(summary)) | contents
-    except ImportError:
+        contents = rendered(summary) | contents
+    except ImportError as error:
+        warnings.warn(f'no page and no pictures: pip install "jaxroute[plot]" ({error})', stacklevel=2)
         for name in ("index.html", "quality-cost.png", "quality-cost.pdf"):
             (folder / name).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     return [put(folder / name, content) for name, content in contents.items()]
 
 
-def _drawn(summary: Summary) -> dict[str, bytes]:
-    """The page and its main picture by the names of their files."""
+def rendered(summary: Summary) -> dict[str, bytes]:
+    """The page and its main picture by the names of their files; an ImportError without matplotlib or jinja2."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -69,6 +71,7 @@ def _drawn(summary: Summary) -> dict[str, bytes]:
     shown = (numbers.measured, numbers.percent, numbers.plain, numbers.portions, numbers.share, numbers.count)
     functions = (*shown, images.svg, images.symbol, breakable, digest)
     environment.filters |= {function.__name__: function for function in functions}
+    summary = _plain(summary)
     looks, costs = looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
     wide = pictures.quality_cost(summary, looks)
     page = environment.from_string(read("page.html")).render(

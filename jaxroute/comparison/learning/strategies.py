@@ -1,4 +1,4 @@
-"""Which policies are compared, over which settings, and what each of them asks for in production."""
+"""Online strategies: their policies, grids of settings, and requirements in production."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,11 @@ from . import metered
 from .metered import Metered, Reading
 from .traffic import Traffic
 
-# Slots of StageRoute, models that C2MAB-V asks for one query, prompts of ACQB's pool and its rounds.
+# Deployed models of StageRoute, calls of C2MAB-V for a query, prompts in the pool of ACQB, and its rounds.
 _SLOTS, _ASKED, POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
-# Directions of queries that an evaluator of answers sees, and models that it tells apart, at most: its rounds take long.
+# Largest numbers of main directions of queries and of models for a learned evaluator, whose rounds are slow.
 _OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
-# Rounds that bring a query of ACQB.
-_LOAD = 0.5
+_LOAD = 0.5  # Share of ACQB's rounds with an arrival.
 _SCORE_SERVED = "the score of the answer that is served"
 _SCORE_ALL = "the scores of all models on the few queries that are explored"
 _COSTS = "the cost of each call"
@@ -32,21 +31,21 @@ _FEATURES = "features of a query before it is served"
 
 
 @dataclass(frozen=True)
-class Approach:
-    """A policy that learns, over a grid of its settings.
+class OnlineStrategy:
+    """An online policy over a grid of its settings.
 
     Attributes:
-      name: of the approach.
-      environment: makes the queries to be served, of the setting `axis` alone.
-      axis: name of that setting.
-      values: of that setting, those of a first look.
-      policy: makes the policy, of the settings in `options`.
-      options: further settings with their values.
-      words: a setting in words, of all settings by name.
-      needs: what it asks for in production.
-      rounds: to be played: each query once.
-      rising: whether larger values of `axis` go with higher quality.
-      given: what `setting_of` must be given besides, as a person writes it.
+      name: name of the strategy.
+      environment: makes the environment from the setting `axis`.
+      axis: name of the setting of the environment.
+      values: first grid of that setting.
+      policy: makes the policy from the settings in `options`.
+      options: settings of the policy with their values.
+      words: describes the settings, given by name.
+      needs: requirements in production.
+      rounds: number of rounds that serve each query once.
+      rising: whether quality increases with `axis`.
+      given: further arguments of `setting_of`, as Python code.
     """
 
     name: str
@@ -63,19 +62,19 @@ class Approach:
 
 
 @dataclass(frozen=True)
-class _AtOnce(AnyWin):
-    """Any win, all models of the set asked at once."""
+class _ParallelWin(AnyWin):
+    """Any win with simultaneous calls of all models of the set."""
 
     cascade = False
 
 
 def _amount(value: float, traffic: Traffic) -> str:
-    """A cost in mean calls of the dearest model, in the table's unit."""
+    """A cost in the unit of the table, from one in mean calls of the most expensive model."""
     return f"{value * float(traffic.table.mean_costs().max()):.3g} {traffic.table.cost_unit}"
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """An environment with the tables it is measured by, its models in another order perhaps."""
+    """An environment with metrics from the table, in its order of the models."""
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -84,12 +83,12 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """What the best mixture that does not look at queries costs at each quality."""
+    """Costs of the best query-blind mixture at each quality."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
 
-def _stageroute(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     number, rounds = traffic.unit.num_models, traffic.num_queries
     slots = min(_SLOTS, max(2, number - 1), number)
 
@@ -104,7 +103,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> Approach:
         )
         return _metered(traffic, market, metered.ROUTED)
 
-    return Approach(
+    return OnlineStrategy(
         "StageRoute",
         environment,
         "budget",
@@ -118,7 +117,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> Approach:
     )
 
 
-def _messplus(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     rounds = traffic.num_queries
     # V = v0 sqrt(T) lets both gaps of the theory vanish.
     weights = tuple(float(v0 * np.sqrt(rounds / 100.0)) for v0 in (0.1, 0.3, 1.0, 3.0))
@@ -127,29 +126,31 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> Approach:
         env = service.table_service(traffic.unit, alpha=alpha)
         return _metered(traffic, env, metered.EXPLORED, env.names)
 
-    return Approach(
+    return OnlineStrategy(
         "MESS+",
         environment,
         "alpha",
         tuple(sorted({float(np.clip(target, 0.01, 0.999)) for target in targets})),
-        # What a call will cost is not known before it is made: the means of those made stand in for it.
+        # The cost of a call is unknown in advance, and the mean of past calls replaces it.
         lambda V, c: service.MessPlus(V=V, c=c, costs=service.RunningMeanCost()),
         {"V": weights, "c": (0.1, 0.4)},
-        lambda alpha, V, c: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the dearest model, c = {c:.3g}",
+        lambda alpha, V, c: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the most expensive model, c = {c:.3g}",
         (_FEATURES, _SCORE_ALL, _SCORE_SERVED, _COSTS),
         rounds,
         True,
     )
 
 
-def _c2mabv(traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading) -> Approach:
+def _c2mabv(
+    traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
+) -> OnlineStrategy:
     judged = (JUDGE,) if size > 1 else ()
 
     def environment(budget: float) -> Metered:
         env = combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size)
         return _metered(traffic, env, reading)
 
-    return Approach(
+    return OnlineStrategy(
         name,
         environment,
         "budget",
@@ -163,33 +164,33 @@ def _c2mabv(traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequen
     )
 
 
-def _one_answer(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), metered.AT_ONCE)
 
 
-def _of_several(traffic: Traffic) -> tuple[int, np.ndarray]:
-    """Models of a set, and budgets from the cheapest model to the dearest such set."""
+def _set_budgets(traffic: Traffic) -> tuple[int, np.ndarray]:
+    """Number of models of a set, and budgets from the cheapest model to the most expensive set."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
     return size, np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7)
 
 
-def _best_of_several(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _best_of_several(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     del targets
-    size, budgets = _of_several(traffic)
-    return _c2mabv(traffic, "C2MAB-V, best of several", _AtOnce(), size, budgets.tolist(), metered.AT_ONCE)
+    size, budgets = _set_budgets(traffic)
+    return _c2mabv(traffic, "C2MAB-V, best of several", _ParallelWin(), size, budgets.tolist(), metered.AT_ONCE)
 
 
-def _asked_in_turn(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
+def _asked_in_turn(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
     del targets
     if not traffic.binary:
-        return None  # A cascade for any win stops at the first success: scores in between are none.
-    size, budgets = _of_several(traffic)
+        return None  # A cascade for any win stops at the first success, which fractional scores do not define.
+    size, budgets = _set_budgets(traffic)
     return _c2mabv(traffic, "C2MAB-V, asked in turn", AnyWin(), size, budgets.tolist(), metered.IN_TURN)
 
 
 def _weights(traffic: Traffic) -> tuple[float, ...]:
-    """Weights of costs from where a call of the cheapest model counts half of a score to where the dearest counts next to nothing."""
+    """Weights of costs, from half a score for a call of the cheapest model to almost nothing for the most expensive one."""
     most = float(np.clip(0.5 / traffic.unit.mean_costs().min(), 1.0, 100.0))
     return tuple(np.geomspace(most, 0.01, 9).tolist())
 
@@ -203,15 +204,15 @@ def _opened(traffic: Traffic) -> Callable[[float], Metered]:
     return environment
 
 
-def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _cosmos(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     del targets
 
     def policy(bonus: float) -> cascade.COSMOS:
-        # A small bonus may never find the better model: it begins with queries that all models answer.
+        # With a small bonus the better model may never be found without queries that all models answer.
         warm = WarmUp(10 if bonus < 0.1 else 0)
         return cascade.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(bonus, 0.0, 0.0), exploration=warm)
 
-    return Approach(
+    return OnlineStrategy(
         "COSMOS",
         _opened(traffic),
         "weight",
@@ -219,7 +220,7 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
         policy,
         {"bonus": (0.03, 0.1)},
         lambda weight, bonus: (
-            f"a mean call of the dearest model counts {weight:.3g} of a score, b = {bonus:.3g}{', 10 queries asked of all first' if bonus < 0.1 else ''}"
+            f"a mean call of the most expensive model counts {weight:.3g} of a score, b = {bonus:.3g}{', 10 queries to all models first' if bonus < 0.1 else ''}"
         ),
         (JUDGE, _COSTS) if traffic.contexts.shape[1] == 1 else (JUDGE, _COSTS, _FEATURES),
         traffic.num_queries - 1,
@@ -227,16 +228,16 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
     )
 
 
-def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
+def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
     del targets
     unit, signals = traffic.unit, traffic.signals
     if signals is None or unit.num_models > _MOST_SIGNALLED:
-        return None  # Without a sign of its quality an answer tells the evaluator nothing that the query did not.
+        return None  # Without such signals, an answer carries no more information than its query.
     number = unit.num_models
     model = np.broadcast_to(np.eye(number), (traffic.num_queries, number, number))
     directions = traffic.contexts[:, None, 1 : 1 + _OUTPUT_DIRECTIONS]
     of_query = np.broadcast_to(directions, (traffic.num_queries, number, directions.shape[2]))
-    # What a model says of its answer counts for that model alone.
+    # The signal of a model is a feature of that model alone.
     outputs = np.concatenate([model, model * signals[:, :, None], of_query], axis=-1)
     outputs = outputs[..., np.ptp(outputs.reshape(-1, outputs.shape[-1]), axis=0) > 0]
 
@@ -244,41 +245,41 @@ def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> Approach |
         options = {"cost_weight": weight, "features": outputs, "names": unit.models}
         return _metered(traffic, cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, **options), metered.OPENED)
 
-    return Approach(
+    return OnlineStrategy(
         "COSMOS, learned evaluator",
         environment,
         "weight",
         _weights(traffic),
         lambda bonus: cascade.COSMOS(radius=PracticalRadius(bonus, 0.03, 0.3)),
         {"bonus": (0.1,)},
-        lambda weight, bonus: f"a mean call of the dearest model counts {weight:.3g} of a score, b = {bonus:.3g}",
-        (_SCORE_SERVED, "what models say of their own answers (confidence)", _COSTS),
+        lambda weight, bonus: f"a mean call of the most expensive model counts {weight:.3g} of a score, b = {bonus:.3g}",
+        (_SCORE_SERVED, "self-reported quality of answers (confidence)", _COSTS),
         traffic.num_queries - 1,
         False,
         ", signals=log.signals",
     )
 
 
-def _linucb(traffic: Traffic, targets: Sequence[float]) -> Approach:
+def _linucb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     del targets
-    return Approach(
+    return OnlineStrategy(
         "LinUCB",
         _opened(traffic),
         "weight",
         _weights(traffic),
         lambda width: cascade.LinUCB(alpha=width),
         {"width": (0.1, 0.5)},
-        lambda weight, width: f"a mean call of the dearest model counts {weight:.3g} of a score, width {width:.3g}",
+        lambda weight, width: f"a mean call of the most expensive model counts {weight:.3g} of a score, width {width:.3g}",
         (_SCORE_SERVED, _COSTS) if traffic.contexts.shape[1] == 1 else (_SCORE_SERVED, _COSTS, _FEATURES),
         traffic.num_queries - 1,
         False,
     )
 
 
-def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
+def _acqb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
     del targets
     if traffic.contexts.shape[1] == 1:
-        return None  # Without features of queries there is nothing that it could learn.
+        return None  # It learns from features of queries alone.
     rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
     pool = Traffic(
         traffic.table.subset(rows=rows),
@@ -292,7 +293,7 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
         env = queueing.table_queue(pool.unit, arrival_rate=_LOAD, horizon=rounds, cost_weight=weight)
         return _metered(pool, env, metered.RETRIED)
 
-    return Approach(
+    return OnlineStrategy(
         "ACQB, with retries",
         environment,
         "weight",
@@ -306,7 +307,7 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
     )
 
 
-APPROACHES: dict[str, Callable[[Traffic, Sequence[float]], Approach | None]] = {
+STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None]] = {
     "StageRoute": _stageroute,
     "MESS+": _messplus,
     "C2MAB-V, one answer": _one_answer,
@@ -319,38 +320,38 @@ APPROACHES: dict[str, Callable[[Traffic, Sequence[float]], Approach | None]] = {
 }
 
 
-def approaches_for(traffic: Traffic, targets: Sequence[float]) -> list[Approach]:
-    """Those that suit the queries, for some targets of quality."""
-    made = (make(traffic, targets) for make in APPROACHES.values())
-    return [approach for approach in made if approach is not None]
+def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStrategy]:
+    """The strategies that suit the queries, with grids for some targets of quality."""
+    made = (make(traffic, targets) for make in STRATEGIES.values())
+    return [strategy for strategy in made if strategy is not None]
 
 
 def setting_of(
     table: Any, name: str, *, latency: np.ndarray | None = None, signals: np.ndarray | None = None, **setting: float
 ) -> tuple[Metered, Any, int]:
-    """An approach at one setting, to be played further with `jaxroute.simulate`.
+    """An online strategy at one setting, for `jaxroute.simulate`.
 
     Args:
       table: a `RoutingTable`, as in `jaxroute.data.read_log(file).table`.
-      name: of the approach, one of `APPROACHES`.
+      name: name of the strategy, one of `STRATEGIES`.
       latency: `[Q, N]` seconds, or None.
-      signals: `[Q, N]` what models say of their answers, or None.
-      setting: its settings by name, as the report prints them.
+      signals: `[Q, N]` self-reported quality of answers, or None.
+      setting: settings by name, as the report prints them.
 
     Returns:
-      Environment, policy, and rounds in which each query is served once.
+      Environment, policy, and the number of rounds that serve each query once.
 
     Raises:
-      ValueError: the name is unknown, the approach does not suit the table, or the settings are not its own.
+      ValueError: the name is unknown, the strategy does not suit the table, or the settings are not those of the strategy.
     """
     traffic = Traffic.of(table, latency, signals)
-    approach = APPROACHES[checks.one_of("name", name, APPROACHES)](traffic, (0.5,))
-    if approach is None:
-        raise ValueError(f"name must be an approach that suits the table, got {name!r}")
-    expected = {approach.axis, *approach.options}
+    strategy = STRATEGIES[checks.one_of("name", name, STRATEGIES)](traffic, (0.5,))
+    if strategy is None:
+        raise ValueError(f"name must be a strategy that suits the table, got {name!r}")
+    expected = {strategy.axis, *strategy.options}
     if set(setting) != expected:
         raise ValueError(
             f"setting must give {', '.join(sorted(expected))} of {name}, got {', '.join(sorted(setting)) or 'none'}"
         )
-    options = {key: setting[key] for key in inspect.signature(approach.policy).parameters}
-    return approach.environment(setting[approach.axis]), approach.policy(**options), approach.rounds
+    options = {key: setting[key] for key in inspect.signature(strategy.policy).parameters}
+    return strategy.environment(setting[strategy.axis]), strategy.policy(**options), strategy.rounds

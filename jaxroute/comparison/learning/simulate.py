@@ -1,0 +1,213 @@
+"""Simulation of the online strategies, and points from their runs."""
+
+import itertools
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import jaxroute as jr
+from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meets
+
+from .strategies import POOL, OnlineStrategy, strategies_for
+from .traffic import Traffic
+
+# Number of recorded parts of a stream, and of values of a setting between two of the first grid.
+_PIECES, _BETWEEN = 20, 3
+# Strategies without a second, finer grid: they take long, and their stream is no pass over all queries.
+_ONE_LOOK = ("ACQB, with retries",)
+# Metrics that are recorded with their squares, for standard errors.
+_MEASURED = ("quality", "spent", "calls", "latency")
+
+
+def looks(strategy: OnlineStrategy) -> int:
+    """Largest number of simulations of a strategy: over its grid, then over a finer one near the target."""
+    return 1 if strategy.name in _ONE_LOOK else 2
+
+
+def simulate(
+    traffic: Traffic,
+    target: float,
+    targets: Sequence[float],
+    *,
+    orders: int,
+    warm: float = 0.0,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Iterator[list[Point]]:
+    """Simulates each strategy on random orders of the queries: first over its grid, then over a finer one near the target.
+
+    Even runs give `Point.chosen_by`, odd runs give `Point.judged`.
+
+    Args:
+      traffic: the queries.
+      target: requested quality.
+      targets: qualities for which settings are tried.
+      orders: number of random orders, at least 4; all strategies share them.
+      warm: share of each order that is served first and not counted: a warm start.
+      folder: store of the runs, from which a second call resumes, or None.
+      progress: is called with each step in words.
+
+    Yields:
+      The points of a strategy.
+    """
+    for strategy in strategies_for(traffic, targets):
+        tell = progress or (lambda text: None)
+        tell(strategy.name)
+        looked = _runs(strategy, strategy.values, orders, _place(folder, strategy, "grid"))
+        first = _points(strategy, traffic, looked, warm)
+        between = () if looks(strategy) == 1 else values_between(strategy, first, target)
+        if between:
+            tell(f"{strategy.name}, near the target")
+            # The values may change with more orders, so each set of values has its own folder.
+            second = _runs(strategy, between, orders, _place(folder, strategy, f"near-{between[0]:.6g}"))
+            first = first | _points(strategy, traffic, second, warm)
+        yield list(first.values())
+
+
+# Values of the axis and of the options.
+Settings = tuple[float, ...]
+
+
+def _place(folder: str | os.PathLike[str] | None, strategy: OnlineStrategy, part: str) -> str | None:
+    if folder is None:
+        return None
+    name = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
+    return str(Path(folder) / f"{name}-{part}")
+
+
+def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: str | None) -> xr.Dataset:
+    with warnings.catch_warnings():
+        # Ends of a grid may have unreachable targets or calls that are not worth their cost.
+        warnings.simplefilter("ignore", UserWarning)
+        environments = jr.grid(strategy.environment, **{strategy.axis: [float(v) for v in values]})
+    options = {name: list(of) for name, of in strategy.options.items()}
+    policy = jr.grid(strategy.policy, **options) if options else strategy.policy()
+    data = jr.simulate(
+        environments,
+        {strategy.name: policy},
+        horizon=strategy.rounds,
+        seeds=orders,
+        record_every=max(1, strategy.rounds // _PIECES),
+        out=out,
+        progress=False,
+    )
+    return data.sel(policy=strategy.name)
+
+
+def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[Settings, Point]:
+    """Points by their settings."""
+    names = [strategy.axis, *strategy.options]
+    arrays = {
+        name: data[name].transpose(*names, "seed", "time").to_numpy().astype(np.float64)
+        for name in (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
+    }
+    times = [int(t) for t in data["time"].values]
+    sent = data["sent"].isel(time=-1).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
+    before = np.zeros_like(sent)
+    if warm:
+        begin = int(np.searchsorted(times, warm * times[-1]))
+        before = data["sent"].isel(time=begin).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
+    models = [str(name) for name in data["model"].values]
+    points = {}
+    for place in itertools.product(*(range(data.sizes[name]) for name in names)):
+        values = tuple(float(data[name].values[i]) for name, i in zip(names, place, strict=True))
+        curves = {name: array[place] for name, array in arrays.items()}
+        point = _point(strategy, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
+        # From the odd runs, as `judged`; the shares add up to the calls per query.
+        called = (sent - before)[place][1::2].sum(axis=0)
+        shares = called * point.judged.calls.value / max(float(called.sum()), 1.0)
+        points[values] = replace(
+            point, shares={name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}
+        )
+    return points
+
+
+def _point(
+    strategy: OnlineStrategy,
+    traffic: Traffic,
+    setting: dict[str, float],
+    curves: Mapping[str, np.ndarray],
+    times: list[int],
+    warm: float,
+) -> Point:
+    """A point from curves `[seed, time]`."""
+    if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
+        times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
+    begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
+    whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
+    even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
+    values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
+    pool = min(POOL, traffic.num_queries) if strategy.name in _ONE_LOOK else None
+    parts = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
+    answered = np.maximum(parts["answered"], 1e-9)
+    return Point(
+        strategy.name,
+        "online",
+        strategy.words(**setting),
+        chosen_by=_measures(even, traffic, pool),
+        judged=_measures(odd, traffic, pool),
+        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic, pool),
+        needs=strategy.needs,
+        further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {strategy.name!r}, {values}{strategy.given})\n"
+        f"result = jaxroute.simulate(env, {{{strategy.name!r}: policy}}, horizon=rounds, seeds=256)",
+        learning=Learning(
+            tuple(round(float(n)) for n in np.cumsum(parts["answered"])),
+            tuple((parts["quality"] / answered).tolist()),
+            tuple((parts["spent"] / answered).tolist()),
+        ),
+    )
+
+
+def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
+    """Means per query at the end of curves `[seed, time]`, with errors over orders and over queries.
+
+    If each query is served once, runs differ by their orders alone, and the variance between queries is estimated within runs. If queries are
+    drawn from a `pool` with replacement, runs differ by both: a run of as many draws as the pool has queries varies like the pool itself.
+    """
+    sums = {name: curve[:, -1] for name, curve in curves.items()}
+    answered = np.maximum(sums["answered"], 1.0)
+    queries = min(float(answered.mean()), traffic.num_queries)
+
+    def estimate(name: str) -> Estimate:
+        runs = sums[name] / answered
+        between = float(runs.var(ddof=1)) if len(runs) > 1 else math.nan
+        of_orders, of_queries = between / len(runs), between * float(answered.mean()) / (pool or 1)
+        if pool is None:
+            of_queries = max(float((sums[f"{name}_square"] / answered).mean() - np.square(runs).mean()), 0.0) / queries
+        return Estimate(float(runs.mean()), math.sqrt(of_orders + of_queries))
+
+    latency = None if traffic.latency is None else estimate("latency")
+    return Measures(estimate("quality"), estimate("spent"), estimate("calls"), latency)
+
+
+def values_between(strategy: OnlineStrategy, points: Mapping[Settings, Point], target: float) -> tuple[float, ...]:
+    """Values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
+
+    Args:
+      strategy: the strategy.
+      points: points of the first grid, by values of the axis and options.
+      target: requested quality.
+
+    Returns:
+      Three values, or none if all settings meet the target, or none does.
+    """
+    reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
+    if not reached:
+        return ()
+    best = min(reached, key=lambda s: reached[s].cost.value)
+    low, high = sorted(strategy.values), best[0]
+    place = low.index(high) + (-1 if strategy.rising else 1)
+    if not 0 <= place < len(low) or (low[place], *best[1:]) in reached:
+        return ()
+    inside = (
+        np.geomspace(low[place], high, _BETWEEN + 2)
+        if min(low[place], high) > 0
+        else np.linspace(low[place], high, _BETWEEN + 2)
+    )
+    return tuple(float(v) for v in inside[1:-1])
