@@ -330,7 +330,12 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     shown = capsys.readouterr()
     early = " ".join(before[0].split())
     words = ("query: column 'prompt' (as in what is", "model: column 'llm' (as in small, large)", "score: column 'correct'")
-    words += ("60 queries x 2 models", "which reaches 60 % at the least cost?", "2 single models", "4 random partitions into 3 folds")
+    words += (
+        "60 queries x 2 models",
+        "which reaches 60 % at the least cost?",
+        "2 single models",
+        "4 random partitions into 3 folds",
+    )
     for word in (*words, "1 that learn online, in 4 random orders", "LinUCB", "At most 16 steps"):
         assert word in early, word
     assert max(map(len, (before[0] + shown.out).splitlines())) <= 80

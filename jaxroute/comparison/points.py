@@ -9,6 +9,7 @@ from typing import Literal
 Kind = Literal["single", "offline", "online", "bound"]
 
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
+RECORDED = "scores of all models on a recorded sample"
 RETRIES = "users who accept an answer, or try again until they do"
 # Needs that most users cannot meet: a strategy with one of them is never the answer, and is listed separately under this name.
 RARE = {JUDGE: "a perfect judge", RETRIES: "users who try again"}

@@ -20,7 +20,7 @@ from jaxroute.data.predictors import Design, Logistic, Neighbours
 
 from .offline import fit_cascade, fit_mixture, fit_router
 from .offline.cascade import LEARNED, Cascade
-from .offline.mixture import BestMixture, Mixture
+from .offline.mixture import BEST_MIXTURE, Mixture
 from .offline.part import CachedPredictor, Constant, Judge
 from .offline.router import LOGISTIC, NEIGHBOURS, Router
 from .offline.sample import Sample
@@ -31,7 +31,7 @@ FILE = "choice.npz"
 _FORMAT = 1  # Version of the format of a saved file.
 # Functions that fit a rule to a table, tuned to a quality, by the name of the strategy.
 _FIT = {
-    BestMixture.name: fit_mixture,
+    BEST_MIXTURE.name: fit_mixture,
     NEIGHBOURS.name: lambda table, target: fit_router(table, target, by="neighbours"),
     LOGISTIC.name: lambda table, target: fit_router(table, target, by="logistic"),
     LEARNED.name: lambda table, target: fit_cascade(table, target, judge="learned"),
@@ -275,7 +275,7 @@ def snippet(log: Log, point: Point, file: str) -> str:
     """Python code that routes a query with a saved strategy."""
     table = log.table
     words = []
-    if point.kind != "single" and point.strategy != BestMixture.name:
+    if point.kind != "single" and point.strategy != BEST_MIXTURE.name:
         if table.features is not None:
             words.append("text" if isinstance(log.reader, Words) else "features=numbers")
         if table.groups is not None:

@@ -9,7 +9,7 @@ from reference import offline as reference
 
 from jaxroute.comparison.offline import cascade
 from jaxroute.comparison.offline.candidates import between, cheapest, multipliers
-from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, search, sensible, thresholds_of
+from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, least_dominated, search, thresholds_of
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
 from jaxroute.comparison.offline.sample import sample_of
@@ -67,9 +67,9 @@ def test_thresholds():
 
 def test_models_that_others_beat_are_left_out_first():
     cost, quality = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.4, 0.8, 0.7])
-    assert sensible(cost, quality, 2).tolist() == [0, 2]
-    assert sensible(cost, quality, 3).tolist() == [0, 1, 2] or sensible(cost, quality, 3).tolist() == [0, 2, 3]
-    assert sensible(cost, quality).tolist() == [0, 1, 2, 3]
+    assert least_dominated(cost, quality, 2).tolist() == [0, 2]
+    assert least_dominated(cost, quality, 3).tolist() == [0, 1, 2] or least_dominated(cost, quality, 3).tolist() == [0, 2, 3]
+    assert least_dominated(cost, quality).tolist() == [0, 1, 2, 3]
 
 
 def test_more_models_than_are_searched():

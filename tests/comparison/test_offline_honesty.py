@@ -11,7 +11,7 @@ from jaxroute.comparison.offline import fit_cascade, fit_mixture, fit_router, of
 from jaxroute.comparison.offline.cascade import LEARNED
 from jaxroute.comparison.offline.crossfit import crossfit, estimate
 from jaxroute.comparison.offline.measure import strategies
-from jaxroute.comparison.offline.mixture import BestMixture
+from jaxroute.comparison.offline.mixture import BEST_MIXTURE
 from jaxroute.comparison.offline.part import Part
 from jaxroute.data.predictors import Sample, random_folds
 
@@ -31,32 +31,30 @@ def test_copies_of_a_prompt_are_fitted_or_judged_together():
     table = replace(world(0, 60), prompts=np.random.default_rng(0).integers(0, 20, 60) * 7)
     sample, parts = sample_of(table), []
 
-    class Watched(BestMixture):
-        def fit(self, part):
-            parts.append(part.sample.prompts)
-            return super().fit(part)
+    def watched(part):
+        parts.append(part.sample.prompts)
+        return BEST_MIXTURE.fit(part)
 
-    crossfit(sample, [Watched()], (0.7,), 2, 3)
+    crossfit(sample, [replace(BEST_MIXTURE, fit=watched)], (0.7,), 2, 3)
     for partition in (parts[:3], parts[3:]):
         left_out = [set(sample.prompts) - set(fitted) for fitted in partition]
         assert sorted(prompt for fold in left_out for prompt in fold) == sorted(set(sample.prompts))
         assert sum(np.isin(sample.prompts, fitted).sum() - fitted.size for fitted in partition) == 0
     folds = Part(sample).folds
     assert all(np.ptp(folds[sample.prompts == prompt]) == 0 for prompt in set(sample.prompts))
-    with pytest.raises(ValueError, match="table has 7 queries with different prompts; rules are fitted to one part"):
+    with pytest.raises(ValueError, match="table has 7 queries with different prompts; fitting and evaluation"):
         sample_of(replace(table, prompts=np.arange(60) % 7))
 
 
-class Spy:
-    """An strategy that keeps what its rules say."""
+def spied(strategy, said):
+    """A strategy that also writes its rules in words to a list."""
 
-    def __init__(self, strategy, said):
-        self.strategy, self.said = strategy, said
-
-    def fit(self, part):
-        fitted = self.strategy.fit(part)
-        self.said.append([str(fitted.tuned(target)) for target in (0.5, 0.7, 0.8)])
+    def fit(part):
+        fitted = strategy.fit(part)
+        said.append([str(fitted.tuned(target)) for target in (0.5, 0.7, 0.8)])
         return fitted
+
+    return replace(strategy, fit=fit)
 
 
 def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
@@ -67,7 +65,7 @@ def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
     changed = Sample(sample.models, scores, sample.costs, None, sample.features, sample.groups)
     said = [[], []]
     for each, what in zip((sample, changed), said):
-        crossfit(each, [Spy(a, what) for a in strategies(sample)], (0.7,), 1, 2)
+        crossfit(each, [spied(a, what) for a in strategies(sample)], (0.7,), 1, 2)
     number = len(strategies(sample))
     assert said[0][:number] == said[1][:number]
     assert said[0][number:] != said[1][number:]  # Those of the other half were fitted to them.
@@ -75,7 +73,7 @@ def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
 
 def test_noise_gains_nothing():
     """On the fitting part the tuned rules seem to reach more than the models have; judged, they do not. Perfect judges do gain: they see scores."""
-    used, targets = [BestMixture(), router.NEIGHBOURS, router.LOGISTIC, LEARNED], (0.6,)
+    used, targets = [BEST_MIXTURE, router.NEIGHBOURS, router.LOGISTIC, LEARNED], (0.6,)
     judged = np.empty((len(used), 40))
     seeming = []
     for seed in range(40):
@@ -111,7 +109,7 @@ def test_errors_of_models_and_mixtures_cover():
     singles, mixtures = [], []
     for seed in range(120):
         table = world(seed, 100, right, costs, features=False)
-        points = crossfit(sample_of(table), [BestMixture()], (0.7,), 4, 3)[0][0].measures(1)
+        points = crossfit(sample_of(table), [BEST_MIXTURE], (0.7,), 4, 3)[0][0].measures(1)
         rule = fit_mixture(table, 0.7)
         quality = right.mean(0)
         truth = (1 - rule.weight) * quality[rule.first] + rule.weight * quality[rule.second]

@@ -8,7 +8,7 @@ from reference import offline as reference
 from jaxroute.comparison.offline import bounds
 from jaxroute.comparison.offline.cascade import Cascade
 from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, conditional, shrunk_covariance
-from jaxroute.comparison.offline.mixture import BestMixture, Hull, Mixture, hull
+from jaxroute.comparison.offline.mixture import BEST_MIXTURE, Hull, Mixture, hull
 from jaxroute.comparison.offline.part import Constant, Part, TrueScores
 from jaxroute.comparison.offline.router import Router
 from jaxroute.comparison.offline.sample import Sample
@@ -23,7 +23,7 @@ SAMPLE = Sample(TWO, SCORES, COSTS, SECONDS)
 def test_a_mixture_by_hand():
     # Small has 0.375 for 1.5, large 0.5 for 15: half-way, 0.4375 for 8.25.
     part = Part(SAMPLE)
-    rule = BestMixture().fit(part).tuned(0.4375)
+    rule = BEST_MIXTURE.fit(part).tuned(0.4375)
     assert (rule.first, rule.second) == (0, 1) and rule.weight == pytest.approx(0.5)
     played = rule.evaluate(SAMPLE)
     np.testing.assert_allclose(played.quality, [1.0, 0.5, 0.25, 0.0])
@@ -31,8 +31,8 @@ def test_a_mixture_by_hand():
     np.testing.assert_allclose(played.latency, [0.55, 1.1, 0.55, 1.1])
     np.testing.assert_array_equal(played.calls, 1)
     assert str(rule) == "large for 50 % of queries, else small"
-    assert str(BestMixture().fit(part).tuned(0.2)) == "small"
-    assert str(BestMixture().fit(part).tuned(0.9)) == "large"
+    assert str(BEST_MIXTURE.fit(part).tuned(0.2)) == "small"
+    assert str(BEST_MIXTURE.fit(part).tuned(0.9)) == "large"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -193,6 +193,7 @@ def test_the_frontier_is_not_dominated():
 def texts(picture):
     """Boxes of the texts of a picture, in points, and its size. Wide letters, which the font lacks, are replaced."""
     found = []
+    picture.figure.draw_without_rendering()  # Places the legends.
     for text in picture.figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_visible()):
         words = text.get_text()
         if words:

@@ -1,6 +1,11 @@
 """Selection of the cheapest rule that reaches a target, and grids of prices."""
 
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
 import numpy as np
+
+RuleT = TypeVar("RuleT", bound=Any)
 
 
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
@@ -17,6 +22,27 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
     good = np.flatnonzero(quality >= min(target, float(quality.max())) - 1e-12)
     least = good[cost[good] <= cost[good].min() * (1 + 1e-12)]
     return int(least[np.argmax(quality[least] >= quality[least].max() - 1e-12)])
+
+
+@dataclass(frozen=True, eq=False)
+class PriceGrid(Generic[RuleT]):
+    """Rules with many prices of cost, with the quality and cost of each on the fitting part.
+
+    Attributes:
+      rule: rule at a price of 0.
+      prices: `[L]` prices.
+      reached: `[L]` mean scores.
+      spent: `[L]` mean costs.
+    """
+
+    rule: RuleT
+    prices: np.ndarray
+    reached: np.ndarray
+    spent: np.ndarray
+
+    def tuned(self, target: float) -> RuleT:
+        """The rule that reaches the target at the least cost."""
+        return replace(self.rule, price=float(self.prices[cheapest(self.reached, self.spent, target)]))
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:

@@ -1,12 +1,13 @@
 """FrugalGPT: cheap models are called first, and the next one only if the judge rejects the answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..points import JUDGE
+from ..points import JUDGE, RECORDED
 from .candidates import cheapest
+from .crossfit import OfflineStrategy
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, several_calls
 
@@ -182,39 +183,22 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
     return np.einsum("aiit->ait", two[..., -1]), two[..., :number]
 
 
-@dataclass(frozen=True)
-class Cascades:
-    """A strategy: a judge, and the models, their order and the thresholds that reach the target.
-
-    Attributes:
-      name: name of the strategy.
-      line: Python code that fits it.
-      judge: selects the judge of a fitting part.
-      needs: requirements in production.
-    """
-
-    name: str
-    line: str
-    judge: Callable[[Part], Prediction]
-    needs: tuple[str, ...]
-
-    def fit(self, part: Part) -> CascadeSearch:
-        """Searches all cascades of the least dominated models."""
-        (judge, values), sample = self.judge(part), part.sample
-        numbers = least_dominated(sample.costs.mean(0), sample.scores.mean(0))
-        return CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers))
+def _fit(part: Part, prediction: Prediction) -> CascadeSearch:
+    """Searches all cascades of the least dominated models."""
+    (judge, values), sample = prediction, part.sample
+    numbers = least_dominated(sample.costs.mean(0), sample.scores.mean(0))
+    return CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers))
 
 
-_RECORDED = "scores of all models on a recorded sample"
-LEARNED = Cascades(
+LEARNED = OfflineStrategy(
     "FrugalGPT cascade",
     'fit_cascade(log.table, {target}, judge="learned")',
-    lambda part: part.judge,
-    (_RECORDED, "features of each query before it is served", "the cost of each answer"),
+    (RECORDED, "features of each query before it is served", "the cost of each answer"),
+    lambda part: _fit(part, part.judge),
 )
-PERFECT = Cascades(
+PERFECT = OfflineStrategy(
     "FrugalGPT cascade, perfect judge",
     'fit_cascade(log.table, {target}, judge="perfect")',
-    lambda part: part.perfect,
-    (_RECORDED, JUDGE),
+    (RECORDED, JUDGE),
+    lambda part: _fit(part, part.perfect),
 )

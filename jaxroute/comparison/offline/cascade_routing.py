@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..points import JUDGE
-from .candidates import between, cheapest, multipliers
+from ..points import JUDGE, RECORDED
+from .candidates import PriceGrid, between, multipliers
+from .crossfit import OfflineStrategy
 from .part import Part, Predictor
 from .sample import Outcomes, Sample, several_calls
 
@@ -136,48 +137,19 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
     return (1 - part) * moments + part * np.diag(np.diag(moments))
 
 
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """Cascade routing at many prices, with the quality and cost of each on the fitting part.
-
-    Attributes:
-      rule: rule at a price of 0.
-      prices: `[L]` prices.
-      reached: `[L]` mean scores.
-      spent: `[L]` mean costs.
-    """
-
-    rule: CascadeRouting
-    prices: np.ndarray
-    reached: np.ndarray
-    spent: np.ndarray
-
-    def tuned(self, target: float) -> CascadeRouting:
-        """The rule that reaches the target at the least cost."""
-        best, rule = cheapest(self.reached, self.spent, target), self.rule
-        return CascadeRouting(rule.models, rule.predictor, rule.covariance, rule.costs, float(self.prices[best]))
-
-
-class PerfectCascadeRouting:
-    """Cascade routing that sees the true score of each answer after its call."""
-
-    name = "Cascade routing, perfect judge"
-    needs = ("scores of all models on a recorded sample", JUDGE)
-    line = "fit_cascade_routing(log.table, {target})"
-
-    def fit(self, part: Part) -> Prices:
-        """Evaluates every price, each fold with the covariance of the others."""
-        sample = part.sample
-        predictor, before = part.logistic if sample.described else part.means
-        missed, costs = sample.scores - before, sample.costs.mean(0)
-        prices = multipliers(costs, _PRICES)
-        reached, spent = _evaluate(part, before, prices)
-        further = between(prices, reached, _FURTHER)
-        if further.size:
-            parts = zip((prices, reached, spent), (further, *_evaluate(part, before, further)))
-            prices, reached, spent = (np.concatenate(both) for both in parts)
-        rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
-        return Prices(rule, prices, reached, spent)
+def _fit(part: Part) -> PriceGrid[CascadeRouting]:
+    """Evaluates every price, each fold with the covariance of the others."""
+    sample = part.sample
+    predictor, before = part.logistic if sample.described else part.means
+    missed, costs = sample.scores - before, sample.costs.mean(0)
+    prices = multipliers(costs, _PRICES)
+    reached, spent = _evaluate(part, before, prices)
+    further = between(prices, reached, _FURTHER)
+    if further.size:
+        parts = zip((prices, reached, spent), (further, *_evaluate(part, before, further)))
+        prices, reached, spent = (np.concatenate(both) for both in parts)
+    rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
+    return PriceGrid(rule, prices, reached, spent)
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -193,3 +165,8 @@ def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.nd
         reached += np.where(called, sample.scores[rows], 0.0).max(2).sum(1) / sample.num_queries
         spent += np.where(called, sample.costs[rows], 0.0).sum((1, 2)) / sample.num_queries
     return reached, spent
+
+
+PERFECT_ROUTING = OfflineStrategy(
+    "Cascade routing, perfect judge", "fit_cascade_routing(log.table, {target})", (RECORDED, JUDGE), _fit
+)

@@ -1,6 +1,7 @@
 """Cross-fitting: rules are fitted to one part of the queries and evaluated on the others, each query once in every partition."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -28,27 +29,21 @@ class RuleFamily(Protocol):
         ...
 
 
-class Strategy(Protocol):
-    """A routing strategy that is fitted to recorded queries."""
+@dataclass(frozen=True)
+class OfflineStrategy:
+    """A routing strategy that is fitted to recorded queries.
 
-    @property
-    def name(self) -> str:
-        """Name of the strategy."""
-        ...
+    Attributes:
+      name: name of the strategy.
+      line: Python code that fits it, with `{target}`.
+      needs: requirements in production.
+      fit: fits its rules to a part of the queries.
+    """
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Requirements in production."""
-        ...
-
-    @property
-    def line(self) -> str:
-        """Python code that fits it, with `{target}`."""
-        ...
-
-    def fit(self, part: Part) -> RuleFamily:
-        """Fits the strategy to queries."""
-        ...
+    name: str
+    line: str
+    needs: tuple[str, ...]
+    fit: Callable[[Part], RuleFamily]
 
 
 class Record:
@@ -122,7 +117,7 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
 
 def crossfit(
     sample: Sample,
-    strategies: Sequence[Strategy],
+    strategies: Sequence[OfflineStrategy],
     targets: Sequence[float],
     num_partitions: int,
     num_folds: int,

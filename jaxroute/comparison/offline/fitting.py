@@ -7,9 +7,9 @@ from jaxroute.data import RoutingTable
 
 from . import cascade, router
 from .cascade import Cascade
-from .cascade_routing import CascadeRouting, PerfectCascadeRouting
+from .cascade_routing import PERFECT_ROUTING, CascadeRouting
 from .measure import WHOLE
-from .mixture import BestMixture, Mixture
+from .mixture import BEST_MIXTURE, Mixture
 from .part import Part
 from .router import Router
 from .sample import Sample, sample_of
@@ -25,7 +25,7 @@ def fit_mixture(table: RoutingTable, target: float) -> Mixture:
     Returns:
       The rule: `first`, `second` (indices into its `models`) and `weight`, the probability of the second.
     """
-    return BestMixture().fit(_part(table, target)).tuned(target)
+    return BEST_MIXTURE.fit(_part(table, target)).tuned(target)
 
 
 def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neighbours"] = "logistic") -> Router:
@@ -83,7 +83,7 @@ def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
     Returns:
       The rule: `predictor`, `covariance`, `costs` and `price`.
     """
-    return PerfectCascadeRouting().fit(_part(table, target)).tuned(target)
+    return PERFECT_ROUTING.fit(_part(table, target)).tuned(target)
 
 
 def _part(table: RoutingTable, target: float) -> Part:

@@ -9,9 +9,9 @@ from jaxroute.data import RoutingTable
 
 from ..points import Kind, Point
 from . import bounds, cascade, router
-from .cascade_routing import PerfectCascadeRouting
-from .crossfit import Record, Strategy, crossfit
-from .mixture import BestMixture
+from .cascade_routing import PERFECT_ROUTING
+from .crossfit import OfflineStrategy, Record, crossfit
+from .mixture import BEST_MIXTURE
 from .part import Part
 from .sample import Outcomes, Sample, sample_of, single_call
 
@@ -90,14 +90,14 @@ def partitions(num_queries: int) -> tuple[int, int]:
     return 2 if num_queries > _MANY else 4, 3 if num_queries <= _FEW else 2
 
 
-def strategies(sample: Sample) -> list[Strategy]:
+def strategies(sample: Sample) -> list[OfflineStrategy]:
     """Strategies for a sample: routers need features, and predictors features or categories."""
-    used: list[Strategy] = [BestMixture()]
+    used: list[OfflineStrategy] = [BEST_MIXTURE]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
     if sample.described:
         used += [router.LOGISTIC, cascade.LEARNED]
-    return [*used, cascade.PERFECT, PerfectCascadeRouting()]
+    return [*used, cascade.PERFECT, PERFECT_ROUTING]
 
 
 def _one_thread() -> AbstractContextManager[object]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..points import RECORDED
+from .crossfit import OfflineStrategy
 from .part import Part
 from .sample import Outcomes, Sample, single_call
 
@@ -94,15 +96,10 @@ def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
     return tuple(corners)
 
 
-class BestMixture:
-    """The cheapest random choice between two models."""
+def _fit(part: Part) -> Hull:
+    sample = part.sample
+    quality = sample.scores.mean(0)
+    return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)
 
-    name = "Best mixture"
-    needs = ("scores of all models on a recorded sample",)
-    line = "fit_mixture(log.table, {target})"
 
-    def fit(self, part: Part) -> Hull:
-        """The hull of the fitting part."""
-        sample = part.sample
-        quality = sample.scores.mean(0)
-        return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)
+BEST_MIXTURE = OfflineStrategy("Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), _fit)

@@ -1,11 +1,13 @@
 """Routers: one model for each query, chosen by predicted scores and mean costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .candidates import cheapest, multipliers
+from ..points import RECORDED
+from .candidates import PriceGrid, multipliers
+from .crossfit import OfflineStrategy
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, single_call
 
@@ -45,59 +47,25 @@ class Router:
         return f"highest predicted score - {self.price:.3g} x mean cost"
 
 
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """Routers with many prices, with the quality and cost of each on the fitting part.
-
-    Attributes:
-      models: names of the models.
-      predictor: predictor of scores.
-      costs: `[N]` mean costs.
-      prices: `[L]` prices.
-      reached: `[L]` mean scores.
-      spent: `[L]` mean costs.
-    """
-
-    models: tuple[str, ...]
-    predictor: Predictor
-    costs: np.ndarray
-    prices: np.ndarray
-    reached: np.ndarray
-    spent: np.ndarray
-
-    def tuned(self, target: float) -> Router:
-        """The router that reaches the target at the least cost."""
-        best = cheapest(self.reached, self.spent, target)
-        return Router(self.models, self.predictor, self.costs, float(self.prices[best]))
+def _fit(part: Part, prediction: Prediction) -> PriceGrid[Router]:
+    """Evaluates every price on predictions made without the query's own scores."""
+    (predictor, predicted), sample = prediction, part.sample
+    costs = sample.costs.mean(0)
+    prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)
+    reached, spent = np.empty(len(prices)), np.empty(len(prices))
+    for i, price in enumerate(prices):
+        chosen = np.argmax(predicted - price * costs, axis=1)
+        reached[i], spent[i] = sample.scores[rows, chosen].mean(), sample.costs[rows, chosen].mean()
+    return PriceGrid(Router(sample.models, predictor, costs, 0.0), prices, reached, spent)
 
 
-@dataclass(frozen=True)
-class Routers:
-    """A strategy: a predictor of scores, and the price of cost that reaches the target.
-
-    Attributes:
-      name: name of the strategy.
-      line: Python code that fits it.
-      predictor: selects the predictor of a fitting part.
-      needs: requirements in production.
-    """
-
-    name: str
-    line: str
-    predictor: Callable[[Part], Prediction]
-    needs: tuple[str, ...] = ("scores of all models on a recorded sample", "features of each query before it is served")
-
-    def fit(self, part: Part) -> Prices:
-        """Evaluates every price on predictions made without the query's own scores."""
-        (predictor, predicted), sample = self.predictor(part), part.sample
-        costs = sample.costs.mean(0)
-        prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)
-        reached, spent = np.empty(len(prices)), np.empty(len(prices))
-        for i, price in enumerate(prices):
-            chosen = np.argmax(predicted - price * costs, axis=1)
-            reached[i], spent[i] = sample.scores[rows, chosen].mean(), sample.costs[rows, chosen].mean()
-        return Prices(sample.models, predictor, costs, prices, reached, spent)
-
-
-NEIGHBOURS = Routers("Nearest neighbours", 'fit_router(log.table, {target}, by="neighbours")', lambda part: part.neighbours)
-LOGISTIC = Routers("Logistic regression", 'fit_router(log.table, {target}, by="logistic")', lambda part: part.logistic)
+_NEEDS = (RECORDED, "features of each query before it is served")
+NEIGHBOURS = OfflineStrategy(
+    "Nearest neighbours",
+    'fit_router(log.table, {target}, by="neighbours")',
+    _NEEDS,
+    lambda part: _fit(part, part.neighbours),
+)
+LOGISTIC = OfflineStrategy(
+    "Logistic regression", 'fit_router(log.table, {target}, by="logistic")', _NEEDS, lambda part: _fit(part, part.logistic)
+)

@@ -45,8 +45,7 @@ def svg(picture: Picture, kind: str) -> Markup:
         if tag == "text":
             del attributes["transform"]  # All texts are horizontal.
         if tag == "g":
-            number, tip = picture.tips.get(attributes.pop("id", ""), (None, None))
-            attributes.update({} if number is None else {"data-s": str(number)})
+            tip = picture.tips.get(attributes.pop("id", ""))
             if tip is not None:
                 part.insert(0, title := ET.Element(f"{_SPACE}title"))
                 title.text = tip

@@ -1,4 +1,4 @@
-"""How numbers are written: three digits, the standard error in parentheses, tiny and huge ones with a power of ten."""
+"""Formats of numbers: three digits, the standard error in parentheses, and powers of ten for tiny and huge numbers."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
@@ -9,11 +9,11 @@ from jaxroute.comparison.summary import Pair
 NOTHING = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SMALLEST, _LARGEST = -5, 6  # Exponents that are written out: 0.0000123 is, 0.00000123 is not.
+_SMALLEST, _LARGEST = -5, 6  # Exponents without a power of ten: 0.0000123, but not 0.00000123.
 
 
 def known(value: float | None) -> TypeGuard[float]:
-    """Whether there is a finite number."""
+    """Whether a value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
@@ -21,12 +21,9 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
     """A mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
 
     Args:
-      pair: mean and standard error; a mean that is not known is written as a dash, an error that is not known is left out.
-      unit: written behind, after a space.
-      decimals: of the mean; three significant digits if None.
-
-    Returns:
-      the text.
+      pair: mean and standard error; an unknown mean is a dash, and an unknown error is left out.
+      unit: unit after the number.
+      decimals: decimals of the mean; None for three significant digits.
     """
     value, error = pair or (None, None)
     if not known(value):
@@ -54,28 +51,28 @@ def percent(pair: Pair | None, unit: str = "%") -> str:
 
 
 def share(value: float) -> str:
-    """A fraction in percent with the digits that it has, as in "75 %": for targets, which people type."""
+    """A fraction in percent with all its digits, as in "75 %", for targets."""
     return f"{_trimmed(100 * value)} %"
 
 
 def portion(value: float) -> str:
-    """A measured fraction in percent, with a digit behind the point below 10 %."""
+    """A measured fraction in percent, with one decimal below 10 %."""
     return f"{100 * value:.0f} %" if value >= 0.0995 else f"{100 * value:.1f} %"
 
 
 def portions(shares: dict[str, float]) -> str:
-    """Shares of the queries for which each model is asked, the largest first."""
+    """Shares of the queries for which each model is called, in decreasing order."""
     return ", ".join(f"{name} {portion(part)}" for name, part in sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
+    """Labels of an axis, with powers of ten if they would be long, the same for all labels of a linear axis."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """A number and its noun, as in "1 model", "11 models"."""
+    """A number and its noun, as in "1 model" and "11 models"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -94,7 +91,7 @@ def _trimmed(value: float) -> str:
 
 
 def _exponent(value: float) -> int:
-    """Of the leading digit when the number is rounded to three digits; 0 of zero."""
+    """Exponent of the leading digit after rounding to three digits; 0 for zero."""
     return int(f"{abs(value):.2e}".split("e")[1]) if value else 0
 
 
@@ -103,7 +100,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """A number over a power of ten, rounded half up (away from zero) as it reads in decimals."""
+    """A number over a power of ten, rounded half away from zero in decimal notation."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -113,7 +110,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """One digit of an error, two if the first is 1; at least as many decimals as were asked for."""
+    """An error with one digit, two if the first is 1, or with at least the given decimals."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

@@ -45,15 +45,6 @@
     box.append(button);
   }
 
-  // One strategy at a time: the others fade while the pointer is over a mark.
-  for (const picture of all("figure svg")) {
-    picture.addEventListener("pointerover", (event) => {
-      const series = event.target.closest("[data-s]")?.dataset.s;
-      picture.classList.toggle("focus", series !== undefined);
-      for (const part of all("[data-s]", picture)) part.classList.toggle("on", part.dataset.s === series);
-    });
-  }
-
   // Folded parts are printed too.
   addEventListener("beforeprint", () => { for (const fold of all("details")) fold.open = true; });
 })();

@@ -67,7 +67,7 @@ class Picture:
       title: description for those who cannot see the picture.
       figure: the figure of matplotlib.
       labels: texts that are drawn over others and need a halo.
-      tips: number of the strategy, or None, and the text that the page shows over a mark, by the mark's `gid`.
+      tips: text that the page shows over a mark, by the mark's `gid`.
     """
 
     def __init__(self, title: str, width: float, height: float) -> None:
@@ -89,10 +89,9 @@ class Picture:
         """Width and height of a text or a legend."""
         return artist.get_window_extent(self._renderer).size
 
-    def mark(self, ax: Any, xy: tuple[float, float], look: Look, radius: float, tip: str, number: int | None = None) -> None:
+    def mark(self, ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
         """A mark with a tip."""
-        gid = f"mark{len(self.tips)}"
-        self.tips[gid] = number, tip
+        self.tips[gid := f"mark{len(self.tips)}"] = tip
         ax.plot(*zip(xy, strict=True), gid=gid, zorder=4, **_marker(look, radius))
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
@@ -109,6 +108,10 @@ def _marker(look: Look, radius: float) -> dict[str, Any]:
     full = look.fill == "full"
     colours = {"mfc": LIGHT[look.face], "mec": LIGHT["paper" if full else look.colour], "mew": 0.8 if full else 1.4}
     return {"marker": look.marker, "ms": 2 * radius * MARKERS[look.marker], "ls": "none", **colours}
+
+
+def _ring(colour: str, radius: float) -> dict[str, Any]:
+    return {"ls": "none", "marker": "o", "mfc": "none", "mec": LIGHT[colour], "mew": 2, "ms": 2 * radius}
 
 
 @contextlib.contextmanager
@@ -157,19 +160,17 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
         picture.mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
     groups = strategies.series(points)
     for name in reversed(groups):  # Online policies are drawn last, on top.
-        look, number, front = looks[name], list(looks).index(name), strategies.frontier(groups[name])
+        look, front = looks[name], strategies.frontier(groups[name])
         dash = (0, (2.5, 2.5)) if look.fill == "hollow" else "-"
         ax.plot(*zip(*map(_xy, front), strict=True), color=LIGHT[look.colour], lw=1.2, ls=dash, alpha=0.6, zorder=3)
         for point in sorted(groups[name], key=lambda p: any(p is f for f in front)):
             good = any(point is f for f in front)
             if good:
                 _error_bar(ax, point, look.colour, least)
-            size = form.radius * (1.0 if good else _DOMINATED)
-            picture.mark(ax, _xy(point), look, size, tip_of(point, summary), number)
+            picture.mark(ax, _xy(point), look, form.radius * (1.0 if good else _DOMINATED), tip_of(point, summary))
     for point, colour, more, name in ((single, "ink", 2.5, "single"), (best, "accent", 4.5, "best")):
         if point is not None:
-            ring = {"mfc": "none", "mec": LIGHT[colour], "mew": 2, "ms": 2 * (form.radius + more), "zorder": 5}
-            ax.plot(*zip(_xy(point), strict=True), "o", label=name, **ring)
+            ax.plot(*zip(_xy(point), strict=True), label=name, zorder=5, **_ring(colour, form.radius + more))
     _cost_axis(ax, "x", costs, form.ticks)
     _linear_axis(ax, "y", 7)
     front = [_xy(p) for p in strategies.frontier(filter(strategies.deployable, points))]
@@ -281,8 +282,7 @@ def _label(
                 made.set_position((x, y))
                 if end is not None:
                     arrow = {"arrowstyle": "-", "color": LIGHT["dot"], "lw": 0.8, "shrinkA": 0, "shrinkB": 0.75 * gap}
-                    coordinates = {"xycoords": "figure points", "textcoords": "figure points"}
-                    ax.annotate("", at, xytext=end, arrowprops=arrow, zorder=8, **coordinates)
+                    ax.annotate("", at, end, "figure points", "figure points", arrow, zorder=8)
                 return True
         picture.labels.remove(made)
         made.remove()
@@ -325,8 +325,7 @@ def _handles(
     marks += [entry("one model for all queries", Look(), 0.62)] if "single" in kinds else []
     rings = [(best, strategies.CHEAPEST, "accent")]
     rings += [(single, "cheapest single model that does", "ink")] if single is not best else []
-    look = {"ls": "none", "marker": "o", "mfc": "none", "mew": 2, "ms": 2 * form.radius + 3}
-    marks += [Line2D([], [], label=text, mec=LIGHT[colour], **look) for point, text, colour in rings if point is not None]
+    marks += [Line2D([], [], label=text, **_ring(c, form.radius + 1.5)) for point, text, c in rings if point is not None]
     marks.append(Line2D([], [], color=LIGHT["frontier"], lw=5, label="Pareto frontier"))
     bar = {"ls": "none", "marker": "|", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
     marks.append(Line2D([], [], label="\N{PLUS-MINUS SIGN} one standard error", **bar))
@@ -339,10 +338,10 @@ def _small(title: str, titles: tuple[str, str]) -> tuple[Picture, Any]:
     return picture, picture.axes(58, 44, 412, 242, 12, titles)
 
 
-def _dashed(draw: Any, place: float, words: str) -> None:
+def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
     """A dashed line at a value, with its name above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
-    draw.__self__.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
+    ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 
 
 @style()
@@ -362,7 +361,7 @@ def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Loo
         ax.set_xlim(0)
         _linear_axis(ax, "x", 6)
         if kind == "quality":
-            _dashed(ax.axhline, 100 * summary["target"], f"target {numbers.share(summary['target'])}")
+            _dashed(ax, ax.axhline, 100 * summary["target"], f"target {numbers.share(summary['target'])}")
             _linear_axis(ax, "y", 5)
         else:
             _cost_axis(ax, "y", values, 5)
@@ -379,17 +378,16 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
     picture, ax = _small(title, ("target, %", f"cost, {unit}"))
     best = [row["cost"][0] if row["cost"] else None for row in rows]
     single = [costs.get(row["single"] or "") for row in rows]
-    for name, values, colour, key in (
-        ("single model", single, "dot", "single"),
-        ("best strategy", best, "accent", "strategy"),
+    for key, values, colour, name in (
+        ("single", single, "dot", "single model"),
+        ("strategy", best, "accent", "best strategy"),
     ):
-        x, y = [100 * row["target"] for row in rows], [v if known(v) else math.nan for v in values]
-        ax.plot(x, y, color=LIGHT[colour], lw=1.8, label=name, zorder=3)
-        for row, cost, *xy in zip(rows, values, x, y, strict=True):
-            if known(cost):
-                tip = f"target {numbers.share(row['target'])}\n{row[key]}\n{numbers.plain(cost, unit)}"
-                picture.mark(ax, tuple(xy), looks.get(row[key] or "", Look()), 4.0, tip)
-    _dashed(ax.axvline, 100 * summary["target"], f"requested: {numbers.share(summary['target'])}")
+        places = [(100 * row["target"], v if known(v) else math.nan) for row, v in zip(rows, values, strict=True)]
+        ax.plot(*zip(*places, strict=True), color=LIGHT[colour], lw=1.8, label=name, zorder=3)
+        for row, place in zip(rows, places, strict=True):
+            tip = f"target {numbers.share(row['target'])}\n{row[key]}\n{numbers.plain(place[1], unit)}"
+            picture.mark(ax, place, looks.get(row[key] or "", Look()), 4.0, tip)
+    _dashed(ax, ax.axvline, 100 * summary["target"], f"requested: {numbers.share(summary['target'])}")
     _linear_axis(ax, "x", 6)
     _cost_axis(ax, "y", [v for v in [*best, *single] if known(v)], 5)
     ax.legend(loc="best", fontsize=11, labelcolor="linecolor")

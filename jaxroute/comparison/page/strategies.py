@@ -91,7 +91,7 @@ def groups(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
-    """The groups without single models, and without points whose shares of the queries are unknown."""
+    """The groups without single models and without points of unknown shares."""
     found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
     return {title: points for title, points in found.items() if points}
 
