@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,19 +119,11 @@ class Comparison:
         }
 
     def table(self, width: int | None = None) -> str:
-        """The chosen setting of each strategy as text: those that meet the target, those that do not, and those that cannot be deployed.
-
-        Args:
-          width: longest line; longer settings are cut.
-        """
+        """The chosen setting of each strategy as text in lines of at most `width` letters, in groups by the target and by rare needs."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
-        """Shares of the queries that each chosen strategy sends to each model as text, in the order of `table`.
-
-        Args:
-          width: longest line.
-        """
+        """Shares of the queries that each chosen strategy sends to each model as text, in the order of `table`."""
         return plain.shares(self.summary, width)
 
     @property
@@ -281,11 +273,12 @@ def compare(
         seconds["fitted rules"] = time.perf_counter() - mark
 
         number = planned.orders
-        with _runs_in(folder) as runs:
+        with contextlib.ExitStack() as stack:
+            runs = Path(stack.enter_context(tempfile.TemporaryDirectory())) if folder is None else folder / "runs"
             learned = _learned(planned, targets, number, runs, told, seconds)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
-                told.total += sum(planned.looks)
+                told.total += sum(planned.grids)
                 learned = _learned(planned, targets, number, runs, told, seconds)
         command = _command(data, target, out, reading) if command is None else command
         points = (*fixed, *learned)
@@ -305,9 +298,9 @@ def _learned(
     mark, done = time.perf_counter(), told.done
     options = {"orders": orders, "warm": planned.warm, "folder": runs, "progress": told}
     simulated = learning.simulate(planned.traffic, planned.target, targets, **options)
-    for of_one, looks in zip(simulated, planned.looks, strict=True):
+    for of_one, grids in zip(simulated, planned.grids, strict=True):
         points += of_one
-        done += looks
+        done += grids
         told.done = done  # A second simulation that was not needed counts as done.
         now, part = time.perf_counter(), of_one[0].strategy
         seconds[part] = seconds.get(part, 0.0) + now - mark
@@ -341,16 +334,6 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
             )
     folder.mkdir(parents=True, exist_ok=True)
     put(file, json.dumps(about, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-@contextlib.contextmanager
-def _runs_in(folder: Path | None) -> Iterator[Path]:
-    """The folder of the runs: in the report, or temporary."""
-    if folder is not None:
-        yield folder / "runs"
-        return
-    with tempfile.TemporaryDirectory() as made:
-        yield Path(made)
 
 
 def _target(value: Any) -> float:
@@ -435,9 +418,7 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool, open
         "needs": list(point.needs),
         "shares": dict(point.shares),
         "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
-        "learning": None
-        if learned is None
-        else {"queries": list(learned.queries), "quality": list(learned.quality), "cost": list(learned.cost)},
+        "learning": None if learned is None else {n: list(getattr(learned, n)) for n in ("queries", "quality", "cost")},
     }
 
 

@@ -24,7 +24,7 @@ class Plan:
       fitted: names of the strategies that are fitted to recorded queries.
       partitions: number of partitions of the queries for fitting, and number of folds of each.
       learners: names of the online policies.
-      looks: largest number of simulations of each online policy.
+      grids: largest number of simulations of each online policy.
       singles: number of models.
       target: requested quality.
       warm: share of each order that is not counted.
@@ -36,7 +36,7 @@ class Plan:
     fitted: tuple[str, ...]
     partitions: tuple[int, int]
     learners: tuple[str, ...]
-    looks: tuple[int, ...]
+    grids: tuple[int, ...]
     singles: int
     target: float
     warm: float
@@ -45,7 +45,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Largest number of steps: a fit for each fold and for the whole table, the simulations, and the report."""
-        return self.partitions[0] * self.partitions[1] + 1 + sum(self.looks) + 1
+        return self.partitions[0] * self.partitions[1] + 1 + sum(self.grids) + 1
 
     @property
     def lines(self) -> list[str]:
@@ -87,7 +87,7 @@ def plan(
         tuple(strategy.name for strategy in offline.strategies(offline.sample_of(table, log.latency))),
         offline.partitions(table.num_queries),
         tuple(strategy.name for strategy in learners),
-        tuple(learning.looks(strategy) for strategy in learners),
+        tuple(learning.num_grids(strategy) for strategy in learners),
         table.num_models,
         target,
         warm,

@@ -1,8 +1,8 @@
 """Online policies on recorded queries: the five systems and a contextual bandit, with common metrics."""
 
 from .metered import Metered
-from .simulate import looks, simulate
+from .simulate import num_grids, simulate
 from .strategies import STRATEGIES, OnlineStrategy, setting_of, strategies_for
 from .traffic import Traffic
 
-__all__ = ["STRATEGIES", "Metered", "OnlineStrategy", "Traffic", "looks", "setting_of", "simulate", "strategies_for"]
+__all__ = ["STRATEGIES", "Metered", "OnlineStrategy", "Traffic", "num_grids", "setting_of", "simulate", "strategies_for"]

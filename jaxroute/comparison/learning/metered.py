@@ -11,15 +11,14 @@ from flax import struct
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.core.wrapper import Wrapper
 
+_FLOWS = (("quality", "score of the answer", "score"), ("spent", "cost of all calls", "cost"))
+_FLOWS += (("calls", "models called", "calls"), ("latency", "time until the answer", "s"))
 METRICS = (
-    Metric("quality", "score of the answer", "score", "total"),
-    Metric("quality_square", "square of the score", "", "total"),
-    Metric("spent", "cost of all calls", "cost", "total"),
-    Metric("spent_square", "square of the cost", "", "total"),
-    Metric("calls", "models called", "calls", "total"),
-    Metric("calls_square", "square of the number of calls", "", "total"),
-    Metric("latency", "time until the answer", "s", "total"),
-    Metric("latency_square", "square of the latency", "", "total"),
+    *(
+        m
+        for n, what, unit in _FLOWS
+        for m in (Metric(n, what, unit, "total"), Metric(f"{n}_square", f"square of {n}", "", "total"))
+    ),
     Metric("answered", "answered queries", "queries", "total"),
     Metric("sent", "queries for which each model is called", "queries", "total", ("model",)),
 )
@@ -109,30 +108,25 @@ def _best(flows: Any, called: jax.Array, scores: jax.Array) -> jax.Array:
     return jnp.max(jnp.where(called, scores, 0.0))
 
 
-def _always(flows: Any) -> float:
-    del flows
-    return 1.0
-
-
 ROUTED = Reading(
     row=lambda env, state, feedback, t: state.source[t % env.outcomes.scores.shape[0]],
     called=lambda flows: _is(flows["pulls"]),
     quality=lambda flows, called, scores: _of_one(flows, "pulls", scores),
-    answered=_always,
+    answered=lambda flows: 1.0,
     in_turn=True,
 )
 EXPLORED = Reading(
     row=lambda env, state, feedback, t: state.source[t % env.requests.labels.shape[0]],
     called=lambda flows: _is(flows["called_share"]),
     quality=lambda flows, called, scores: _of_one(flows, "served_share", scores),
-    answered=_always,
+    answered=lambda flows: 1.0,
     in_turn=False,
 )
 AT_ONCE = Reading(
     row=lambda env, state, feedback, t: state.source[t % env.outcomes.outcomes.shape[0]],
     called=lambda flows: _is(flows["pulls"]),
     quality=_best,
-    answered=_always,
+    answered=lambda flows: 1.0,
     in_turn=False,
 )
 IN_TURN = replace(AT_ONCE, in_turn=True)
@@ -140,7 +134,7 @@ OPENED = Reading(
     row=lambda env, state, feedback, t: env.contexts.row(state, t),
     called=lambda flows: _is(flows["opened"]),
     quality=lambda flows, called, scores: _of_one(flows, "deployed", scores),
-    answered=_always,
+    answered=lambda flows: 1.0,
     in_turn=True,
 )
 # Only accepted answers count, and all answers are paid.

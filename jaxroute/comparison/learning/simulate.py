@@ -20,14 +20,14 @@ from .traffic import Traffic
 # Number of recorded parts of a stream, and of values of a setting between two of the first grid.
 _PIECES, _BETWEEN = 20, 3
 # Strategies without a second, finer grid: they take long, and their stream is no pass over all queries.
-_ONE_LOOK = ("ACQB, with retries",)
+_ONE_GRID = ("ACQB, with retries",)
 # Metrics that are recorded with their squares, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
 
 
-def looks(strategy: OnlineStrategy) -> int:
+def num_grids(strategy: OnlineStrategy) -> int:
     """Largest number of simulations of a strategy: over its grid, then over a finer one near the target."""
-    return 1 if strategy.name in _ONE_LOOK else 2
+    return 1 if strategy.name in _ONE_GRID else 2
 
 
 def simulate(
@@ -56,22 +56,18 @@ def simulate(
     Yields:
       The points of a strategy.
     """
+    tell = progress or (lambda text: None)
     for strategy in strategies_for(traffic, targets):
-        tell = progress or (lambda text: None)
         tell(strategy.name)
-        looked = _runs(strategy, strategy.values, orders, _place(folder, strategy, "grid"))
-        first = _points(strategy, traffic, looked, warm)
-        between = () if looks(strategy) == 1 else values_between(strategy, first, target)
+        runs = _runs(strategy, strategy.values, orders, _place(folder, strategy, "grid"))
+        first = _points(strategy, traffic, runs, warm)
+        between = () if num_grids(strategy) == 1 else values_between(strategy, first, target)
         if between:
             tell(f"{strategy.name}, near the target")
             # The values may change with more orders, so each set of values has its own folder.
             second = _runs(strategy, between, orders, _place(folder, strategy, f"near-{between[0]:.6g}"))
             first = first | _points(strategy, traffic, second, warm)
         yield list(first.values())
-
-
-# Values of the axis and of the options.
-Settings = tuple[float, ...]
 
 
 def _place(folder: str | os.PathLike[str] | None, strategy: OnlineStrategy, part: str) -> str | None:
@@ -100,8 +96,8 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
     return data.sel(policy=strategy.name)
 
 
-def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[Settings, Point]:
-    """Points by their settings."""
+def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
+    """Points by the values of the axis and of the options."""
     names = [strategy.axis, *strategy.options]
     arrays = {
         name: data[name].transpose(*names, "seed", "time").to_numpy().astype(np.float64)
@@ -143,7 +139,7 @@ def _point(
     whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
     even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
     values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
-    pool = min(POOL, traffic.num_queries) if strategy.name in _ONE_LOOK else None
+    pool = min(POOL, traffic.num_queries) if strategy.name in _ONE_GRID else None
     parts = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
     answered = np.maximum(parts["answered"], 1e-9)
     return Point(
@@ -186,7 +182,7 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
     return Measures(estimate("quality"), estimate("spent"), estimate("calls"), latency)
 
 
-def values_between(strategy: OnlineStrategy, points: Mapping[Settings, Point], target: float) -> tuple[float, ...]:
+def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
     """Values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
 
     Args:

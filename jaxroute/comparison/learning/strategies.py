@@ -57,7 +57,7 @@ class OnlineStrategy:
     words: Callable[..., str]
     needs: tuple[str, ...]
     rounds: int
-    rising: bool
+    rising: bool = False
     given: str = ""
 
 
@@ -224,7 +224,6 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
         ),
         (JUDGE, _COSTS) if traffic.contexts.shape[1] == 1 else (JUDGE, _COSTS, _FEATURES),
         traffic.num_queries - 1,
-        False,
     )
 
 
@@ -255,8 +254,7 @@ def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> OnlineStra
         lambda weight, bonus: f"a mean call of the most expensive model counts {weight:.3g} of a score, b = {bonus:.3g}",
         (_SCORE_SERVED, "self-reported quality of answers (confidence)", _COSTS),
         traffic.num_queries - 1,
-        False,
-        ", signals=log.signals",
+        given=", signals=log.signals",
     )
 
 
@@ -272,7 +270,6 @@ def _linucb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
         lambda weight, width: f"a mean call of the most expensive model counts {weight:.3g} of a score, width {width:.3g}",
         (_SCORE_SERVED, _COSTS) if traffic.contexts.shape[1] == 1 else (_SCORE_SERVED, _COSTS, _FEATURES),
         traffic.num_queries - 1,
-        False,
     )
 
 
@@ -303,7 +300,6 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
         lambda weight: f"rho = {weight:.3g}, a query in {100 * _LOAD:g} % of the rounds",
         (RETRIES, _FEATURES),
         rounds,
-        False,
     )
 
 

@@ -2,11 +2,9 @@
 
 from .fitting import fit_cascade, fit_cascade_routing, fit_mixture, fit_router
 from .measure import offline, partitions, strategies
-from .sample import Outcomes, Sample, sample_of
+from .sample import sample_of
 
 __all__ = [
-    "Outcomes",
-    "Sample",
     "fit_cascade",
     "fit_cascade_routing",
     "fit_mixture",

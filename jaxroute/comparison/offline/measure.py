@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxroute.data import RoutingTable
 
+from ..page.numbers import share
 from ..points import Kind, Point
 from . import bounds, cascade, router
 from .cascade_routing import PERFECT_ROUTING
@@ -73,7 +74,7 @@ def offline(
                 Point(
                     strategy=strategy.name,
                     kind="offline",
-                    setting=f"tuned for {_percent(target)}: {rule}",
+                    setting=f"tuned for {share(target)}: {rule}",
                     chosen_by=record.measures(0),
                     judged=record.measures(1),
                     needs=strategy.needs,
@@ -109,10 +110,6 @@ def _one_thread() -> AbstractContextManager[object]:
     return threadpool_limits(1, "blas")
 
 
-def _percent(target: float) -> str:
-    return f"{100 * target:.4g} %"
-
-
 def _seen(strategy: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
     """A point without fitting: a single model or a bound."""
     record = Record(1, sample)
@@ -137,6 +134,6 @@ def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
         outcomes = bounds.cheapest_right(sample, target)
         if not any(np.array_equal(outcomes.quality, k.quality) and np.array_equal(outcomes.cost, k.cost) for k in distinct):
             distinct.append(outcomes)
-            setting = f"at {_percent(target)}"
+            setting = f"at {share(target)}"
             points.append(_seen("Cheapest right model of each query", "bound", setting, outcomes, sample, needs))
     return points

@@ -19,16 +19,16 @@ ET.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
 @style()
-def svg(picture: Picture, kind: str) -> Markup:
+def svg(picture: Picture, name: str) -> Markup:
     """The picture as an element of the page, in the colours of its style sheet.
 
     The page forbids inline styles, so these become attributes. Identifiers and clips of matplotlib, which would repeat, are removed.
 
     Args:
       picture: a picture.
-      kind: class of the element.
+      name: class of the element.
     """
-    matplotlib.rcParams["svg.hashsalt"] = kind
+    matplotlib.rcParams["svg.hashsalt"] = name
     stream = io.StringIO()
     picture.figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     root = ET.fromstring(stream.getvalue())
@@ -45,19 +45,19 @@ def svg(picture: Picture, kind: str) -> Markup:
         if tag == "text":
             del attributes["transform"]  # All texts are horizontal.
         if tag == "g":
-            tip = picture.tips.get(attributes.pop("id", ""))
-            if tip is not None:
+            kind, _, tip = attributes.pop("id", "").partition(": ")
+            if kind == "tip":
                 part.insert(0, title := ET.Element(f"{_SPACE}title"))
                 title.text = tip
         part.text, part.tail = part.text if tag == "text" else None, None
-    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": picture.title, "class": kind}
+    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": picture.title, "class": name}
     return Markup(ET.tostring(root, encoding="unicode"))
 
 
 @style()
 def files(picture: Picture) -> dict[str, bytes]:
     """The picture as PNG and PDF."""
-    for label in picture.labels:
+    for label in picture.figure.axes[0].texts:
         label.set_path_effects([withStroke(linewidth=2.5, foreground=LIGHT["paper"])])
     made = {}
     for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):

@@ -37,10 +37,6 @@ class Placer:
         self._obstacles = np.empty((0, 4))
         self._prices = np.empty(0)
 
-    def take(self, box: Box) -> None:
-        """Reserves a box: no later label may touch it."""
-        self._taken = np.vstack([self._taken, np.add(box, (-2, -1, 2, 1))])
-
     def avoid(self, points: Sequence[Sequence[float]], radius: float, price: float) -> None:
         """Makes labels over points more expensive, by `price` where a label covers one completely."""
         points = np.reshape(points, (-1, 2))
@@ -54,19 +50,10 @@ class Placer:
             pieces = max(1, int(np.hypot(*(end - start)) / 8))
             self.avoid(start + (end - start) * np.linspace(0, 1, pieces + 1)[:, None], 1.5, price)
 
-    def choose(self, boxes: Sequence[Box], prices: Sequence[float], limit: float = math.inf) -> int | None:
-        """Index of the cheapest free box, None if all cost more than `limit`."""
-        places, total = np.asarray(boxes, float), np.array(prices, float)
-        total += _overlap(places, self._obstacles) @ self._prices
-        outside = (places[:, :2] < self._area[:2]).any(1) | (places[:, 2:] > self._area[2:]).any(1)
-        total[outside | (_overlap(places, self._taken) > 0).any(1)] = math.inf
-        best = int(np.argmin(total))
-        return best if total[best] < math.inf and total[best] <= limit else None
-
     def place(
         self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
     ) -> tuple[Box, Sequence[float] | None] | None:
-        """Reserves the best free box near a point.
+        """Reserves the cheapest free box near a point.
 
         Args:
           size: width and height of the label.
@@ -77,21 +64,24 @@ class Placer:
         Returns:
           The box, and the end of a line from the point to it if it lies far away, else None; None if there is no such box.
         """
-        tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 8]
+        tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 10]
         boxes = np.array([_beside(point, size, gap + distance, angle) for distance, _, angle in tries])
         ends = np.clip(point, boxes[:, :2], boxes[:, 2:])
         far = np.hypot(*(ends - point).T) > gap + 7
         spots = point + (ends - point)[:, None] * np.linspace(0, 1, 9)[:, None]
         inside = (spots[:, :, None] > self._taken[:, :2]) & (spots[:, :, None] < self._taken[:, 2:])
-        crossed = far & inside.all(-1).any((1, 2))
-        prices = [0.8 * distance + 0.5 * turn for distance, turn, _ in tries]
-        found = self.choose(boxes, np.where(crossed, math.inf, prices), limit)
-        if found is None:
+        refused = (far & inside.all(-1).any((1, 2))) | (_overlap(boxes, self._taken) > 0).any(1)
+        refused |= (boxes[:, :2] < self._area[:2]).any(1) | (boxes[:, 2:] > self._area[2:]).any(1)
+        prices = [0.8 * distance + 0.5 * turn for distance, turn, _ in tries] + _overlap(
+            boxes, self._obstacles
+        ) @ self._prices
+        best = int(np.argmin(np.where(refused, math.inf, prices)))
+        if refused[best] or prices[best] > limit:
             return None
-        self.take(boxes[found])
-        if far[found]:
-            self.avoid_line([point, ends[found]], 8.0)
-        return boxes[found].tolist(), ends[found].tolist() if far[found] else None
+        self._taken = np.vstack([self._taken, boxes[best] + (-2, -1, 2, 1)])
+        if far[best]:
+            self.avoid_line([point, ends[best]], 8.0)
+        return boxes[best].tolist(), ends[best].tolist() if far[best] else None
 
 
 def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -58,6 +58,7 @@ class Form(NamedTuple):
 
 WIDE = Form(1080, 560, 12.5, 5.2, 34, 14, 9, (30, 70))
 NARROW = Form(360, 400, 10.5, 4.2, 20, 5, 5, (12,))
+_SMALL, _SMALL_AXES = (430, 270), (58, 44, 412, 242, 12)  # Sizes of the other pictures.
 
 
 class Picture:
@@ -66,12 +67,10 @@ class Picture:
     Attributes:
       title: description for those who cannot see the picture.
       figure: the figure of matplotlib.
-      labels: texts that are drawn over others and need a halo.
-      tips: text that the page shows over a mark, by the mark's `gid`.
     """
 
     def __init__(self, title: str, width: float, height: float) -> None:
-        self.title, self.labels, self.tips = title, [], {}
+        self.title = title
         self.figure = Figure((width / 72, height / 72), dpi=72, facecolor=LIGHT["paper"])
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
@@ -89,11 +88,6 @@ class Picture:
         """Width and height of a text or a legend."""
         return artist.get_window_extent(self._renderer).size
 
-    def mark(self, ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
-        """A mark with a tip."""
-        self.tips[gid := f"mark{len(self.tips)}"] = tip
-        ax.plot(*zip(xy, strict=True), gid=gid, zorder=4, **_marker(look, radius))
-
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
         """A legend in as many columns as there is room for."""
         for columns in range(min(len(handles), 8), 0, -1):
@@ -102,6 +96,11 @@ class Picture:
             if self.size(made)[0] <= self.figure.bbox.width - 8 or columns == 1:
                 return made
             made.remove()
+
+
+def _mark(ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
+    """Draws a mark with a text that the page shows while the pointer is over it."""
+    ax.plot(*zip(xy, strict=True), gid=f"tip: {tip}", zorder=4, **_marker(look, radius))
 
 
 def _marker(look: Look, radius: float) -> dict[str, Any]:
@@ -125,10 +124,10 @@ def style() -> Iterator[None]:
 
 
 def tip_of(point: PointSummary, summary: Summary) -> str:
-    """Name, quality and cost of a point, one a line."""
+    """Name, quality and cost of a point."""
     quality, cost = numbers.percent(point["quality"]), numbers.measured(point["cost"], summary["data"]["unit"])
     lines = [f"{point['strategy']}, {point['setting']}".removesuffix(", "), f"quality {quality}", f"cost {cost}"]
-    return "\n".join(lines if strategies.deployable(point) else [*lines, strategies.obstacle(point)])
+    return ", ".join(lines if strategies.deployable(point) else [*lines, strategies.obstacle(point)])
 
 
 @style()
@@ -138,7 +137,7 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     best, single = strategies.best(summary), strategies.cheapest_single(summary)
     title = f"Quality against cost in {summary['data']['unit']}, target {numbers.share(summary['target'])}."
     for name, point in ((strategies.CHEAPEST, best), ("cheapest single model that does", single)):
-        title += f" {name.capitalize()}: {tip_of(point, summary)}.".replace("\n", ", ") if point is not None else ""
+        title += f" {name.capitalize()}: {tip_of(point, summary)}." if point is not None else ""
     picture = Picture(f"{title} All values are in the tables below.", form.width, form.height)
     legends = [picture.legend(h, form.font - 0.5, c) for h, c in _handles(points, looks, best, single, form) if h]
     heights = [picture.size(legend)[1] + 10 for legend in legends]
@@ -157,7 +156,7 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # An error bar may end near zero, an axis may not.
     for point in (p for p in points if p["kind"] == "single"):
         _error_bar(ax, point, "dot", least)
-        picture.mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
+        _mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
     groups = strategies.series(points)
     for name in reversed(groups):  # Online policies are drawn last, on top.
         look, front = looks[name], strategies.frontier(groups[name])
@@ -167,7 +166,7 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
             good = any(point is f for f in front)
             if good:
                 _error_bar(ax, point, look.colour, least)
-            picture.mark(ax, _xy(point), look, form.radius * (1.0 if good else _DOMINATED), tip_of(point, summary))
+            _mark(ax, _xy(point), look, form.radius * (1.0 if good else _DOMINATED), tip_of(point, summary))
     for point, colour, more, name in ((single, "ink", 2.5, "single"), (best, "accent", 4.5, "best")):
         if point is not None:
             ax.plot(*zip(_xy(point), strict=True), label=name, zorder=5, **_ring(colour, form.radius + more))
@@ -187,7 +186,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Bars of one standard error in both directions, down to a cost and within the range of qualities."""
+    """Bars of one standard error in both directions, within the axes."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -259,51 +258,44 @@ def _label(
         placer.avoid_line(ends, 2.5)
         placer.avoid(ends, form.radius + 2, 24.0)
 
-    def text(words: str, colour: str, size: float, weight: str) -> tuple[Any, tuple[float, float]]:
+    def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
+        """Places a label near one of several places; False if there is no room."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
-        size = picture.size(made)
+        extent = picture.size(made)
         made.set_text(words)
-        picture.labels.append(made)
-        return made, size
-
-    made, (width, height) = text(f"target {numbers.share(summary['target'])}", "accent", form.font, "bold")
-    places = [(x, low) for low in (y + 3, y - height - 3) for x in (left + 6, right - width - 4)]
-    boxes = [(x, low, x + width, low + height) for x, low in places]
-    chosen = placer.choose(boxes, [0, 0, 4, 4]) or 0
-    made.set_position(places[chosen])
-    placer.take(boxes[chosen])
-
-    def put(points, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        made, extent = text(shortened(words, form.letters), colour, size, weight)
-        for limit, point in ((limit, point) for limit in limits for point in points):
-            if (found := placer.place(extent, at := place(_xy(point)), gap, limit)) is not None:
+        for limit, at in ((limit, at) for limit in limits for at in ends):
+            if (found := placer.place(extent, at, gap, limit)) is not None:
                 (x, y, *_), end = found
                 made.set_position((x, y))
                 if end is not None:
                     arrow = {"arrowstyle": "-", "color": LIGHT["dot"], "lw": 0.8, "shrinkA": 0, "shrinkB": 0.75 * gap}
                     ax.annotate("", at, end, "figure points", "figure points", arrow, zorder=8)
                 return True
-        picture.labels.remove(made)
         made.remove()
         return False
 
+    def name(points, words, *look, **options) -> bool:
+        return put([place(_xy(p)) for p in points], shortened(words, form.letters), *look, **options)
+
+    words = f"target {numbers.share(summary['target'])}"
+    put([(left, y), (right, y)], words, "accent", form.font, (30.0, 1e9), "bold", 6.0)
     best, single, gap = strategies.best(summary), strategies.cheapest_single(summary), form.radius + 4
     if best is not None and best["kind"] != "single":
-        put([best], best["strategy"], looks[best["strategy"]].colour, form.font + 1, weight="bold", gap=gap + 4)
+        name([best], best["strategy"], looks[best["strategy"]].colour, form.font + 1, weight="bold", gap=gap + 4)
     if single is not None:
-        put([single], strategies.name_of(single), "ink", form.font + (single is best), weight="bold", gap=gap + 2)
-    for name, points in groups.items():
-        if best is None or name != best["strategy"]:
+        name([single], strategies.name_of(single), "ink", form.font + (single is best), weight="bold", gap=gap + 2)
+    for strategy, points in groups.items():
+        if best is None or strategy != best["strategy"]:
             answer = [p for p in points if p["answer"]]
-            put([*answer[:1], points[-1], points[0]], name, looks[name].colour, form.font, form.limits)
+            name([*answer[:1], points[-1], points[0]], strategy, looks[strategy].colour, form.font, form.limits)
     first = strategies.frontier(p for p in singles if p is not single)
     others = [p for p in singles if p is not single and not any(p is f for f in first)]
     step, named = max(1, len(others) // 8), 0  # After the frontier both ends, then those between them.
     for point in [*first, *(p for start in range(step) for p in others[start::step])]:
         if named < form.singles:
             words, limits = strategies.name_of(point), (min(26.0, *form.limits),)
-            named += put([point], words, "muted", form.font - 1.5, limits, gap=gap - 1)
+            named += name([point], words, "muted", form.font - 1.5, limits, gap=gap - 1)
 
 
 def _handles(
@@ -332,12 +324,6 @@ def _handles(
     return [(names, "ink"), (marks, "muted")]
 
 
-def _small(title: str, titles: tuple[str, str]) -> tuple[Picture, Any]:
-    """A small picture with empty axes."""
-    picture = Picture(title, 430, 270)
-    return picture, picture.axes(58, 44, 412, 242, 12, titles)
-
-
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
     """A dashed line at a value, with its name above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
@@ -350,7 +336,8 @@ def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Loo
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
-        picture, ax = _small(f"{kind.capitalize()} while learning: {names}", ("queries served", title))
+        picture = Picture(f"{kind.capitalize()} while learning: {names}", *_SMALL)
+        ax = picture.axes(*_SMALL_AXES, ("queries served", title))
         values = []
         for point in points:
             look, curve = looks[point["strategy"]], [scale * v if known(v) else math.nan for v in point["learning"][kind]]
@@ -374,8 +361,8 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
     """Cost of the cheapest strategy and of the cheapest single model for each target."""
     rows, unit = summary["sensitivity"], shortened(summary["data"]["unit"], 30)
     costs = {model["name"]: model["cost"][0] for model in summary["data"]["models"]}
-    title = "Cost of the best strategy and of the cheapest single model for other targets"
-    picture, ax = _small(title, ("target, %", f"cost, {unit}"))
+    picture = Picture("Cost of the best strategy and of the cheapest single model for other targets", *_SMALL)
+    ax = picture.axes(*_SMALL_AXES, ("target, %", f"cost, {unit}"))
     best = [row["cost"][0] if row["cost"] else None for row in rows]
     single = [costs.get(row["single"] or "") for row in rows]
     for key, values, colour, name in (
@@ -385,8 +372,8 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
         places = [(100 * row["target"], v if known(v) else math.nan) for row, v in zip(rows, values, strict=True)]
         ax.plot(*zip(*places, strict=True), color=LIGHT[colour], lw=1.8, label=name, zorder=3)
         for row, place in zip(rows, places, strict=True):
-            tip = f"target {numbers.share(row['target'])}\n{row[key]}\n{numbers.plain(place[1], unit)}"
-            picture.mark(ax, place, looks.get(row[key] or "", Look()), 4.0, tip)
+            tip = f"target {numbers.share(row['target'])}, {row[key]}, {numbers.plain(place[1], unit)}"
+            _mark(ax, place, looks.get(row[key] or "", Look()), 4.0, tip)
     _dashed(ax, ax.axvline, 100 * summary["target"], f"requested: {numbers.share(summary['target'])}")
     _linear_axis(ax, "x", 6)
     _cost_axis(ax, "y", [v for v in [*best, *single] if known(v)], 5)

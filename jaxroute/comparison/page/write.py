@@ -74,18 +74,9 @@ def rendered(summary: Summary) -> dict[str, bytes]:
     summary = _plain(summary)
     looks, costs = looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
     wide = pictures.quality_cost(summary, looks)
-    page = environment.from_string(read("page.html")).render(
-        summary=summary,
-        costs=costs,
-        looks=looks,
-        grey=Look(),
-        wide=wide,
-        style=style,
-        script=read("page.js"),
-        strategies=strategies,
-        learning=learning,
-        pictures=pictures,
-    )
+    modules = {"strategies": strategies, "learning": learning, "pictures": pictures}
+    values = {"summary": summary, "costs": costs, "looks": looks, "grey": Look(), "wide": wide}
+    page = environment.from_string(read("page.html")).render(modules, **values, style=style, script=read("page.js"))
     return {"index.html": page.encode(), **{f"quality-cost.{end}": content for end, content in images.files(wide).items()}}
 
 
