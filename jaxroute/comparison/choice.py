@@ -165,11 +165,11 @@ def _unreached(points: Sequence[Point], found: Answer) -> str:
     """The headline if no deployable point meets the target: the best of them, and its distance from the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
     which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
-    lucky = meets(most.judged.quality, found.target)
-    short = plain(100 * (found.target - (most.chosen_by if lucky else most.judged).quality.value))
+    reached = meets(most.judged.quality, found.target)
+    short = plain(100 * (found.target - (most.chosen_by if reached else most.judged).quality.value))
     text = (
         f"No {which} reaches {share(found.target)}: the highest deployable quality is {percent(most.judged.quality.pair)}, by "
-        f"{named(most)}, {short} points short{' on the data that its setting is chosen on' if lucky else ''}"
+        f"{named(most)}, {short} points short{' on the data that its setting is chosen on' if reached else ''}"
     )
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:

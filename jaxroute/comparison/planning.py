@@ -20,48 +20,21 @@ class Plan:
 
     Attributes:
       traffic: queries for online policies.
-      orders: number of random orders of the queries.
-      fitted: names of the strategies that are fitted to recorded queries.
-      partitions: number of partitions of the queries for fitting, and number of folds of each.
-      learners: names of the online policies.
-      grids: largest number of simulations of each online policy.
-      singles: number of models.
       target: requested quality.
       warm: share of each order that is not counted.
-      minutes: time limit, or None.
+      orders: number of random orders of the queries.
+      grids: largest number of simulations of each online policy.
+      steps: largest number of steps: a fit for each fold and for the whole table, the simulations, and the report.
+      lines: description of the steps.
     """
 
     traffic: learning.Traffic
-    orders: int
-    fitted: tuple[str, ...]
-    partitions: tuple[int, int]
-    learners: tuple[str, ...]
-    grids: tuple[int, ...]
-    singles: int
     target: float
     warm: float
-    minutes: float | None
-
-    @property
-    def steps(self) -> int:
-        """Largest number of steps: a fit for each fold and for the whole table, the simulations, and the report."""
-        return self.partitions[0] * self.partitions[1] + 1 + sum(self.grids) + 1
-
-    @property
-    def lines(self) -> list[str]:
-        """Description of the steps."""
-        times, folds = self.partitions
-        warm = f" (the first {100 * self.warm:g} % of each are not counted)" if self.warm else ""
-        more = "" if self.minutes is None else f", doubled as long as it fits into {self.minutes:g} min"
-        number = len(self.fitted) + len(self.learners)
-        return [
-            f"{number} routing strategies between {self.singles} models: which reaches {share(self.target)} at the least cost?",
-            f"{self.singles} single models, each for all queries, as a reference",
-            f"{len(self.fitted)} fitted to a part of the queries and evaluated on the others, in {times} random partitions into {folds} folds: "
-            f"{'; '.join(self.fitted)}",
-            f"{len(self.learners)} that learn online, in {self.orders} random orders of the queries{warm}{more}: {'; '.join(self.learners)}",
-            f"At most {self.steps} steps. Takes a few minutes (the first time mostly compilation); can be interrupted and resumed.",
-        ]
+    orders: int
+    grids: tuple[int, ...]
+    steps: int
+    lines: list[str]
 
 
 def plan(
@@ -80,16 +53,21 @@ def plan(
     """
     table = log.table
     traffic = learning.Traffic.of(table, log.latency, log.signals)
-    learners = learning.strategies_for(traffic, targets)
-    return Plan(
-        traffic,
-        orders or int(np.clip(_SERVED // table.num_queries, *_ORDERS)),
-        tuple(strategy.name for strategy in offline.strategies(offline.sample_of(table, log.latency))),
-        offline.partitions(table.num_queries),
-        tuple(strategy.name for strategy in learners),
-        tuple(learning.num_grids(strategy) for strategy in learners),
-        table.num_models,
-        target,
-        warm,
-        minutes,
-    )
+    online, fitted = learning.strategies_for(traffic, targets), offline.strategies(offline.sample_of(table, log.latency))
+    grids = tuple(learning.num_grids(strategy) for strategy in online)
+    orders = orders or int(np.clip(_SERVED // table.num_queries, *_ORDERS))
+    times, folds = offline.partitions(table.num_queries)
+    steps = times * folds + 1 + sum(grids) + 1
+    uncounted = f" (the first {100 * warm:g} % of each are not counted)" if warm else ""
+    more = "" if minutes is None else f", doubled as long as it fits into {minutes:g} min"
+    number, models = len(fitted) + len(online), table.num_models
+    lines = [
+        f"{number} routing strategies between {models} models: which reaches {share(target)} at the least cost?",
+        f"{models} single models, each for all queries, as a reference",
+        f"{len(fitted)} fitted to a part of the queries and evaluated on the others, in {times} random partitions into {folds} folds: "
+        f"{'; '.join(strategy.name for strategy in fitted)}",
+        f"{len(online)} that learn online, in {orders} random orders of the queries{uncounted}{more}: "
+        f"{'; '.join(strategy.name for strategy in online)}",
+        f"At most {steps} steps. Takes a few minutes (the first time mostly compilation); can be interrupted and resumed.",
+    ]
+    return Plan(traffic, target, warm, orders, grids, steps, lines)

@@ -56,20 +56,20 @@ def test_the_answer_is_the_cheapest_deployable_point_that_meets_the_target():
 
 
 def test_settings_are_chosen_by_the_measures_for_choosing_alone():
-    lucky = point("lucky", 0.7, 0.5, judged=(0.9, 0.1))
-    chosen = choice.answers([*SINGLES, lucky, point("lucky", 0.76, 0.6, judged=(0.76, 0.6))], 0.75)
-    assert [p.chosen_by.quality.value for p in chosen if p.strategy == "lucky"] == [0.76]
-    unlucky = point("unlucky", 0.76, 3.0, judged=(0.76, 9.0))
-    assert choice.answer([*SINGLES, lucky, unlucky], 0.75).best is unlucky
-    assert choice.answer([*SINGLES, lucky], 0.75).best is SINGLES[1]
+    overestimated = point("overestimated", 0.7, 0.5, judged=(0.9, 0.1))
+    chosen = choice.answers([*SINGLES, overestimated, point("overestimated", 0.76, 0.6, judged=(0.76, 0.6))], 0.75)
+    assert [p.chosen_by.quality.value for p in chosen if p.strategy == "overestimated"] == [0.76]
+    costly = point("costly", 0.76, 3.0, judged=(0.76, 9.0))
+    assert choice.answer([*SINGLES, overestimated, costly], 0.75).best is costly
+    assert choice.answer([*SINGLES, overestimated], 0.75).best is SINGLES[1]
 
 
 @pytest.mark.parametrize("served", [0.64, 0.735, 0.7449])
 def test_a_point_below_the_target_on_held_out_queries_is_not_the_answer(served):
-    missing, next_one = point("lucky", 0.76, 0.5, judged=(served, 0.5)), point("router", 0.76, 2.0)
+    missing, next_one = point("overestimated", 0.76, 0.5, judged=(served, 0.5)), point("router", 0.76, 2.0)
     found = choice.answer([*SINGLES, missing, next_one], 0.75)
     assert found.best is next_one
-    assert "lucky" not in " ".join(said([*SINGLES, missing, next_one], 0.75))
+    assert "overestimated" not in " ".join(said([*SINGLES, missing, next_one], 0.75))
     assert choice.answer([*SINGLES, missing], 0.75).best is SINGLES[1]
 
 

@@ -41,7 +41,7 @@ def test_tuned_rules_come_near_their_targets(measured):
 
 
 def test_routing_saves_money_on_routerbench(measured):
-    """At 70 % the cheapest model that reaches it is GPT-4; mixtures, routers and cascades cost a fraction of it."""
+    """GPT-4 is the cheapest single model that reaches 70 %; mixtures, routers and cascades cost a fraction of it."""
     table, points = measured
     if table.num_models != 11:
         pytest.skip("of the other table")

@@ -1,4 +1,4 @@
-"""What is fitted: the search of cascades against all of them, predictors against plain optimisers."""
+"""Fits: the search of cascades against enumeration, predictors against plain optimisers."""
 
 from dataclasses import replace
 
@@ -61,7 +61,9 @@ def test_thresholds():
     assert np.isnan(thresholds_of(np.ones(5), 3)).all()
     many = thresholds_of(np.arange(1000) / 999, 9)
     np.testing.assert_allclose(many, np.arange(1, 10) / 10, atol=2e-3)
-    mostly = thresholds_of(np.append(np.zeros(900), np.linspace(0.1, 1, 100)), 9)  # A heavy value is parted from the rest.
+    mostly = thresholds_of(
+        np.append(np.zeros(900), np.linspace(0.1, 1, 100)), 9
+    )  # A frequent value is separated from the rest.
     assert np.nanmin(mostly) == pytest.approx(0.05)
 
 
@@ -204,7 +206,7 @@ def test_many_features_become_their_main_directions():
 
 
 def test_routers_find_the_categories():
-    """With much data, the router that reaches 80 % asks the dear model where the others are bad, and nowhere else."""
+    """The router that reaches 80 % with much data calls the expensive model only where the others are bad."""
     table = world(5, 3000)
     sample = sample_of(table)
     rule = LOGISTIC.fit(Part(sample)).tuned(0.8)

@@ -1,4 +1,4 @@
-"""Nothing is tuned on what it is judged on, and error bars hold."""
+"""Rules are evaluated on held-out queries, and confidence intervals cover."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from jaxroute.comparison.offline.part import Part
 from jaxroute.data.predictors import Sample, random_folds
 
 
-def test_every_query_is_judged_once_in_each_partition():
+def test_every_query_is_held_out_once_in_each_partition():
     for num_queries, num_folds in ((8, 2), (9, 4), (365, 4)):
         sample = sample_of(noise(0, num_queries))
         folds = [random_folds(sample, num_folds, (7, p)) for p in range(3)]
@@ -27,7 +27,7 @@ def test_every_query_is_judged_once_in_each_partition():
         np.testing.assert_array_equal(random_folds(numbered, num_folds, (7, 0)), folds[0])
 
 
-def test_copies_of_a_prompt_are_fitted_or_judged_together():
+def test_copies_of_a_prompt_are_in_the_same_fold():
     table = replace(world(0, 60), prompts=np.random.default_rng(0).integers(0, 20, 60) * 7)
     sample, parts = sample_of(table), []
 
@@ -57,7 +57,7 @@ def spied(strategy, said):
     return replace(strategy, fit=fit)
 
 
-def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
+def test_scores_of_held_out_queries_do_not_change_fitted_rules():
     sample = sample_of(world(0, 60))
     judged = random_folds(sample, 2, (7, 0)) == 0
     scores = np.array(sample.scores)
@@ -72,7 +72,7 @@ def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
 
 
 def test_noise_gains_nothing():
-    """On the fitting part the tuned rules seem to reach more than the models have; judged, they do not. Perfect judges do gain: they see scores."""
+    """Tuned rules seem better than the models on the fitting part, but not on held-out queries. Perfect judges are better, since they see scores."""
     used, targets = [BEST_MIXTURE, router.NEIGHBOURS, router.LOGISTIC, LEARNED], (0.6,)
     judged = np.empty((len(used), 40))
     seeming = []
@@ -138,8 +138,8 @@ def test_errors_of_fitted_rules_cover(which):
         table = world(seed, 200)
         strategy = next(a for a in strategies(sample_of(table)) if a.name == which)
         judged = crossfit(sample_of(table), [strategy], (0.7,), 4, 3)[0][0].measures(1)
-        played = fit(table).evaluate(fresh)
-        z.append((_z(judged.quality, played.quality.mean()), _z(judged.cost, played.cost.mean())))
+        outcomes = fit(table).evaluate(fresh)
+        z.append((_z(judged.quality, outcomes.quality.mean()), _z(judged.cost, outcomes.cost.mean())))
     z = np.array(z)
     print(which, "within 2:", np.mean(np.abs(z) < 2, axis=0), "mean square:", np.mean(z**2, axis=0), "mean:", z.mean(0))
     assert (np.mean(np.abs(z) < 2, axis=0) >= [0.88, 0.8]).all(), np.mean(np.abs(z) < 2, axis=0)

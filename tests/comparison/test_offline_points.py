@@ -88,7 +88,7 @@ def test_bounds_reach_their_targets(points):
 def test_no_two_points_are_the_same(points):
     kinds = [(p.strategy, p.setting.split(": ", 1)[-1], p.judged, p.chosen_by) for p in points]
     assert len(set(kinds)) == len(kinds)
-    # The dear model has about 0.86: above that, all targets have the same best rule.
+    # The expensive model has about 0.86: above that, all targets have the same best rule.
     high = offline(world(0, 120), (0.97, 0.98, 0.99))
     assert len([p for p in high if p.strategy == "Best mixture"]) == 1
     assert len([p for p in high if p.strategy == "Cheapest right model of each query"]) >= 1
@@ -104,8 +104,8 @@ def test_names_and_their_order_do_not_matter(points, table):
 
 
 def test_the_unit_of_costs_does_not_matter(points, table):
-    dear = dataclasses.replace(table, costs=table.costs * 1024)  # A power of two: float32 is exact.
-    for key, point in by_name(offline(dear, TARGETS)).items():
+    expensive = dataclasses.replace(table, costs=table.costs * 1024)  # A power of two: float32 is exact.
+    for key, point in by_name(offline(expensive, TARGETS)).items():
         first = by_name(points)[key].judged
         assert point.judged.quality.value == pytest.approx(first.quality.value, abs=1e-9), key
         assert point.judged.cost.value == pytest.approx(1024 * first.cost.value), key

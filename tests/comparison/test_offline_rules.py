@@ -89,7 +89,7 @@ def test_a_router_as_the_reference_plays_it(price):
 
 def test_a_cascade_by_hand():
     played = Cascade(TWO, TrueScores(), (0, 1), (0.25,)).evaluate(SAMPLE)
-    # Queries 2 and 4 go on: large is right, then wrong.
+    # Queries 2 and 4 continue: large is right, then wrong.
     np.testing.assert_array_equal(played.quality, [1.0, 1.0, 0.5, 0.0])
     np.testing.assert_array_equal(played.cost, [1.0, 22.0, 1.0, 22.0])
     np.testing.assert_array_equal(played.calls, [1, 2, 1, 2])

@@ -46,7 +46,7 @@ def _some(rng, rounds, number):
     return (rng.random((rounds, number)) < 0.4) | (np.arange(number) == rng.integers(number, size=(rounds, 1)))
 
 
-def _approach(name):
+def _strategy(name):
     return name.removesuffix(", narrow").removesuffix(", warm")
 
 
@@ -91,15 +91,15 @@ def test_the_meter_of_random_actions(name):
 )
 def test_the_meter_of_what_policies_do(name):
     of, (_, setting) = case("binary", queries=60), SETTINGS[name]
-    name = _approach(name)
+    name = _strategy(name)
     env, policy, rounds = setting_of(of.table, name, latency=of.latency, **setting)
     data = decisions(env, policy, rounds)
     rows = _assert_metered(of, name, env, data, setting)
     if not name.startswith("ACQB"):
         _assert_each_once(name, rows, 60)
-    if name == "MESS+":  # Explored: the dearest model answers.
-        dearest = env.env.names[-1]
-        assert dearest == of.table.models[int(of.plain.costs.mean(axis=0).argmax())]
+    if name == "MESS+":  # Explored: the most expensive model answers.
+        largest = env.env.names[-1]
+        assert largest == of.table.models[int(of.plain.costs.mean(axis=0).argmax())]
         explored = np.asarray(data["action"].explore, bool)
         assert explored[0] and (data["action"].serve[explored] == len(env.env.names) - 1).all()
 
@@ -107,11 +107,11 @@ def test_the_meter_of_what_policies_do(name):
 def _assert_agree(of, name, number, most=4.0):
     """Means over orders are within `most` combined standard errors of the plain loop's."""
     loop, setting = SETTINGS[name]
-    played = means(of, _approach(name), number, **setting)
+    simulated = means(of, _strategy(name), number, **setting)
     more = {"rounds": 2 * of.table.num_queries} if name.startswith("ACQB") else {}
     plain = replay.runs(loop, of.plain, number, seed=1, **setting, **more)
-    error = np.sqrt((played.var(axis=0, ddof=1) + plain.var(axis=0, ddof=1)) / number)
-    gap = played.mean(axis=0) - plain.mean(axis=0)
+    error = np.sqrt((simulated.var(axis=0, ddof=1) + plain.var(axis=0, ddof=1)) / number)
+    gap = simulated.mean(axis=0) - plain.mean(axis=0)
     for measure, difference, scale in zip(replay.MEASURES, gap, error, strict=True):
         assert abs(difference) < most * scale + 1e-5, (
             f"{measure} off by {difference / max(scale, 1e-12):.1f} standard errors"
@@ -144,19 +144,19 @@ def test_of_many_models_the_cheapest_and_the_best_are_kept():
     score, cost = np.linspace(0.1, 0.9, 112), np.geomspace(0.1, 5.0, 112)
     names = tuple(f"m{k}" for k in range(112))
     table = RoutingTable(np.tile(score, (40, 1)), np.tile(cost, (40, 1)), names)
-    kept = Traffic.of(table).table
-    assert kept.num_models == 16 and (kept.models[0], kept.models[-1]) == ("m0", "m111")
-    # One that a cheaper one beats is not kept before one that none beats.
+    available = Traffic.of(table).table
+    assert available.num_models == 16 and (available.models[0], available.models[-1]) == ("m0", "m111")
+    # A dominated model is not available before one that is not dominated.
     score[20:] = 0.2
-    kept = Traffic.of(RoutingTable(np.tile(score, (40, 1)), np.tile(cost, (40, 1)), names)).table
-    assert kept.num_models == 16 and kept.models[0] == "m0" and "m19" in kept.models
+    available = Traffic.of(RoutingTable(np.tile(score, (40, 1)), np.tile(cost, (40, 1)), names)).table
+    assert available.num_models == 16 and available.models[0] == "m0" and "m19" in available.models
 
 
 # --- Points ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def played():
+def simulated():
     """LinUCB alone over a small grid: points by `simulate`, and curves of the same runs by setting."""
     of, orders = case(queries=60), 6
     traffic = Traffic.of(of.table, of.latency)
@@ -182,16 +182,16 @@ def _at_end(data, name, first, begin=None):
     return (values[:, -1] - values[:, begin]) / (answered[:, -1] - answered[:, begin])
 
 
-def test_the_free_first_period_of_a_cascade_is_not_counted(played):
-    for data in played[1]:
+def test_the_free_first_period_of_a_cascade_is_not_counted(simulated):
+    for data in simulated[1]:
         time = np.asarray(data["time"], float)
         assert time[-1] == 59
         np.testing.assert_array_equal(_curve(data, "answered"), np.tile(time, (6, 1)))
         np.testing.assert_array_equal(_curve(data, "calls"), _curve(data, "answered"))
 
 
-def test_points_choose_by_even_orders_and_judge_by_odd_ones(played):
-    points, curves = played
+def test_points_choose_by_even_orders_and_judge_by_odd_ones(simulated):
+    points, curves = simulated
     assert len(points) == len(curves) == 2
     for point, data in zip(points, curves, strict=True):
         for measures, first in ((point.chosen_by, 0), (point.judged, 1)):
@@ -199,8 +199,8 @@ def test_points_choose_by_even_orders_and_judge_by_odd_ones(played):
                 assert getattr(measures, name).value == pytest.approx(_at_end(data, key, first).mean(), rel=1e-5), name
 
 
-def test_late_is_the_second_half_of_judged_orders(played):
-    points, curves = played
+def test_late_is_the_second_half_of_judged_orders(simulated):
+    points, curves = simulated
     for point, data in zip(points, curves, strict=True):
         times = np.asarray(data["time"])
         half = int(np.flatnonzero(times >= times[-1] / 2)[0])
@@ -209,8 +209,8 @@ def test_late_is_the_second_half_of_judged_orders(played):
             assert getattr(point.late, name).value == pytest.approx(_at_end(data, key, 1, half).mean(), rel=1e-4)
 
 
-def test_pieces_of_learning_add_up_to_the_whole(played):
-    points, curves = played
+def test_pieces_of_learning_add_up_to_the_whole(simulated):
+    points, curves = simulated
     for point, data in zip(points, curves, strict=True):
         ends = np.array(point.learning.queries)
         sizes = np.diff(ends, prepend=0)
@@ -222,7 +222,7 @@ def test_pieces_of_learning_add_up_to_the_whole(played):
 def _judged(kind, queries, orders, rng):
     """Measures of a synthetic policy on a new table of a population of mean quality 0.5, cost 1, calls 1.5 and latency 2.
 
-    kind: "fixed": an order changes nothing. "orders": luck in learning moves all scores of an order. "draws": a coin for each query of
+    kind: "fixed": an order changes nothing. "orders": noise in learning moves all scores of an order. "draws": a coin for each query of
     each order decides between two answers of a query, half of whose variance is the query's.
     """
     of_query = rng.random(queries)

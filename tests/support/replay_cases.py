@@ -1,4 +1,4 @@
-"""Small tables that learning policies play, for the simulator and for the reference."""
+"""Small tables for online policies, for the simulator and for the reference."""
 
 from dataclasses import dataclass
 
@@ -138,10 +138,13 @@ def scripted(env, policy, rounds, fill, seed=0):
 
 @dataclass(frozen=True)
 class Read:
-    """What a run's decisions mean, models in the table's order.
+    """Decisions of a run, models in the order of the table.
 
-    rows: `[T]` of the table, told from what the policy is shown or charged. called: `[T, N]`. answer: `[T]` model whose answer the user
-    gets, -1 for none in this round. in_turn: whether calls wait for each other.
+    Attributes:
+      rows: `[T]` rows of the table, from the policy's observations or costs.
+      called: `[T, N]` mask of the called models.
+      answer: `[T]` model of the served answer, -1 for none in this round.
+      in_turn: whether calls are successive.
     """
 
     rows: np.ndarray
@@ -205,7 +208,7 @@ def _retried(of, data):
 
 
 def read(of, name, env, data, setting):
-    """What decisions mean, without the meter: from actions, and from what the policy is shown or charged."""
+    """Decisions without `Metered`: from actions, and from the policy's observations or costs."""
     if name in ("COSMOS", "LinUCB"):
         return _searched(of, data, setting["weight"])
     if name == "MESS+":

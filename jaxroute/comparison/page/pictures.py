@@ -89,7 +89,7 @@ class Picture:
         return artist.get_window_extent(self._renderer).size
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
-        """A legend in as many columns as there is room for."""
+        """A legend in as many columns as fit."""
         for columns in range(min(len(handles), 8), 0, -1):
             look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
             made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
@@ -259,7 +259,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places a label near one of several places; False if there is no room."""
+        """Places a label near one of several points; False if none has a free place."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxroute.comparison.page import learning, numbers, strategies
 from jaxroute.comparison.page.looks import DARK, LIGHT, Look, looks_of
-from jaxroute.comparison.summary import Pair, Summary
+from jaxroute.comparison.summary import Summary
 
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
 _ERRORS = [name for pair in _PAIRS for name in (pair, f"{pair}_error")]
@@ -37,7 +37,7 @@ def write(summary: Summary, folder: Path) -> list[Path]:
     Returns:
       The files: `summary.json`, `points.csv`, and `index.html`, `quality-cost.png` and `quality-cost.pdf` where they can be drawn.
     """
-    contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode("utf-8", "replace")}
+    contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode()}
     try:
         contents = rendered(summary) | contents
     except ImportError as error:
@@ -90,17 +90,13 @@ def as_csv(summary: Summary) -> str:
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
-    for p in strategies.by_cost(summary["points"]):
-        pairs = [number for name in _PAIRS for number in _numbers(p[name])]
+    for p in strategies.by_cost(_plain(summary["points"])):
+        pairs = [number for name in _PAIRS for number in p[name] or (None, None)]
         flags = [str(p["meets"]).lower(), str(p["answer"]).lower()]
         shares = "; ".join(f"{name}={share:.4g}" for name, share in p["shares"].items())
         texts = ["; ".join(p["needs"]), shares, p["further"]]
         lines.writerow([p["strategy"], p["kind"], p["setting"], *pairs, p["without"] or "", *flags, *texts])
     return text.getvalue()
-
-
-def _numbers(pair: Pair | None) -> list[Any]:
-    return ["" if _plain(v) is None else v for v in pair or (None, None)]
 
 
 def _plain(value: Any) -> Any:
