@@ -51,8 +51,17 @@ class Reader(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def pages():
-    return {name: (make(), rendered(make())["index.html"].decode()) for name, make in summaries.ALL.items()}
+def reports(tmp_path_factory):
+    """Folders of reports that are written, by name."""
+    folders = {name: tmp_path_factory.mktemp("reports") / "new" / "folder" for name in summaries.ALL}
+    for name, make in summaries.ALL.items():
+        assert sorted(write(make(), folders[name])) == sorted(folders[name].iterdir())
+    return folders
+
+
+@pytest.fixture(scope="module")
+def pages(reports):
+    return {name: (make(), (reports[name] / "index.html").read_text()) for name, make in summaries.ALL.items()}
 
 
 @pytest.mark.parametrize("name", summaries.ALL)
@@ -292,14 +301,18 @@ def test_ticks_are_round_and_readable(drawn):
 
 
 @pytest.mark.parametrize("name", summaries.ALL)
-def test_files_hold_the_same_numbers(tmp_path, name):
-    summary = summaries.ALL[name]()
-    files = write(summary, tmp_path / "new" / "folder")
-    assert {f.name for f in files} >= {"index.html", "summary.json", "points.csv"}
-    assert sorted(files) == sorted((tmp_path / "new" / "folder").iterdir())
-    read = json.loads((tmp_path / "new/folder/summary.json").read_text("utf-8"), parse_constant=pytest.fail)
+def test_files_hold_the_same_numbers(reports, name):
+    summary, folder = summaries.ALL[name](), reports[name]
+    assert {f.name for f in folder.iterdir()} == {
+        "index.html",
+        "summary.json",
+        "points.csv",
+        "quality-cost.png",
+        "quality-cost.pdf",
+    }
+    read = json.loads((folder / "summary.json").read_text("utf-8"), parse_constant=pytest.fail)
     assert read["target"] == summary["target"] and len(read["points"]) == len(summary["points"])
-    with open(tmp_path / "new/folder/points.csv", newline="", encoding="utf-8") as file:
+    with open(folder / "points.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
 
     def number(value):
@@ -368,12 +381,11 @@ def test_long_names_keep_their_ends():
 
 
 @pytest.mark.parametrize("name", ["typical", "hostile", "many_models", "one_point"])
-def test_no_page_scrolls_sideways(tmp_path, name):
+def test_no_page_scrolls_sideways(reports, name):
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("needs Chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
-    files = write(summaries.ALL[name](), tmp_path)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for width in (420, 1280):
@@ -386,7 +398,7 @@ def test_no_page_scrolls_sideways(tmp_path, name):
                     "request",
                     lambda request, failed=failed: failed.append(request.url) if request.url[:5] != "file:" else None,
                 )
-                sheet.goto(files[0].as_uri())
+                sheet.goto((reports[name] / "index.html").as_uri())
                 size = sheet.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
                 assert size[0] <= size[1] and not failed
                 context.close()
