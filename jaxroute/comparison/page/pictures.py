@@ -319,7 +319,7 @@ def _handles(
     rings += [(single, "cheapest single model that does", "ink")] if single is not best else []
     marks += [Line2D([], [], label=text, **_ring(c, form.radius + 1.5)) for point, text, c in rings if point is not None]
     marks.append(Line2D([], [], color=LIGHT["frontier"], lw=5, label="Pareto frontier"))
-    bar = {"ls": "none", "marker": "|", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
+    bar = {"ls": "none", "marker": "|", "mfc": "none", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
     marks.append(Line2D([], [], label="\N{PLUS-MINUS SIGN} one standard error", **bar))
     return [(names, "ink"), (marks, "muted")]
 
