@@ -149,7 +149,7 @@ def test_odd_tables():
 def test_progress_is_told(table):
     said = []
     offline(table, (0.7,), progress=said.append)
-    assert said[0] == "rules that are fitted: part 1 of 12" and said[-1] == "rules that are fitted: the whole table"
+    assert said[0] == "fitted rules: part 1 of 12" and said[-1] == "fitted rules: the whole table"
 
 
 def test_what_is_refused(table):
