@@ -50,18 +50,32 @@ class Reader(html.parser.HTMLParser):
         return " ".join("".join(self.text).split())
 
 
+class Lazy(dict):
+    """Values by name, made when they are needed."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __missing__(self, name):
+        self[name] = self.make(name)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """Folders of reports that are written, by name."""
-    folders = {name: tmp_path_factory.mktemp("reports") / "new" / "folder" for name in summaries.ALL}
-    for name, make in summaries.ALL.items():
-        assert sorted(write(make(), folders[name])) == sorted(folders[name].iterdir())
-    return folders
+    """Folders of written reports."""
+
+    def make(name):
+        folder = tmp_path_factory.mktemp("reports") / "new" / "folder"
+        assert sorted(write(summaries.ALL[name](), folder)) == sorted(folder.iterdir())
+        return folder
+
+    return Lazy(make)
 
 
 @pytest.fixture(scope="module")
 def pages(reports):
-    return {name: (make(), (reports[name] / "index.html").read_text()) for name, make in summaries.ALL.items()}
+    return Lazy(lambda name: (summaries.ALL[name](), (reports[name] / "index.html").read_text()))
 
 
 @pytest.mark.parametrize("name", summaries.ALL)
@@ -138,12 +152,13 @@ def test_rows_are_sorted_by_cost_and_those_that_meet_the_target_come_first(pages
 @pytest.fixture(scope="module")
 def drawn():
     """Main pictures, wide and narrow, of cleaned summaries."""
-    made = {}
-    for name, make in summaries.ALL.items():
-        summary = _plain(make())
+
+    def make(name):
+        summary = _plain(summaries.ALL[name]())
         seen = looks.looks_of(summary)
-        made[name] = [pictures.quality_cost(summary, seen, form) for form in (pictures.WIDE, pictures.NARROW)]
-    return made
+        return [pictures.quality_cost(summary, seen, form) for form in (pictures.WIDE, pictures.NARROW)]
+
+    return Lazy(make)
 
 
 def test_strategies_with_a_judge_are_hollow_and_not_on_the_frontier(drawn):
