@@ -286,7 +286,7 @@ def _gap_in_V(results: Results) -> Finding:
 
 
 def _gap_vanishes(results: Results) -> Finding:
-    """With V = v0 sqrt(T) the distance of the cost to the best vanishes: it is less at the largest T than at the smallest."""
+    """The distance of the cost to the best vanishes with V = v0 sqrt(T): it is less at the largest T than at the smallest."""
     gaps, short = (
         {int(d["time"][-1]): end(d, metric, "MESS+") for d in _roots(results).values()} for metric in ("gap", "violation")
     )
