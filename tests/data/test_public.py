@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table
+from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table, write
 from helpers import shared_data
 
 from jaxroute.data import (
@@ -64,17 +64,6 @@ def routerbench_frame():
             "oracle_model_to_route_to": [FIRST, SECOND, "no_model_correct"],
         }
     )
-
-
-def write(frame, path):
-    if path.name.endswith((".csv", ".csv.gz")):
-        frame.to_csv(path, index=False)
-    elif path.suffix == ".parquet":
-        pytest.importorskip("pyarrow")
-        frame.to_parquet(path)
-    else:
-        frame.to_pickle(path)
-    return path
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".pkl", ".pickle"])

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from data_cases import write
+from pandas import DataFrame
 
 from jaxroute.data import load_table, read_log
 
@@ -26,26 +28,13 @@ FILE = {
 }
 
 
-def write(path, columns):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(columns)
-    if path.suffix == ".parquet":
-        pytest.importorskip("pyarrow")
-        frame.to_parquet(path, index=False)
-    elif path.suffix == ".pkl":
-        frame.to_pickle(path, protocol=5)
-    else:
-        frame.to_csv(path, index=False)
-    return path
-
-
 def without(*names):
     return {name: values for name, values in FILE.items() if name not in names}
 
 
 @pytest.mark.parametrize("name", ["requests.csv", "requests.csv.gz", "requests.parquet", "requests.pkl"])
 def test_load(name, tmp_path):
-    table = load(write(tmp_path / name, FILE))
+    table = load(write(DataFrame(FILE), tmp_path / name))
     assert table.models == ("small", "large")  # By mean energy.
     np.testing.assert_array_equal(table.scores, [[0, 1], [1, 1], [1, 1], [0, 0]])
     np.testing.assert_array_equal(table.costs, [[80.5, 2000], [40, 1000], [90, 2200], [45.5, 1100]])
@@ -56,7 +45,7 @@ def test_load(name, tmp_path):
 
 
 def test_load_one_benchmark(tmp_path):
-    path = write(tmp_path / "requests.csv", FILE)
+    path = write(DataFrame(FILE), tmp_path / "requests.csv")
     table = load(path, "sciq")
     np.testing.assert_array_equal(table.costs, [[80.5, 2000], [90, 2200]])
     with pytest.raises(
@@ -66,7 +55,7 @@ def test_load_one_benchmark(tmp_path):
 
 
 def test_load_without_labels_or_benchmarks(tmp_path):
-    path = write(tmp_path / "requests.csv", without("label_small", "label_large", "benchmark_name"))
+    path = write(DataFrame(without("label_small", "label_large", "benchmark_name")), tmp_path / "requests.csv")
     table = load(path)
     np.testing.assert_array_equal(table.scores, [[0, 1], [1, 0], [1, 1], [1, 0]])  # acc
     assert table.groups is None
@@ -85,15 +74,15 @@ def test_load_without_labels_or_benchmarks(tmp_path):
 )  # fmt: skip
 def test_a_file_that_lacks_something(absent, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        load(write(tmp_path / "requests.csv", without(*absent)))
+        load(write(DataFrame(without(*absent)), tmp_path / "requests.csv"))
 
 
 def test_values_that_are_missing_or_impossible(tmp_path):
     path = tmp_path / "requests.csv"
-    write(path, FILE | {"energy_consumption_small": [80.5, np.nan, 90.0, 45.5]})
+    write(DataFrame(FILE | {"energy_consumption_small": [80.5, np.nan, 90.0, 45.5]}), path)
     with pytest.warns(UserWarning, match="dropped 1 of 4 queries"):
         assert load(path).groups.tolist() == [1, 1, 0]
-    write(path, FILE | {"label_small": [0, 1, 2, 0]})
+    write(DataFrame(FILE | {"label_small": [0, 1, 2, 0]}), path)
     with pytest.raises(
         ValueError, match=r"model 'small' from 0 to 2.*\(.*requests.csv, line 5, column 'label_small' is 2\)"
     ):

@@ -1,6 +1,7 @@
 """A small table and comparisons that several tests of data share."""
 
 import numpy as np
+import pytest
 
 from jaxroute.data import RoutingTable
 
@@ -31,3 +32,15 @@ def changed(array, place, value):
     array = array.copy()
     array[place] = value
     return array
+
+
+def write(frame, path):
+    """Writes a data frame as csv, parquet or pickle; returns the path."""
+    if path.name.endswith((".csv", ".csv.gz")):
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    else:
+        frame.to_pickle(path)
+    return path
