@@ -1,10 +1,9 @@
 """Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
 
-`messplus` is Algorithm 1 of the paper, put together from `parts` (virtual queue, predictors, cost models, training
-beforehand); `env` is the service that it runs, with requests from `sources`; `instances` makes services of the paper's
-experiments and of one's data, and MESS+ as the paper, its code and its theory set it. `baselines` holds the paper's rivals
-and ablations of MESS+, `optimum` the cheapest policies of every knowledge, which `oracle` plays, and `theory` the bounds.
-`types` says what passes between them and what is measured.
+`messplus` is Algorithm 1 of the paper, composed of `parts` (virtual queue, predictors, cost models, pretraining). `env` is the environment, with
+requests from `sources`. `instances` has the services of the paper's experiments and of users' data, and MESS+ with the settings of the paper, its
+code and its theory. `baselines` has the paper's baselines and ablations of MESS+, `optimum` the cheapest policies for each kind of information,
+`oracle` the policies that apply them, `theory` the bounds, and `types` the interfaces and metrics.
 """
 
 from jaxroute.estimators.heads import Logistic, Mlp

@@ -1,4 +1,4 @@
-"""The paper's baselines, and ablations of MESS+."""
+"""Baselines of the paper, and ablations of MESS+."""
 
 import abc
 import functools
@@ -28,7 +28,7 @@ _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 
 @struct.dataclass
 class StaticPolicy(abc.ABC):
-    """A policy that learns nothing and never explores."""
+    """Policy without learning and exploration."""
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         del key, spec
@@ -36,7 +36,7 @@ class StaticPolicy(abc.ABC):
 
     @abc.abstractmethod
     def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
-        """The answer of one model."""
+        """Returns the decision for a request."""
 
     def update(
         self, key: jax.Array, state: Params, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
@@ -46,11 +46,11 @@ class StaticPolicy(abc.ABC):
 
 
 def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
-    """The answer of one model, without exploring.
+    """Returns the action of serving with one model, without exploration.
 
     Args:
-      model: `[]` index.
-      energy: `[]`, J that the decision took.
+      model: `[]` index of the model.
+      energy: `[]` cost of the decision, J.
     """
     return Action(explore=jnp.zeros((), bool), serve=jnp.asarray(model, jnp.int32), energy=jnp.asarray(energy, jnp.float32))
 
@@ -58,9 +58,10 @@ def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
 @final
 @struct.dataclass
 class Single(StaticPolicy):
-    """Always the same model. Source: MESS+, section 4.1.
+    """Policy that always uses the same model. Source: MESS+, section 4.1.
 
-    model: `[]` index, -1 for the largest.
+    Attributes:
+      model: `[]` index, -1 for the largest.
     """
 
     model: Leaf = -1
@@ -79,9 +80,10 @@ class Single(StaticPolicy):
 
 @struct.dataclass
 class Mixture(StaticPolicy):
-    """Each request goes to a model drawn with fixed probabilities; abstract, its subclasses say where these come from.
+    """Policy that draws a model with fixed probabilities, which subclasses provide.
 
-    probabilities: `[M]`, in proportion; default equal ones.
+    Attributes:
+      probabilities: `[M]` numbers proportional to the probabilities (default: equal).
     """
 
     probabilities: Leaf | None = None
@@ -106,39 +108,39 @@ class Mixture(StaticPolicy):
 @final
 @struct.dataclass
 class RandomMix(Mixture):
-    """A model at random, with given probabilities."""
+    """Policy that draws a model with given probabilities."""
 
 
 @final
 @struct.dataclass
 class EducatedGuessing(Mixture):
-    """A model at random, with probabilities moved by 1 % at a time until the expected satisfaction reaches the target.
+    """Policy that draws a model with probabilities adjusted in steps of 1 % until the expected satisfaction reaches the target.
 
     Source: MESS+, appendix B, the listing "random with constraint". Its target and accuracies are those of the benchmark.
     """
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "EducatedGuessing":
-        """With the accuracies and the target of an environment; see `educated_guess`."""
+        """Returns the policy for the accuracies and the target of an environment; see `educated_guess`."""
         return cls(probabilities=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
 def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Probabilities `[M]` of educated guessing, in the precision of its arguments.
+    """Returns the probabilities `[M]` of educated guessing, in the precision of its arguments.
 
-    All probabilities are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than
-    it grow by 1 % and the others shrink by 1 %, at most 5,000 times.
+    All probabilities are equal at first. While the expected satisfaction is below `alpha`, those of models with a higher accuracy increase by 1 % and
+    the others decrease by 1 %, at most 5,000 times.
 
     Source: MESS+, appendix B, the listing "random with constraint".
 
-    Differs from the paper: where the arguments are traced, nothing can be raised, and the listing's fallback is returned.
+    Differs from the paper: for traced arguments, where no error can be raised, the listing's fallback is returned.
 
     Args:
-      accuracy: `[M]`.
-      alpha: `[]` the target.
+      accuracy: `[M]` accuracies.
+      alpha: `[]` target.
 
     Raises:
-      ValueError: no model is as good as `alpha`, as the listing has it.
+      ValueError: no accuracy reaches `alpha`, as in the listing.
     """
     if not any(isinstance(x, jax.core.Tracer) for x in (accuracy, alpha)) and alpha > np.max(accuracy) + 1e-6:
         raise ValueError(f"alpha must be at most the accuracy of the best model, {np.max(accuracy):g}, got {float(alpha):g}")
@@ -160,7 +162,7 @@ def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 
     start = jnp.full((models,), 1.0 / models, accuracy.dtype)
     p, _ = lax.while_loop(unmet, sweep, (start, jnp.int32(0)))
-    # What the listing does if the sweeps do not get there: most of what is left to each better model in turn.
+    # Fallback of the listing if the sweeps do not suffice: most of the remainder goes to each better model in turn.
     best, worst = jnp.max(accuracy), jnp.min(accuracy)
     span = jnp.where(best > worst, best - worst, 1.0)
     rank = numerics.rank(accuracy)
@@ -176,22 +178,23 @@ def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 @final
 @struct.dataclass
 class RouteLLM(StaticPolicy):
-    """The largest model if a router's score reaches a threshold, else the smallest.
+    """Policy that uses the largest model if a router's score reaches a threshold, else the smallest.
 
-    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much
-    better than usual the largest model is on this request, in standard deviations. By default the score knows nothing about
-    the request, as in Table 2, where it does no better than probability; `knowing` makes one that does.
+    The score is a stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`, and with `h` the standardised
+    advantage of the largest model on the request. By default the score is independent of the request, as in Table 2, where the router is no better than
+    random; `knowing` returns an informed one.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
-    threshold: `[]` score from which the largest model serves.
-    offset: `[]` of the score's logit.
-    spread: `[]` of its noise.
-    advantage: `[]` what a standard deviation of the largest model's advantage adds to it.
-    energy: `[]`, J per request that the router takes.
-    usual: `[]` mean of the largest model's probability minus the smallest's.
-    deviation: `[]` standard deviation of that difference.
-    predictor: `TrueProbabilities`, needed if `advantage` is to count.
+    Attributes:
+      threshold: `[]` score from which the largest model serves.
+      offset: `[]` mean of the score's logit.
+      spread: `[]` standard deviation of its noise.
+      advantage: `[]` increase of the logit per standard deviation of the largest model's advantage.
+      energy: `[]` cost of the router, J per request.
+      usual: `[]` mean difference between the probabilities of the largest and the smallest model.
+      deviation: `[]` standard deviation of that difference.
+      predictor: `TrueProbabilities`, needed for a non-zero `advantage`.
     """
 
     threshold: Leaf = 0.6
@@ -233,11 +236,11 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """A router whose score rises with the largest model's advantage; not for tables.
+        """Returns a router whose score increases with the largest model's advantage; not for tables.
 
         Args:
-          env: whose requests it knows.
-          advantage: rise of the score's logit with each standard deviation of that advantage.
+          env: environment of the requests.
+          advantage: increase of the logit per standard deviation of the advantage.
           options: other fields.
         """
         predictor = TrueProbabilities(env.requests)
@@ -254,9 +257,9 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Calibrated: the largest threshold of .9, .8, ..., .1 at which a router without `advantage` satisfies often enough.
+        """Returns a calibrated router: the largest threshold of .9, .8, ..., .1 at which a router without `advantage` meets the target.
 
-        The paper's own thresholds are often lower (Table 5): with them it calls the large model more than it would have to.
+        The paper's thresholds are often lower (Table 5), with more calls of the large model than necessary.
         """
         router = cls(**options)
         strong = strong_share(jnp.asarray(_THRESHOLDS, jnp.float32), router.offset, router.spread)
@@ -266,7 +269,7 @@ class RouteLLM(StaticPolicy):
 
 
 def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
-    """Share of requests whose score `sigmoid(offset + spread z)` reaches a threshold in (0, 1)."""
+    """Returns the share of requests whose score `sigmoid(offset + spread z)` reaches a threshold in (0, 1)."""
     logit = jnp.log(threshold) - jnp.log1p(-threshold)
     return jax.scipy.stats.norm.sf((logit - offset) / spread)
 
@@ -274,14 +277,15 @@ def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
 @final
 @struct.dataclass
 class RouterDC(StaticPolicy):
-    """The model whose learned vector points most in the direction of the encoded request.
+    """Policy that uses the model whose learned vector has the largest cosine similarity to the encoded request.
 
-    Trained beforehand on requests with known labels; see `fit_routerdc`. Neither cost nor target enters.
+    It is trained before the run on requests with known labels (see `fit_routerdc`), independently of cost and target.
 
     Source: RouterDC (Chen et al., 2024); MESS+, section 4.1 and appendix B.
 
-    encoder: `[d, e]`.
-    experts: `[M, e]`.
+    Attributes:
+      encoder: `[d, e]` linear encoder.
+      experts: `[M, e]` vectors of the models.
     """
 
     encoder: Leaf
@@ -303,7 +307,7 @@ class RouterDC(StaticPolicy):
         return serve_with(numerics.argmax(logits)), {"logits": logits}
 
     def logits(self, features: jax.Array) -> jax.Array:
-        """Cosine similarities `[M]` of features `[d]`."""
+        """Returns the cosine similarities `[M]` of features `[d]`."""
         code = numerics.combine(features, jnp.asarray(self.encoder))
         experts = jnp.asarray(self.experts)
         lengths = jnp.sqrt(jnp.maximum(jnp.sum(experts * experts, axis=-1) * jnp.sum(code * code), 1e-12))
@@ -311,13 +315,13 @@ class RouterDC(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
-        """Trained on requests of an environment with the paper's numbers.
+        """Returns the policy trained on requests of an environment with the paper's settings.
 
-        Trainings differ more than runs do: the error of a mean is that over trainings, `grid(RouterDC.of, env=env, training=range(8))`.
+        Trainings vary more than runs: estimate standard errors over trainings, `grid(RouterDC.of, env=env, training=range(8))`.
 
         Args:
-          env: where requests come from; neither its target nor its costs enter.
-          training: seed of everything random in it.
+          env: environment with the source of requests; target and costs have no effect.
+          training: seed of the training.
         """
         return fit_routerdc(env, seed=training)
 
@@ -342,22 +346,22 @@ def fit_routerdc(
     Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and
     three requests outside the cluster as in RouterDC.
 
-    Differs from the paper: the encoder is a linear map of the features in place of a pretrained transformer, for which a
-    learning rate of 5e-3 replaces 5e-5. On a table the training requests are among those replayed.
+    Differs from the paper: the encoder is a linear map of the features instead of a pretrained transformer, with a learning rate of 5e-3 instead of
+    5e-5. On a table the training requests are among the replayed ones.
 
     Args:
-      env: where requests come from.
-      num_requests: how many to train on.
-      steps: of AdamW.
-      batch: requests per step.
-      learning_rate: of AdamW.
-      width: `e`.
-      positives: most models that satisfy, in the sample-LLM loss.
-      negatives: most models that do not, likewise.
+      env: environment with the source of requests.
+      num_requests: number of training requests.
+      steps: number of AdamW steps.
+      batch: number of requests per step.
+      learning_rate: step size of AdamW.
+      width: dimension of the encoding, `e`.
+      positives: largest number of satisfying models in the sample-LLM loss.
+      negatives: largest number of other models in the sample-LLM loss.
       cluster_weight: weight of the sample-sample loss.
-      num_clusters: of the training requests, by k-means.
-      outside: requests of other clusters that one is compared with.
-      seed: of everything random.
+      num_clusters: number of clusters of the training requests, by k-means.
+      outside: number of requests of other clusters in a comparison.
+      seed: seed of the training.
     """
     for name, value in {
         "num_requests": num_requests, "steps": steps, "batch": batch, "width": width, "positives": positives,
@@ -376,7 +380,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
+    """Runs `fit_routerdc` without checks; compiled once for all environments of a structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -413,9 +417,10 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
 @final
 @struct.dataclass
 class ShadowPrice(Learner):
-    """MESS+ with the queue held at its long-run level: the least `cost - price * predicted satisfaction`.
+    """MESS+ with a constant queue: the model of least `cost - price * predicted satisfaction`.
 
-    price: `[]`, J per unit of satisfaction.
+    Attributes:
+      price: `[]` price of satisfaction, J per unit.
     """
 
     price: Leaf = struct.field(default=1000.0, kw_only=True)
@@ -432,7 +437,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0 while the queue is not empty."""
+    """The model that most likely satisfies, at any cost: MESS+ with V = 0 while the queue is not empty."""
 
     def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue, cost, alpha
@@ -442,7 +447,7 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """The cheapest model whose predicted satisfaction reaches the target, else the one likeliest to satisfy."""
+    """The cheapest model whose predicted satisfaction reaches the target, else the most likely satisfying one."""
 
     def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue

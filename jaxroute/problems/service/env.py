@@ -1,4 +1,4 @@
-"""The service: requests arrive one by one and are served by one model or explored by all, under an agreement."""
+"""Service environment: each request is served by one model or explored by all, under an agreement on satisfaction."""
 
 import jax
 import jax.numpy as jnp
@@ -12,40 +12,40 @@ from jaxroute.problems.service.sources import RequestSource
 from jaxroute.problems.service.sources.source import fingerprint
 from jaxroute.problems.service.types import METRICS, Action, Feedback, Observation, Price, ServiceSpec, ServiceState
 
-# Whether the target is met in a run's first requests says little: as many are left out of `first_compliance`.
+# Number of initial requests that `first_compliance` ignores, because early compliance is random.
 _BURN_IN = 50
-# A share of satisfied requests this much below the target counts as on target: float32 cannot tell them apart.
+# Tolerance of the target, below which float32 cannot distinguish shares of satisfied requests.
 _TOLERANCE = 1e-6
 
 
 @struct.dataclass
 class ServiceEnv:
-    """A zoo of `M` models in rising order of cost that answers requests; build one with the functions of `instances`.
+    """Service of `M` models in ascending order of cost; build one with the functions of `instances`.
 
-    In each round the provider sees the features of a request and what each model would cost, and has one model answer, or
-    explores: all models work, all are paid, and who satisfies becomes known. The answer of an explored request is that of
-    the largest model.
+    In each round the provider observes the features of a request and the costs of the models. It serves with one model or explores: all models
+    work and are paid, and their satisfaction is revealed. The answer of an explored request is that of the largest model.
 
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
-    Differs from the paper: Algorithm 1 returns the answer of a model that satisfies (`serve_best`), its section 2.3 that of
-    the largest model, which is what a provider can do. Eq. (2) read literally would credit all models of an explored
-    request; here only the returned answer counts, as in Algorithm 1.
+    Differs from the paper: Algorithm 1 returns the answer of a satisfying model (`serve_best`), its section 2.3 that of the largest model, which a
+    provider can implement. Eq. (2) taken literally would credit all models of an explored request; here only the returned answer counts, as in
+    Algorithm 1.
 
-    requests: where requests come from.
-    alpha: `[]` share that is to be satisfied.
-    arrival: `[]` probability that the user gives feedback, None if always.
-    accuracy: `[M]` share that each model satisfies.
-    mean_cost: `[M]`, in the currency.
-    best: cost and price of the best stationary policy that knows the probabilities given the features (`best_informed`).
-    clairvoyant: of one that sees who satisfies.
-    blind_cost: `[]`, of the best mixture that does not look at requests, per request.
-    blind_choice: `[M]`, that mixture.
-    knows_cost: costs are seen before a decision (static).
-    reveals_labels: so is who satisfies, for clairvoyant policies (static).
-    serve_best: an explored request is answered by the largest model that satisfies (static).
-    names: of the models (static).
-    currency: in which costs are counted (static).
+    Attributes:
+      requests: source of the requests.
+      alpha: `[]` required share of satisfied requests.
+      arrival: `[]` probability that the user gives feedback; None for always.
+      accuracy: `[M]` share of requests that each model satisfies.
+      mean_cost: `[M]` mean cost of each model.
+      best: cost and price of the best stationary policy with known probabilities given the features (`best_informed`).
+      clairvoyant: cost and price of the best policy that knows the satisfaction of each request.
+      blind_cost: `[]` cost per request of the best blind mixture.
+      blind_choice: `[M]` probabilities of the best blind mixture.
+      knows_cost: whether costs are observed before a decision (static).
+      reveals_labels: whether satisfaction is observed before a decision, for clairvoyant policies (static).
+      serve_best: whether an explored request is answered by the largest satisfying model (static).
+      names: names of the models (static).
+      currency: currency of the costs (static).
     """
 
     requests: RequestSource

@@ -1,4 +1,4 @@
-"""Services of the paper's experiments and from your own numbers, and MESS+ as the paper, its code and its theory set it."""
+"""Services of the paper's experiments and of users' numbers, and MESS+ with the settings of the paper, its code and its theory."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from jaxroute.problems.service.types import Price
 
 
 def _price(optimum: Optimum) -> Price:
-    """An optimum as leaves of an environment."""
+    """Converts an optimum to arrays of an environment."""
     return Price(*(np.float32(x) for x in (optimum.cost, min(optimum.price, 1e9), optimum.part)))
 
 
@@ -35,19 +35,18 @@ def service(
     names: Sequence[str] = (),
     currency: str = "J",
 ) -> ServiceEnv:
-    """A service, with what the best policies cost.
+    """Returns a service with the costs of its optimal policies.
 
     Args:
-      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean
-        cost.
-      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed, with
-        a warning: then the virtual queue grows without end.
-      arrival: probability that the user of a request says whether it satisfied (default: always); also after exploring.
-      knows_cost: the cost of each model on a request is seen before the decision.
-      reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
-      serve_best: an explored request is answered by the largest model that satisfies, in place of the largest one.
-      names: of the models.
-      currency: in which costs are counted.
+      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in ascending order of mean cost.
+      alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning: the virtual queue then grows
+        without bound.
+      arrival: probability of a user's feedback (default: 1), also after exploration.
+      knows_cost: whether the costs of a request are observed before the decision.
+      reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
+      serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one.
+      names: names of the models.
+      currency: currency of the costs.
 
     Raises:
       ValueError: an argument is out of range.
@@ -101,19 +100,18 @@ def typed_service(
     comonotone: bool = False,
     **options: Any,
 ) -> ServiceEnv:
-    """Requests of a few types, for which every optimum is exact; without arguments three types and three models of ours.
+    """Returns a service with a few types of requests and exact optima; by default three types and three models.
 
-    With more than 12 models that satisfy independently the clairvoyant optimum is that of 65,536 requests; all others are exact for any number.
+    With more than 12 independent models the clairvoyant optimum is estimated from 65,536 requests; all others are exact for any number.
 
     Args:
       success: `[K, M]` probability that a model satisfies a request of a type.
       cost: `[K, M]` mean cost, J.
-      weight: `[K]` shares (default: equal ones).
+      weight: `[K]` shares of the types (default: equal).
       alpha: as for `service`.
-      features: `[K, d]` what a policy sees of each type (default: one-hot).
+      features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: one uniform decides for all models whether they satisfy, so that a better one satisfies whenever a worse
-        one does.
+      comonotone: whether one uniform decides the satisfaction by all models, so that a better model satisfies whenever a worse one does.
       options: as for `service`.
     """
     if (success is None) != (cost is None):
@@ -140,15 +138,15 @@ def typed_service(
 def cell_service(
     cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
 ) -> ServiceEnv:
-    """Requests with a given joint distribution of who satisfies.
+    """Returns a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` counts or shares of who satisfies, at most 20 models; the first one is the highest bit of the cell's number.
+      cells: `[2 ** M]` counts or shares of the sets of satisfying models, at most 20 models; the first one is the highest bit of the cell's number.
       cost: `[M]` mean cost of each model, J.
-      cost_spread: `[M]` its standard deviation.
+      cost_spread: `[M]` standard deviation of the cost.
       alpha: as for `service`.
-      signal: what a feature tells about its model: 0 nothing, .15 little (area under the curve .58), .6 much (.80).
-      num_noise: features that tell nothing.
+      signal: information of a feature about its model: 0 none, .15 little (area under the curve .58), .6 much (.80).
+      num_noise: number of uninformative features.
       options: as for `service`.
     """
     weight = checks.non_negative("cells", cells)
@@ -165,10 +163,10 @@ def cell_service(
 
 
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
-    """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
+    """Returns one of the paper's eight benchmarks with Llama models of 1B, 8B and 70B parameters.
 
-    The joint distribution of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features
-    are ours, by default without information: text tells little about these benchmarks.
+    The joint distribution of satisfaction and the energies are recorded (see `jaxroute.data.MESSPLUS_BENCHMARKS`). The features are synthetic and by
+    default uninformative: the text of these benchmarks predicts little.
 
     Source: MESS+, section 4.1, Table 2.
 
@@ -195,17 +193,17 @@ def probit_service(
     directions: int = 0,
     **options: Any,
 ) -> ServiceEnv:
-    """Requests with normal features, for zoos of any size; each model's accuracy is exactly as given.
+    """Returns a service with normal features for any number of models, with exact accuracies.
 
     Args:
-      accuracy: `[M]` in (0, 1).
+      accuracy: `[M]` accuracies in (0, 1).
       cost: `[M]` mean cost, J.
       alpha: as for `service`.
-      from_features: weight, in standard deviations, of what the features tell.
+      from_features: weight of the features, in standard deviations.
       shared: weight of a difficulty common to all models; the sum of both squares is at most 1.
-      length_spread: standard deviation of the logarithm of a cost, common to all models: the length of the request.
-      num_features: `d`.
-      directions: seed of the directions, one per model, in which features tell.
+      length_spread: standard deviation of the logarithm of a factor of all costs, the length of the request.
+      num_features: number of features, `d`.
+      directions: seed of the informative direction of each model.
       options: as for `service`.
     """
     accuracy = checks.probability("accuracy", accuracy)
@@ -226,14 +224,14 @@ def probit_service(
 
 
 def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, **options: Any) -> ServiceEnv:
-    """A pass over recorded requests, in another order for each run.
+    """Returns a service of recorded requests, one pass in a random order for each run.
 
-    Models are put in rising order of cost, and a constant 1 joins the table's features.
+    Models are sorted by ascending cost, and a constant 1 is appended to the table's features.
 
     Args:
-      table: scores in [0, 1] and costs `[N, M]`, best with features.
+      table: scores in [0, 1] and costs `[N, M]`, preferably with features.
       alpha: as for `service`.
-      threshold: a score of at least this satisfies.
+      threshold: smallest score that satisfies.
       options: as for `service`; costs are in the table's unit.
     """
     if not isinstance(table, RoutingTable):
@@ -250,7 +248,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark, with a logistic head.
+    """Returns MESS+ with V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark, with a logistic head.
 
     Args:
       benchmark: as for `benchmark_service`.
@@ -262,10 +260,10 @@ def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 
 
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """As the authors' later public code has it.
+    """Returns MESS+ with the settings of the authors' later public code.
 
-    Gradients are cut at length 1, there are several steps per explored request on some benchmarks, costs are as last
-    measured, and the first request is explored only at random.
+    Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request is
+    explored only at random.
 
     Args:
       benchmark: as for `benchmark_service`.
@@ -278,7 +276,7 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 
 
 def theory_policy(mu: float = 0.1, smoothness: float = 1.0, **changes: Any) -> MessPlus:
-    """The setting of Lemma A.1: squared norm with weight `mu`, steps `min(2 / (mu (k + 1)), 1 / smoothness)`, no momentum.
+    """Returns MESS+ with the setting of Lemma A.1: squared norm with weight `mu`, steps `min(2 / (mu (k + 1)), 1 / smoothness)`, no momentum.
 
     Args:
       mu: constant of the Polyak-Lojasiewicz inequality.

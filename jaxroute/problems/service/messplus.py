@@ -1,9 +1,8 @@
-"""MESS+: explores now and then to train a predictor of satisfaction, and otherwise weighs cost against a virtual queue.
+"""MESS+: explores occasionally to train a predictor of satisfaction, and otherwise weighs cost against a virtual queue.
 
-`Learner` is Algorithm 1 with its decision rule left open, `MessPlus` fills in eq. (3). Lines of Algorithm 1 are counted from
-its first statement, "Initialize", which is line 1; the last, line 17, updates the virtual queue. What of it the provider
-does not decide (lines 6, 7, 9, 10, 14 and 16: who satisfies, whose answer an explored request gets, what is paid) is
-`ServiceEnv.step`.
+`Learner` is Algorithm 1 with an open decision rule; `MessPlus` adds eq. (3). Lines of Algorithm 1 are counted from its first statement,
+"Initialize" (line 1), to the update of the virtual queue (line 17). `ServiceEnv.step` implements the lines that the provider does not decide (6, 7, 9,
+10, 14 and 16: satisfaction, the answer of an explored request, payment).
 """
 
 import abc
@@ -37,12 +36,13 @@ LEARNER_METRICS = (
 class LearnerState:
     """State of a policy that predicts satisfaction.
 
-    queue: the virtual queue `Q_t` that decides.
-    params: of the predictor, `z_t`.
-    optimiser: its state, empty if the predictor does not train.
-    cost: what the cost model remembers.
-    num_steps: `[]` int32, explored requests trained on.
-    loss: `[]` mean of their losses.
+    Attributes:
+      queue: virtual queue `Q_t` of the decisions.
+      params: parameters `z_t` of the predictor.
+      optimiser: state of the optimiser; empty if the predictor is not trained.
+      cost: state of the cost model.
+      num_steps: `[]` int32 number of training requests.
+      loss: `[]` mean of their losses.
     """
 
     queue: VirtualQueue
@@ -55,24 +55,24 @@ class LearnerState:
 
 @struct.dataclass
 class Learner(abc.ABC):
-    """Algorithm 1 without its decision rule: the model of the lowest `score` serves what is not explored.
+    """Algorithm 1 with an open decision rule: the model with the lowest `score` serves requests that are not explored.
 
-    Which requests are explored depends on nothing but `c`, `explore_power` and the seed, and only explored requests train:
-    the predictor is the same for all values of `V` and `alpha`, and a grid over these computes it once.
+    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
+    values of `V` and `alpha`, and a grid over these computes it once.
 
     Source: MESS+, Algorithm 1 with eqs. (2) and (4).
 
-    c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with the probability `min(1, c t^-explore_power)`; a very
-      large one explores always, and 0 only the first request.
-    explore_power: `[]`, 1/4 in the paper.
-    l2: `[]` weight of half the squared norm of the parameters in the loss.
-    margin: `[]` added to the target that the agreement names.
-    energy: `[]`, J per request that the predictor takes.
-    predictor: `Learned`, `TrueProbabilities` or `Labels`.
-    optimiser: `SGD`.
-    costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
-    explores_first: the first request is always explored (static).
-    repeats: steps per explored request (static).
+    Attributes:
+      c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
+      explore_power: `[]` exponent, 1/4 in the paper.
+      l2: `[]` weight of half the squared norm of the parameters in the loss.
+      margin: `[]` margin added to the target of the agreement.
+      energy: `[]` cost of the predictor, J per request.
+      predictor: `Learned`, `TrueProbabilities` or `Labels`.
+      optimiser: `SGD`.
+      costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
+      explores_first: whether the first request is always explored (static).
+      repeats: number of steps per explored request (static).
     """
 
     c: Leaf = 0.1
@@ -121,17 +121,17 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
-        """Score `[M]` of serving with each model; the lowest serves.
+        """Returns the score `[M]` of each model; the model with the lowest score serves.
 
         Args:
           queue: `[]` length of the virtual queue.
           cost: `[M]` expected cost, J.
-          probability: `[M]` predicted probability that a model satisfies.
+          probability: `[M]` predicted probability of satisfaction.
           alpha: `[]` target with the margin.
         """
 
     def explore_probability(self, t: jax.Array) -> jax.Array:
-        """The probability that round `t` (from 0) is explored. Source: MESS+, Algorithm 1, lines 3 and 5."""
+        """Returns the probability of exploring round `t` (from 0). Source: MESS+, Algorithm 1, lines 3 and 5."""
         probability = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Line 3.
         return jnp.where(t == 0, 1.0, probability) if self.explores_first else probability  # Line 5, "or t = 1".
 
@@ -144,7 +144,7 @@ class Learner(abc.ABC):
         cost = self.costs.estimate(state.cost, obs)
         score = self.score(state.queue.length, cost, probability, obs.alpha + self.margin)
         models = score.shape[-1]
-        # Of equal scores the cheaper first: the number of cheaper models is in the highest bits of the order.
+        # Ties go to the cheaper model: the number of cheaper models is in the highest bits of the order.
         cheaper = xla.sum_over_better(jnp.ones(models, jnp.int32), [cost], lambda other, own: other[0] < own[0])
         rest = 31 - models.bit_length()
         order = cheaper << rest | draws.order(draws.fold_in(key, 0), models) & (2**rest - 1)
@@ -165,7 +165,7 @@ class Learner(abc.ABC):
         )
         if not self.predictor.trains:
             return state
-        words = jax.random.key_data(key)  # A branch takes a key as plain words.
+        words = jax.random.key_data(key)  # Branches take keys as plain words.
 
         def learn(trained: Trained) -> Trained:
             params, optimiser, mean, steps = trained
@@ -174,8 +174,8 @@ class Learner(abc.ABC):
             )
             return params, optimiser, mean.add((loss - mean.total) / (steps + 1).astype(jnp.float32)), steps + 1
 
-        # Line 8 of an explored request, line 15 of another. Only what is learned passes through the branch, so that it
-        # depends on nothing that V and alpha change.
+        # Line 8 for an explored request, line 15 otherwise. Only learned values pass through the branch, so that they do not depend
+        # on V and alpha.
         before = (state.params, state.optimiser, state.loss, state.num_steps)
         params, optimiser, loss, steps = jax.lax.cond(
             action.explore & feedback.arrived, learn, lambda trained: trained, before
@@ -183,14 +183,14 @@ class Learner(abc.ABC):
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
     def loss(self, key: jax.Array, params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-        """Loss of one request. Source: MESS+, eq. (4)."""
+        """Returns the loss of one request. Source: MESS+, eq. (4)."""
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
 
     def descend(
         self, key: jax.Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
     ) -> tuple[Params, optax.OptState, jax.Array]:
-        """Parameters and state of the optimiser after the steps on this request, and the loss before them.
+        """Returns parameters and state of the optimiser after the steps on a request, and the loss before them.
 
         Source: MESS+, Algorithm 1, line 8.
         """
@@ -215,15 +215,15 @@ class Learner(abc.ABC):
 @final
 @struct.dataclass
 class MessPlus(Learner):
-    """Serves the model with the least `V cost + queue (alpha - probability)`; the queue counts missed satisfaction.
+    """Policy that serves with the model of least `V cost + queue (alpha - probability)`; the queue counts missing satisfaction.
 
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
-    Differs from the paper: nothing where it is explicit. Which answer an explored request gets is the environment's choice
-    (`ServiceEnv`). Ties go to the cheaper model, of equal costs by `numerics.argmax`. The encoder is a fixed map from text to a vector, which the features stand
-    for.
+    Differs from the paper: only where the paper is silent. The environment chooses the answer of an explored request (`ServiceEnv`). Ties go to the
+    cheaper model, and for equal costs follow `numerics.argmax`. The features represent the output of the fixed text encoder.
 
-    V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; `V = v0 sqrt(T)` lets both gaps vanish.
+    Attributes:
+      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; with `V = v0 sqrt(T)` both gaps vanish.
     """
 
     V: Leaf = struct.field(default=1e-3, kw_only=True)

@@ -1,4 +1,4 @@
-"""The cheapest stationary policies that satisfy often enough, in float64 on the host."""
+"""Cheapest stationary policies that meet the target, in float64 on the host."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,23 @@ from numpy.typing import ArrayLike
 from jaxroute.core import checks
 from jaxroute.problems.service.sources import Contexts, RequestSource
 
-# Relative distance of the two prices that an oracle mixes from the shadow price itself.
+# Relative distance between the shadow price and the two prices that an oracle mixes.
 PRICE_STEP = 1e-3
-# A target this much out of reach counts as reached: probabilities are float32.
+# Tolerance of an unreachable target, because probabilities are float32.
 _REACH = 1e-6
 
 
 class Optimum(NamedTuple):
     """Cheapest randomised choice with one constraint on the mean satisfaction.
 
-    value: mean cost, J per request, NaN if not feasible.
-    price: J per unit of satisfaction, the constraint's shadow price, infinite if not feasible.
-    part: share of what is bought at about this price (to within `PRICE_STEP`) that is needed.
-    cost: mean cost of `choice`, which satisfies as often as can be if nothing is feasible.
-    choice: `[W, M]` probabilities with which each model serves each context.
-    satisfaction: mean satisfaction.
-    feasible: whether some choice reaches the target.
+    Attributes:
+      value: mean cost, J per request; NaN if infeasible.
+      price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
+      part: used share of the satisfaction that is available at about this price (within `PRICE_STEP`).
+      cost: mean cost of `choice`.
+      choice: `[W, M]` probability of each model for each context; the most satisfying choice if infeasible.
+      satisfaction: mean satisfaction.
+      feasible: whether some choice reaches the target.
     """
 
     value: float
@@ -36,17 +37,17 @@ class Optimum(NamedTuple):
 
 
 def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
-    """`min sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
+    """Minimises `sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
 
-    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are
-    taken in the order of cost per satisfaction until the target is met, the last one in part.
+    The solution is exact: every context moves along the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are
+    taken in order of cost per satisfaction until the target is met, the last one partially.
 
     Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
     """
     weight, success, cost = (np.asarray(x, np.float64) for x in contexts)
     number, models = success.shape
     every = np.arange(number)
-    # The cheapest model, and of those the one that satisfies most.
+    # The cheapest model; among equally cheap ones the most satisfying.
     start = now = np.lexsort((-success, cost), axis=-1)[:, 0]
     steps = []
     steepest = np.full(number, -np.inf)
@@ -55,9 +56,9 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
         extra = cost - cost[every, now][:, None]
         slope = np.where(gain > 0, extra / np.where(gain > 0, gain, 1.0), np.inf)
         least = slope.min(axis=1)
-        # Of models on one line the last.
+        # The last of collinear models.
         after = np.where(slope == least[:, None], gain, -np.inf).argmax(axis=1)
-        # Slopes rise along a hull; rounding must not change the order of steps on one line.
+        # Slopes increase along a hull; rounding must not change the order of collinear steps.
         steepness = steepest = np.maximum(least, steepest)
         climbs = np.isfinite(steepness)
         if not climbs.any():
@@ -94,41 +95,40 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
 
 
 def best_blind(requests: RequestSource, alpha: float) -> Optimum:
-    """The best mixture of models that does not look at the request: marginal probabilities and mean costs."""
+    """Returns the best blind mixture of models, from marginal probabilities and mean costs."""
     return cheapest_choice(requests.average(), alpha)
 
 
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
-    """The best policy that knows the probability of each model given the features: what Theorem 2 compares with.
+    """Returns the best policy with known probabilities of each model given the features, the benchmark of Theorem 2.
 
-    On a table, where these probabilities are unknown, the same as `best_blind`.
+    On a table, where these probabilities are unknown, it equals `best_blind`.
 
     Args:
       requests: source of the requests.
-      alpha: share to be satisfied.
-      knows_cost: it also sees what a request would cost.
+      alpha: required share of satisfied requests.
+      knows_cost: whether the policy also observes the costs of a request.
     """
     return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """The best policy that sees who satisfies, at the mean costs of each model: a lower bound for every other.
+    """Returns the best policy that knows the satisfaction of each request, at mean costs: a lower bound for all policies.
 
-    `ServiceEnv.clairvoyant` is that of a policy which also sees the costs of each request, if the environment shows them.
+    `ServiceEnv.clairvoyant` is the optimum of a policy that also observes the costs of each request, if the environment reveals them.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 
 
 def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
-    """The cheapest way to serve these very requests, for a regret of each run by itself.
+    """Returns the cheapest service of given requests, for a regret within a run.
 
-    An alternative to `best_informed`, which experiments measure against: it needs the requests of a run, which a result does
-    not keep.
+    Experiments use `best_informed` instead, because results do not store the requests of a run.
 
     Args:
-      satisfied: `[T, M]` who satisfied.
-      cost: `[T, M]`, J.
-      alpha: share to be satisfied.
+      satisfied: `[T, M]` satisfaction by each model.
+      cost: `[T, M]` costs, J.
+      alpha: required share of satisfied requests.
     """
     success = checks.probability("satisfied", satisfied)
     if success.ndim != 2:

@@ -1,4 +1,4 @@
-"""Policies that know the environment: what the best policies of `optimum` do, request by request."""
+"""Oracles: policies that apply the optima of `optimum` request by request."""
 
 import abc
 from typing import final
@@ -18,22 +18,23 @@ from jaxroute.problems.service.types import Action, Observation, Params, Price, 
 @final
 @struct.dataclass
 class OracleBlind(Mixture):
-    """The best mixture of models that does not look at requests."""
+    """Best blind mixture of models."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleBlind":
-        """The oracle of an environment."""
+        """Returns the oracle of an environment."""
         return cls(probabilities=env.blind_choice)
 
 
 @struct.dataclass
 class PricedOracle(StaticPolicy):
-    """The least `cost - price * probability`, at prices just above and below the shadow price: they mix the best two choices.
+    """Policy of least `cost - price * probability`, at prices just above and below the shadow price, which mix the best two choices.
 
-    Abstract: `OracleInformed` and `OracleClairvoyant` say where price and probabilities are from.
+    The subclasses `OracleInformed` and `OracleClairvoyant` provide price and probabilities.
 
-    price: the shadow price.
-    predictor: `TrueProbabilities` or `Labels`.
+    Attributes:
+      price: shadow price.
+      predictor: `TrueProbabilities` or `Labels`.
     """
 
     price: Price
@@ -42,7 +43,7 @@ class PricedOracle(StaticPolicy):
     @classmethod
     @abc.abstractmethod
     def of(cls, env: ServiceEnv) -> "PricedOracle":
-        """The oracle of an environment."""
+        """Returns the oracle of an environment."""
 
     def check_spec(self, spec: ServiceSpec) -> None:
         if isinstance(self.predictor, TrueProbabilities):
@@ -57,30 +58,30 @@ class PricedOracle(StaticPolicy):
         del t
         above = draws.uniform(key) < self.price.part
         price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
-        price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Of models that cost the same the one that satisfies more.
+        price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Among equally expensive models the more satisfying one.
         return serve_with(numerics.argmin(obs.cost - price * self.predictor.probabilities(state, obs))), {}
 
 
 @final
 @struct.dataclass
 class OracleInformed(PricedOracle):
-    """The best stationary policy that knows each model's probability given the features: what Theorem 2 compares with.
+    """Best stationary policy with known probabilities of each model given the features, the benchmark of Theorem 2.
 
     Source: MESS+, Theorem 2, "a stationary policy with full statistical knowledge".
     """
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """The oracle of an environment; a table has none."""
+        """Returns the oracle of an environment; a table has none."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 
 @final
 @struct.dataclass
 class OracleClairvoyant(PricedOracle):
-    """The best policy that sees who will satisfy. The environment must be made with `reveals_labels=True`."""
+    """Best policy that knows the satisfaction of each request; the environment needs `reveals_labels=True`."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":
-        """The oracle of an environment."""
+        """Returns the oracle of an environment."""
         return cls(price=env.clairvoyant, predictor=Labels())

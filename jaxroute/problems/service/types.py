@@ -1,6 +1,6 @@
-"""Values that pass between environment and policies of the service problem, and what is measured.
+"""Interfaces between environment and policies of the service problem, and its metrics.
 
-Sizes: `M` models in rising order of cost, `d` features of a request.
+Sizes: `M` models in ascending order of cost, `d` features of a request.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from flax import struct
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 
-# Parameters of a predictor: a pytree of its making.
+# Parameters of a predictor: any pytree.
 Params = Any
 
 METRICS = (
@@ -39,13 +39,13 @@ METRICS = (
 
 @dataclass(frozen=True)
 class ServiceSpec(Spec):
-    """What a policy may know in advance.
+    """Information about the environment for policies.
 
-    num_features: `d`.
-    knows_cost: the cost of each model is seen before a decision.
-    reveals_labels: so is who satisfies (for clairvoyant policies only).
-    fingerprint: of where requests come from, so that a policy that knows the truth can tell whether it is that of this environment; empty
-      where the numbers are traced, or many.
+    Attributes:
+      num_features: number of features, `d`.
+      knows_cost: whether costs are observed before a decision.
+      reveals_labels: whether satisfaction is observed before a decision (for clairvoyant policies only).
+      fingerprint: digest of the source of requests, by which an oracle recognises its environment; empty if the numbers are traced, or many.
     """
 
     num_features: int = 1
@@ -56,12 +56,13 @@ class ServiceSpec(Spec):
 
 @struct.dataclass
 class Request:
-    """Everything about a request; no policy sees all of it.
+    """Complete request; no policy observes all of it.
 
-    features: `[d]`.
-    satisfied: `[M]` bool, which models would satisfy.
-    cost: `[M]`, J.
-    success: `[M]`, the probability of being satisfied given the features.
+    Attributes:
+      features: `[d]` features.
+      satisfied: `[M]` bool, models that would satisfy.
+      cost: `[M]` costs, J.
+      success: `[M]` probability of satisfaction given the features.
     """
 
     features: jax.Array
@@ -72,11 +73,12 @@ class Request:
 
 @struct.dataclass
 class Price:
-    """What the best policy of some knowledge pays for satisfaction.
+    """Cost and shadow price of the best policy with some information.
 
-    cost: `[]` mean cost, J per request; if no policy reaches the target, that of one that satisfies as often as can be.
-    price: `[]` J per unit of satisfaction, the constraint's shadow price, very large if no policy reaches the target.
-    part: `[]` share of requests to be decided at a slightly higher price, the others at a lower one.
+    Attributes:
+      cost: `[]` mean cost, J per request; that of the most satisfying policy if the target cannot be reached.
+      price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
+      part: `[]` share of requests to decide at a slightly higher price; the others are decided at a lower one.
     """
 
     cost: Leaf
@@ -88,13 +90,13 @@ class Price:
 class ServiceState:
     """State of the service.
 
-    rounds: `[]` int32, requests so far.
-    satisfied: `[]` int32, satisfied ones of these.
-    queue: the virtual queue of eq. (2) on what really satisfied.
-    first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least alpha,
-      0 if there was none.
-    last_violation: `[]` int32, last request at which it was not, 0 likewise.
-    source: what the source of requests remembers.
+    Attributes:
+      rounds: `[]` int32 number of requests so far.
+      satisfied: `[]` int32 number of satisfied requests.
+      queue: virtual queue of eq. (2) with the true satisfaction.
+      first_compliance: `[]` int32 first request, from the 50th on, with a share of satisfied requests of at least alpha; 0 for none.
+      last_violation: `[]` int32 last request with a smaller share; 0 for none.
+      source: state of the source of requests.
     """
 
     rounds: jax.Array
@@ -107,12 +109,13 @@ class ServiceState:
 
 @struct.dataclass
 class Observation:
-    """What the provider sees of a request before a decision.
+    """Information about a request before the decision.
 
-    features: `[d]`.
-    cost: `[M]`, J, zeros if costs are not seen beforehand.
-    labels: `[M]` float32, zeros unless the environment reveals them.
-    alpha: `[]`, the share of requests that the service level agreement wants satisfied.
+    Attributes:
+      features: `[d]` features.
+      cost: `[M]` costs, J; zeros if costs are not observed.
+      labels: `[M]` float32 satisfaction; zeros unless the environment reveals it.
+      alpha: `[]` share of satisfied requests that the agreement requires.
     """
 
     features: jax.Array
@@ -123,11 +126,12 @@ class Observation:
 
 @struct.dataclass
 class Action:
-    """What the provider does with a request.
+    """Decision about a request.
 
-    explore: `[]` bool, all models work on the request.
-    serve: `[]` int32, whose answer is returned.
-    energy: `[]`, J that the decision itself took; it is added to the cost.
+    Attributes:
+      explore: `[]` bool, whether all models work on the request.
+      serve: `[]` int32 model whose answer is returned.
+      energy: `[]` cost of the decision itself, J, added to the cost.
     """
 
     explore: jax.Array
@@ -137,13 +141,14 @@ class Action:
 
 @struct.dataclass
 class Feedback:
-    """What the provider sees afterwards; zero where it sees nothing.
+    """Information after the decision; unobserved values are zero.
 
-    arrived: `[]` bool, False if the user gave no feedback.
-    satisfied: `[]` float32.
-    cost: `[]`, J that the models took.
-    labels: `[M]` float32, who satisfied; only of an explored request.
-    costs: `[M]`, J; only of an explored request.
+    Attributes:
+      arrived: `[]` bool, whether the user gave feedback.
+      satisfied: `[]` float32 satisfaction of the request.
+      cost: `[]` cost of the models, J.
+      labels: `[M]` float32 satisfaction by each model; only for an explored request.
+      costs: `[M]` cost of each model, J; only for an explored request.
     """
 
     arrived: jax.Array

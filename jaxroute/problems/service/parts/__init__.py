@@ -1,6 +1,5 @@
-"""What MESS+ and its baselines are put together from.
+"""Components of MESS+ and its baselines.
 
-`virtual_queue`: how much satisfaction is owed. `predictors`: who predicts which models will satisfy. `costs`: what a request
-is expected to cost. `pretraining`: parameters of a predictor that were fitted before a run. `contrastive`: the losses of
-RouterDC.
+`virtual_queue`: the virtual queue of missing satisfaction. `predictors`: predictors of satisfaction. `costs`: cost models. `pretraining`: parameters of
+a predictor fitted before a run. `contrastive`: losses of RouterDC.
 """

@@ -1,4 +1,4 @@
-"""The losses that RouterDC is trained with, and the clusters of requests that one of them compares."""
+"""Training losses of RouterDC, and the clusters of requests that one of them compares."""
 
 from typing import NamedTuple
 
@@ -10,18 +10,17 @@ from jaxroute.core import draws, numerics
 
 
 def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3, negatives: int = 3) -> jax.Array:
-    """Sample-LLM loss of one request: each of the best models against the worst ones.
+    """Returns the sample-LLM loss of one request: each of the best models against the worst ones.
 
-    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` models that satisfy, against at most
-    `negatives` that do not.
+    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` satisfying models, against at most `negatives` others.
 
     Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
 
     Args:
-      logits: `[M]`.
-      satisfied: `[M]` bool.
-      positives: most models that satisfy (static).
-      negatives: most models that do not (static).
+      logits: `[M]` logits.
+      satisfied: `[M]` bool, satisfying models.
+      positives: largest number of satisfying models (static).
+      negatives: largest number of other models (static).
     """
     good = satisfied & (numerics.rank(satisfied) < positives)
     bad = ~satisfied & (numerics.rank(~satisfied) < negatives)
@@ -31,26 +30,26 @@ def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3
 
 
 def cluster_loss(code: jax.Array, inside: jax.Array, outside: jax.Array) -> jax.Array:
-    """Sample-sample loss of one request: a request of the same cluster against some of others, by cosine similarity.
+    """Returns the sample-sample loss of one request: a request of the same cluster against some of other clusters, by cosine similarity.
 
     Source: RouterDC (Chen et al., 2024), eq. (5).
 
     Args:
-      code: `[e]` the encoded request.
-      inside: `[e]` one of the same cluster.
-      outside: `[H, e]` some of other clusters.
+      code: `[e]` encoded request.
+      inside: `[e]` encoded request of the same cluster.
+      outside: `[H, e]` encoded requests of other clusters.
     """
     near, far = _cosine(code, inside), jax.vmap(lambda other: _cosine(code, other))(outside)
     return jnp.logaddexp(near, jax.nn.logsumexp(far)) - near
 
 
 def _cosine(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Cosine of the angle between vectors `[e]`."""
+    """Returns the cosine of the angle between vectors `[e]`."""
     return jnp.sum(a * b) / jnp.sqrt(jnp.maximum(jnp.sum(a * a) * jnp.sum(b * b), 1e-12))
 
 
 def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10) -> jax.Array:
-    """Cluster `[n]` of each row of `x` `[n, d]`, by Lloyd's algorithm from random rows."""
+    """Assigns each row of `x` `[n, d]` to a cluster `[n]`, by Lloyd's algorithm from random rows."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
     def nearest(centres: jax.Array) -> jax.Array:
@@ -67,11 +66,12 @@ def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10
 
 
 class Clusters(NamedTuple):
-    """Requests by cluster, so that one inside or outside a cluster is drawn by its place.
+    """Requests sorted by cluster, to draw requests inside or outside a cluster.
 
-    order: `[n]` int32, numbers of the requests, one cluster after the other.
-    start: `[C]` int32, place of the first of each cluster.
-    number: `[C]` int32, how many it has.
+    Attributes:
+      order: `[n]` int32 requests, one cluster after the other.
+      start: `[C]` int32 position of the first request of each cluster.
+      number: `[C]` int32 number of requests of each cluster.
     """
 
     order: jax.Array
@@ -80,18 +80,18 @@ class Clusters(NamedTuple):
 
     @classmethod
     def of(cls, cluster: jax.Array, number: int) -> "Clusters":
-        """From the cluster `[n]` of each request, of so many."""
+        """Sorts requests by their cluster `[n]`, given the number of clusters."""
         count = jnp.sum(cluster[:, None] == jnp.arange(number), axis=0, dtype=jnp.int32)
         return cls(jnp.argsort(cluster, stable=True).astype(jnp.int32), jnp.cumsum(count) - count, count)
 
     def inside(self, cluster: jax.Array, uniform: jax.Array) -> jax.Array:
-        """A request `[]` of a cluster, by a uniform number."""
+        """Draws a request `[]` of a cluster by a uniform number."""
         return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
     def outside(self, cluster: jax.Array, uniforms: jax.Array) -> jax.Array:
-        """Different requests `[H]` of other clusters, by uniform numbers `[H]`; any ones if there are too few."""
+        """Draws distinct requests `[H]` of other clusters by uniform numbers `[H]`; any requests if there are too few."""
         start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
-        taken: list[jax.Array] = []  # Places among those outside, in rising order.
+        taken: list[jax.Array] = []  # Positions among the outside requests, in ascending order.
         for number in range(uniforms.shape[0]):
             place = _below(size - count - number, uniforms[number])
             for other in taken:
@@ -104,5 +104,5 @@ class Clusters(NamedTuple):
 
 
 def _below(number: jax.Array, uniform: jax.Array) -> jax.Array:
-    """A whole number below another one, by a uniform number; 0 if there is none."""
+    """Draws an integer below a bound by a uniform number; 0 if there is none."""
     return jnp.clip((uniform * number.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(number - 1, 0))

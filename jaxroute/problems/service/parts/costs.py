@@ -1,4 +1,4 @@
-"""What a request would cost with each model: seen beforehand, or estimated from what was paid."""
+"""Cost models: the cost of a request with each model, observed beforehand or estimated from payments."""
 
 from typing import Any, Protocol
 
@@ -10,29 +10,29 @@ from jaxroute.core import numerics
 from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.service.types import Action, Feedback, Observation, ServiceSpec
 
-# What a cost model remembers; of its making.
+# State of a cost model: any pytree.
 CostState = Any
 
 
 class CostModel(Protocol):
-    """Estimates what a request costs with each model."""
+    """Estimator of the cost of a request with each model."""
 
     def init(self, spec: ServiceSpec) -> CostState:
-        """What it remembers before the first request."""
+        """Returns the state before the first request."""
         ...
 
     def estimate(self, state: CostState, obs: Observation) -> jax.Array:
-        """Expected cost `[M]` of the request, J."""
+        """Returns the expected cost `[M]` of the request, J."""
         ...
 
     def update(self, state: CostState, action: Action, feedback: Feedback) -> CostState:
-        """What it remembers after the request."""
+        """Returns the state after the request."""
         ...
 
 
 @struct.dataclass
 class KnownCost:
-    """Costs are profiled and seen when a request arrives. Source: MESS+, section 2.2."""
+    """Known costs, observed on arrival of a request. Source: MESS+, section 2.2."""
 
     def init(self, spec: ServiceSpec) -> tuple[()]:
         if not spec.knows_cost:
@@ -50,7 +50,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """The costs of the last explored request, 1 J before the first. Source: the MESS+ authors' later public code."""
+    """Costs of the last explored request, 1 J before the first. Source: the MESS+ authors' later public code."""
 
     def init(self, spec: ServiceSpec) -> jax.Array:
         return jnp.ones((spec.num_models,), jnp.float32)
@@ -65,7 +65,7 @@ class LastCost:
 
 @struct.dataclass
 class RunningMeanCost:
-    """The mean of all costs seen so far of each model, explored or served; 1e-6 J before the first."""
+    """Mean of all observed costs of each model; 1e-6 J before the first."""
 
     def init(self, spec: ServiceSpec) -> RunningMean:
         return RunningMean.empty(spec.num_models)

@@ -1,4 +1,4 @@
-"""Who predicts which models will satisfy: heads that learn, heads that are fixed, and predictors that see the truth."""
+"""Predictors of satisfaction: trained heads, fixed heads, and predictors with access to the truth."""
 
 from typing import Protocol
 
@@ -15,11 +15,11 @@ from jaxroute.problems.service.types import Observation, Params, ServiceSpec
 
 
 class Predictor(Protocol):
-    """Predicts who satisfies; one that `trains` also has `training_logits(key, params, x)`."""
+    """Predictor of satisfaction; one that `trains` also has `training_logits(key, params, x)`."""
 
     @property
     def trains(self) -> bool:
-        """Whether its parameters learn from explored requests (static)."""
+        """Whether explored requests train its parameters (static)."""
         ...
 
     def check(self) -> None:
@@ -27,41 +27,42 @@ class Predictor(Protocol):
         ...
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
-        """Parameters before the first request."""
+        """Returns the parameters before the first request."""
         ...
 
     def probabilities(self, params: Params, obs: Observation) -> jax.Array:
-        """Predicted probability `[M]` that each model satisfies."""
+        """Returns the predicted probability `[M]` that each model satisfies."""
         ...
 
 
 class Head(Protocol):
-    """A small classifier of several yes-or-no answers, such as `Logistic` or `Mlp`."""
+    """Small classifier with several binary outputs, such as `Logistic` or `Mlp`."""
 
     def check(self) -> None:
         """Raises `ValueError` on values out of range."""
         ...
 
     def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Params:
-        """First parameters."""
+        """Returns the initial parameters."""
         ...
 
     def logits(self, params: Params, x: jax.Array) -> jax.Array:
-        """Logits `[M]` of features `[d]`."""
+        """Returns the logits `[M]` of features `[d]`."""
         ...
 
     def training_logits(self, key: jax.Array, params: Params, x: jax.Array) -> jax.Array:
-        """The same in training, with dropout if the head has it."""
+        """Returns the logits in training, with dropout if the head has it."""
         ...
 
 
 @struct.dataclass
 class Learned:
-    """A head that is trained on line, from its first parameters or from given ones.
+    """Head that is trained online.
 
-    head: `Logistic` or `Mlp`.
-    params: parameters to begin with, from `pretrain`; default those that the head draws.
-    trains: False keeps them as they are (static).
+    Attributes:
+      head: `Logistic` or `Mlp`.
+      params: initial parameters, for example from `pretrain`; drawn by the head by default.
+      trains: whether they are trained (static).
     """
 
     head: Head = struct.field(default_factory=Logistic)
@@ -91,9 +92,10 @@ class Learned:
 
 @struct.dataclass
 class TrueProbabilities:
-    """The probability that each model satisfies, given the features, from the environment itself.
+    """True probability that each model satisfies, given the features.
 
-    requests: of the environment; where that is swept, a function `env -> policy` gives each setting its own.
+    Attributes:
+      requests: source of requests of the environment; for a swept environment use a function `env -> policy`.
     """
 
     requests: RequestSource
@@ -128,7 +130,7 @@ class TrueProbabilities:
 
 @struct.dataclass
 class Labels:
-    """Who satisfies, seen beforehand; the environment must reveal it."""
+    """True satisfaction of each request, which the environment must reveal."""
 
     trains: bool = struct.field(pytree_node=False, default=False)
 

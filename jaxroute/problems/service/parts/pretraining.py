@@ -1,4 +1,4 @@
-"""First parameters of a predictor, fitted before a run."""
+"""Initial parameters of a predictor, fitted before a run."""
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,14 @@ from jaxroute.problems.service.types import Params, Request
 
 
 def pretrain(env: ServiceEnv, head: Head, *, steps: int, optimiser: SGD = SGD(), seed: int = 0) -> Params:
-    """Parameters of a head after SGD on fresh requests, one step each, all labels seen: for `Learned(head, params=...)`.
+    """Trains a head by SGD on fresh requests, one step each, with all labels; returns parameters for `Learned(head, params=...)`.
 
     Args:
-      env: where requests come from.
+      env: environment with the source of requests.
       head: `Logistic` or `Mlp`.
       steps: number of requests.
-      optimiser: as on line.
-      seed: of requests, first parameters and dropout.
+      optimiser: optimiser, as in a run.
+      seed: seed of requests, initial parameters and dropout.
     """
     if not hasattr(head, "training_logits"):
         raise ValueError(f"head must be Logistic() or Mlp(), got {checks.show(head)}")

@@ -10,12 +10,13 @@ from jaxroute.core.types import Leaf
 
 @struct.dataclass
 class VirtualQueue:
-    """How much satisfaction is owed: `Q <- max(0, Q + alpha - s)` after each request, from 0, with an `alpha` that stays.
+    """Virtual queue of missing satisfaction: `Q <- max(0, Q + alpha - s)` after each request, from 0, with a constant `alpha`.
 
     Source: MESS+, eq. (2).
 
-    length: `[]` float32, `Q` in requests.
-    error: `[]` float32, what rounding has left out of it, see `numerics.add_up`.
+    Attributes:
+      length: `[]` float32 `Q` in requests.
+      error: `[]` float32 rounding error of `length`, see `numerics.add_up`.
     """
 
     length: jax.Array
@@ -23,13 +24,13 @@ class VirtualQueue:
 
     @classmethod
     def empty(cls) -> "VirtualQueue":
-        """Nothing owed."""
+        """Returns the empty queue."""
         zero = jnp.zeros((), jnp.float32)
         return cls(length=zero, error=zero)
 
     def served(self, alpha: Leaf, satisfied: jax.Array) -> "VirtualQueue":
-        """The queue after a request that was `satisfied` (`[]` float32, 0 or 1)."""
-        # One after the other: the difference of the two would be rounded in every round.
+        """Returns the queue after a request, `satisfied` or not (`[]` float32, 0 or 1)."""
+        # Added separately: their difference would be rounded in every round.
         length, error = numerics.add_up(*numerics.add_up(self.length, self.error, jnp.asarray(alpha)), -satisfied)
         owed = length > 0
         return VirtualQueue(length=jnp.where(owed, length, 0.0), error=jnp.where(owed, error, 0.0))

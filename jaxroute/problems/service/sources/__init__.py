@@ -1,8 +1,7 @@
-"""Where requests come from: finite types, calibrated cells, a probit model, or a table of recorded ones.
+"""Sources of requests: finite types, calibrated cells, a probit model, or a table of recorded requests.
 
-Each is a `RequestSource`: it draws requests, tells the probability that each model satisfies, and lists the contexts that a
-policy of some knowledge tells apart, from which `optimum` computes the cheapest policy. Costs are in J, models in rising
-order of cost.
+Each is a `RequestSource`: it draws requests, returns the probability that each model satisfies, and lists the contexts that a policy with some
+information can distinguish, from which `optimum` computes the cheapest policy. Costs are in J, models in ascending order of cost.
 """
 
 from jaxroute.problems.service.sources.cells import CellRequests

@@ -1,4 +1,4 @@
-"""Requests with the joint distribution of who satisfies from a table."""
+"""Requests with a tabulated joint distribution of satisfaction."""
 
 import jax
 import jax.numpy as jnp
@@ -13,17 +13,18 @@ from jaxroute.problems.service.types import Request
 
 @struct.dataclass
 class CellRequests:
-    """Requests with the joint distribution of who satisfies from a table, and features that tell about it as much as `signal` says.
+    """Requests with a tabulated joint distribution of satisfaction, and features with a chosen amount of information.
 
-    The feature of model `m` is `signal * (2 s_m - 1)` plus standard normal noise; then come `num_noise` coordinates of pure
-    noise and a constant 1. The probability of each cell given the features is in closed form. A feature's area under the curve is
-    `Phi(sqrt(2) * signal)`: .15 is weak (.58), .6 good (.80).
+    The feature of model `m` is `signal * (2 s_m - 1)` plus standard normal noise, followed by `num_noise` coordinates of noise and a constant 1. The
+    probability of each cell given the features has a closed form. A feature's area under the curve is `Phi(sqrt(2) * signal)`: .15 is weak (.58), .6
+    good (.80).
 
-    weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
-    cost_mean: `[M]` mean of a normal distribution that is cut off at 5 % of the mean.
-    cost_spread: `[M]` its standard deviation.
-    signal: `[]` what a feature tells about its model.
-    num_noise: features that tell nothing (static).
+    Attributes:
+      weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
+      cost_mean: `[M]` mean of a normal distribution, truncated at 5 % of the mean.
+      cost_spread: `[M]` standard deviation of the cost.
+      signal: `[]` information of a feature about its model.
+      num_noise: number of uninformative features (static).
     """
 
     weight: Leaf
@@ -65,7 +66,7 @@ class CellRequests:
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The probabilities `[M]` given features `[d]`.
+        """Returns the probabilities `[M]` given features `[d]`.
 
         `P(j | x)` is proportional to `w_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`.
         """
@@ -75,21 +76,21 @@ class CellRequests:
         return jnp.sum(mass[:, None] * labels, axis=0) / jnp.sum(mass)
 
     def average(self) -> Contexts:
-        """All requests as one context."""
+        """Returns all requests as one context."""
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """A sample of requests: their features, and their costs if seen."""
+        """Returns a sample of requests, by features and by observed costs."""
         sample = sampled(self)
         contexts = equally_weighted(sample.success, sample.cost)
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """The cells, at mean costs."""
+        """Returns the cells, at mean costs."""
         labels = all_labels(np.shape(self.cost_mean)[0]).astype(np.float64)
         weight = np.asarray(self.weight, np.float64)
         return Contexts(weight / weight.sum(), labels, np.broadcast_to(np.asarray(self.cost_mean, np.float64), labels.shape))
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """A sample of requests, who satisfied and their costs; the cells if these are not seen."""
+        """Returns a sample of requests by satisfaction and costs; the cells if costs are not observed."""
         return labelled(self) if knows_cost else self.label_contexts()

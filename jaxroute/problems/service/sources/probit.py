@@ -14,17 +14,18 @@ from jaxroute.problems.service.types import Request
 
 @struct.dataclass
 class ProbitRequests:
-    """Requests with normal features; a model satisfies if features, a shared difficulty and noise meet its threshold.
+    """Requests with normal features; a model satisfies if features, a shared difficulty and noise exceed its threshold.
 
     `s_m = 1[threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0]` with standard normal `x [d]`, `g` and
     `e_m`: the marginal probability is exactly `Phi(threshold_m)`.
 
-    threshold: `[M]`.
-    direction: `[M, d]` rows of length 1.
-    from_features: `[]`, `r_f`.
-    shared: `[]`, `r_c`.
-    cost_mean: `[M]`.
-    length_spread: `[]` standard deviation of the logarithm of a factor common to all models, the length of a request.
+    Attributes:
+      threshold: `[M]` thresholds.
+      direction: `[M, d]` unit vectors.
+      from_features: `[]` weight `r_f` of the features.
+      shared: `[]` weight `r_c` of the shared difficulty.
+      cost_mean: `[M]` mean costs.
+      length_spread: `[]` standard deviation of the logarithm of a factor of all costs, the length of a request.
     """
 
     threshold: Leaf
@@ -67,27 +68,27 @@ class ProbitRequests:
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: jax.Array) -> jax.Array:
-        """The probabilities `[M]` given what the features say."""
+        """Returns the probabilities `[M]` given the contribution of the features."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The probabilities `[M]` given features `[d]`."""
+        """Returns the probabilities `[M]` given features `[d]`."""
         return self._given(self.threshold + self.from_features * jnp.sum(self.direction * features, axis=-1))
 
     def average(self) -> Contexts:
-        """All requests as one context: `Phi(threshold)` and the mean costs."""
+        """Returns all requests as one context: `Phi(threshold)` and the mean costs."""
         return Contexts(np.ones(1), *(np.asarray(x, np.float64)[None] for x in (ndtr(self.threshold), self.cost_mean)))
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """A sample of requests: their features, and their lengths if seen."""
+        """Returns a sample of requests, by features and by observed lengths."""
         sample = sampled(self)
         contexts = equally_weighted(sample.success, sample.cost)
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """A sample of requests and who satisfied each of them."""
+        """Returns a sample of requests by satisfaction."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """The same, at mean costs if those of a request are not seen."""
+        """Returns a sample of requests by satisfaction, at mean costs if costs are not observed."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.cost_mean)

@@ -1,4 +1,4 @@
-"""What every source of requests has in common: protocol, contexts, samples."""
+"""Common parts of the sources of requests: protocol, contexts, samples."""
 
 import functools
 import hashlib
@@ -14,20 +14,21 @@ from jaxroute.core.quick import quick_jit
 from jaxroute.core.trees import classes_of
 from jaxroute.problems.service.types import Request
 
-# Requests drawn for an optimum that has no closed form.
+# Number of requests drawn for an optimum without a closed form.
 _SAMPLE = 1 << 16
-# Models up to which all sets of those that satisfy are listed: 4,096 sets. Joint distributions given by the user may have more cells.
+# Largest number of models for which all sets of satisfying models are listed (4,096 sets). Users' joint distributions may have more cells.
 MOST_LISTED, MOST_CELLS = 12, 20
-# Numbers of a source that are looked at to tell it from another.
+# Largest size of a source in bytes for a fingerprint.
 _MOST_BYTES = 1 << 20
 
 
 class Contexts(NamedTuple):
-    """Weighted kinds of requests on the host, float64.
+    """Weighted contexts on the host, float64.
 
-    weight: `[W]` shares.
-    success: `[W, M]` probability that each model satisfies.
-    cost: `[W, M]`, J.
+    Attributes:
+      weight: `[W]` shares.
+      success: `[W, M]` probability that each model satisfies.
+      cost: `[W, M]` costs, J.
     """
 
     weight: np.ndarray
@@ -35,16 +36,16 @@ class Contexts(NamedTuple):
     cost: np.ndarray
 
     def mean(self) -> "Contexts":
-        """All requests as one context: marginal probabilities and mean costs."""
+        """Returns one context with the marginal probabilities and mean costs."""
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
-        """The same with mean costs `[M]`, for one who does not see what a request would cost."""
+        """Returns the contexts with mean costs `[M]`, for policies that do not observe costs."""
         return self._replace(cost=np.broadcast_to(np.asarray(cost, np.float64), self.cost.shape))
 
 
 def fingerprint(requests: Any) -> str:
-    """Digest of a source's kind and numbers; empty if they are traced, or more than a mebibyte."""
+    """Returns a digest of a source's class and numbers; empty if they are traced, or more than a mebibyte."""
     leaves, kind = jax.tree.flatten(requests)
     known = all(isinstance(leaf, (jax.Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
     if not known or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -59,11 +60,11 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Where requests come from."""
+    """Source of requests."""
 
     @property
     def num_features(self) -> int:
-        """`d`."""
+        """Number of features, `d`."""
         ...
 
     def check(self) -> None:
@@ -71,36 +72,36 @@ class RequestSource(Protocol):
         ...
 
     def init(self, key: jax.Array) -> Any:
-        """What the source remembers in a run."""
+        """Returns the initial state of the source in a run."""
         ...
 
     def draw(self, key: jax.Array, state: Any, t: jax.Array) -> Request:
-        """The request of round `t`."""
+        """Returns the request of round `t`."""
         ...
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The probabilities `[M]` that each model satisfies, given features `[d]`."""
+        """Returns the probabilities `[M]` that each model satisfies, given features `[d]`."""
         ...
 
     def average(self) -> Contexts:
-        """All requests as one context."""
+        """Returns all requests as one context."""
         ...
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """What a policy tells apart by features, and by costs if it sees these."""
+        """Returns the contexts of a policy that observes features, and optionally costs."""
         ...
 
     def label_contexts(self) -> Contexts:
-        """What a policy tells apart that sees who satisfies, at mean costs where these have a closed form."""
+        """Returns the contexts of a policy that observes satisfaction, at mean costs where these have a closed form."""
         ...
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """What a policy tells apart that sees who satisfies, and costs if it sees these."""
+        """Returns the contexts of a policy that observes satisfaction, and optionally costs."""
         ...
 
 
 def all_labels(num_models: int) -> np.ndarray:
-    """Satisfaction in each of the `2 ** M` cells, float32 `[2 ** M, M]`, of at most 20 models; the first one is the highest bit."""
+    """Returns the satisfaction in each of the `2 ** M` cells, float32 `[2 ** M, M]`, for at most 20 models; the first one is the highest bit."""
     checks.count("num_models", num_models, minimum=0, maximum=MOST_CELLS)
     cells = np.arange(2**num_models)
     return ((cells[:, None] >> np.arange(num_models)[::-1]) & 1).astype(np.float32)
@@ -108,17 +109,19 @@ def all_labels(num_models: int) -> np.ndarray:
 
 @functools.partial(quick_jit, static_argnums=2)
 def draw_requests(source: RequestSource, key: jax.Array, number: int) -> Request:
-    """The first `number` requests of a separate run, leaves `[number, ...]`."""
+    """Draws the first `number` requests of a separate run, arrays `[number, ...]`."""
     k_init, k_draw = draws.split(key)
     state = source.init(k_init)
     return jax.vmap(lambda i: source.draw(draws.fold_in(k_draw, i), state, i))(jnp.arange(number, dtype=jnp.int32))
 
 
-_last: list[tuple[Any, Request]] = []  # The last sample, and of what: several optima of a source are found in a row.
+_last: list[
+    tuple[Any, Request]
+] = []  # The last sample and its source: several optima of a source are computed in succession.
 
 
 def sampled(source: RequestSource) -> Request:
-    """Requests for an optimum that has no closed form, float64 on the host; always the same ones."""
+    """Returns a fixed sample of requests for an optimum without a closed form, float64 on the host."""
     leaves, structure = jax.tree.flatten(source)
     arrays = [np.asarray(leaf) for leaf in leaves]
     what = (
@@ -134,12 +137,12 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """A sample of requests, told apart by who satisfies and by cost."""
+    """Returns a sample of requests by satisfaction and cost."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 
 
 def equally_weighted(success: ArrayLike, cost: ArrayLike) -> Contexts:
-    """Contexts of equal weight."""
+    """Returns contexts of equal weight."""
     success, cost = np.asarray(success), np.asarray(cost)
     return Contexts(np.full(len(cost), 1.0 / len(cost)), success, cost)

@@ -16,11 +16,12 @@ NO_TRUE_CHANCES = "a table of recorded requests has no true probabilities; use a
 
 @struct.dataclass
 class TableRequests:
-    """Recorded requests, in another order for each run, each once before any is repeated.
+    """Recorded requests in a random order for each run, each once before any is repeated.
 
-    labels: `[N, M]` float32, who satisfied.
-    cost_table: `[N, M]`, J.
-    vectors: `[N, d]` features.
+    Attributes:
+      labels: `[N, M]` float32 satisfaction.
+      cost_table: `[N, M]` costs, J.
+      vectors: `[N, d]` features.
     """
 
     labels: Leaf
@@ -39,7 +40,7 @@ class TableRequests:
             raise ValueError(f"features must be {shape[0]} rows, one for each request, got shape {vectors.shape}")
 
     def init(self, key: jax.Array) -> jax.Array:
-        """The order of the rows `[N]`."""
+        """Draws the order of the rows `[N]`."""
         return random_order(key, self.labels.shape[0])
 
     def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> Request:
@@ -49,22 +50,22 @@ class TableRequests:
         return Request(features=vector, satisfied=labels > 0.5, cost=cost, success=labels)
 
     def success(self, features: jax.Array) -> jax.Array:
-        """There are none: a table tells only what happened."""
+        """Raises `ValueError`, because a table has outcomes instead of probabilities."""
         raise ValueError(NO_TRUE_CHANCES)
 
     def average(self) -> Contexts:
-        """All requests as one context."""
+        """Returns all requests as one context."""
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """All requests as one: without a model of the features nothing better can be said."""
+        """Returns all requests as one context, because there is no model of the features."""
         del knows_cost
         return self.average()
 
     def label_contexts(self) -> Contexts:
-        """Each request as a context."""
+        """Returns each request as a context."""
         return equally_weighted(*(np.asarray(x, np.float64) for x in (self.labels, self.cost_table)))
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """The same, at mean costs if those of a request are not seen."""
+        """Returns each request as a context, at mean costs if costs are not observed."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])

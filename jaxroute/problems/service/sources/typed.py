@@ -13,14 +13,15 @@ from jaxroute.problems.service.types import Request
 
 @struct.dataclass
 class TypeRequests:
-    """Requests of `K` types. Given the type, models satisfy independently, or all by one uniform (`comonotone`, static).
+    """Requests of `K` types. Given the type, models satisfy independently, or all by one uniform (`comonotone`).
 
-    weight: `[K]` shares of the types.
-    probability: `[K, M]` probability that a model satisfies.
-    cost_mean: `[K, M]` mean cost.
-    cost_noise: `[]` standard deviation of the logarithm of a cost, around a mean that stays.
-    vectors: `[K, d]` features of a type.
-    comonotone: one uniform decides for all models (static).
+    Attributes:
+      weight: `[K]` shares of the types.
+      probability: `[K, M]` probability that a model satisfies.
+      cost_mean: `[K, M]` mean cost.
+      cost_noise: `[]` standard deviation of the logarithm of a cost, with an unchanged mean.
+      vectors: `[K, d]` features of a type.
+      comonotone: whether one uniform decides for all models (static).
     """
 
     weight: Leaf
@@ -65,16 +66,16 @@ class TypeRequests:
         return Request(features=vector, satisfied=u < probability, cost=cost * noise, success=probability)
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The probabilities `[M]` of the type with these features."""
+        """Returns the probabilities `[M]` of the type with these features."""
         distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
         return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.probability)
 
     def average(self) -> Contexts:
-        """All requests as one context."""
+        """Returns all requests as one context."""
         return self.contexts(knows_cost=False).mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """The types, with a sample of costs if these are noisy and seen."""
+        """Returns the types, with a sample of costs if these are noisy and observed."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if not (self.cost_noise and knows_cost):
             return Contexts(weight / weight.sum(), probability, cost)
@@ -82,9 +83,11 @@ class TypeRequests:
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """One context for each type and each set of models that satisfy, at mean costs; of more than 12 independent models a sample."""
+        """Returns a context for each type and each set of satisfying models, at mean costs; a sample for more than 12 independent models."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
-        if self.comonotone:  # All models above a uniform: between two neighbouring probabilities the labels stay.
+        if (
+            self.comonotone
+        ):  # Models above a uniform satisfy: between two neighbouring probabilities the labels are constant.
             edges = np.sort(
                 np.concatenate([np.zeros((len(probability), 1)), probability, np.ones((len(probability), 1))], axis=1)
             )
@@ -101,11 +104,11 @@ class TypeRequests:
         return Contexts(full.ravel(), success.reshape(-1, probability.shape[1]), costs.reshape(-1, probability.shape[1]))
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """What a policy that sees who satisfies tells apart, with a sample of costs if these are noisy and seen."""
+        """Returns the contexts of a policy that observes satisfaction, with a sample of costs if these are noisy and observed."""
         return labelled(self) if self.cost_noise and knows_cost else self.label_contexts()
 
 
 def _row(mask: jax.Array, table: Leaf) -> jax.Array:
-    """The row `[...]` of a table `[K, ...]` where the one-hot mask `[K]` is True."""
+    """Returns the row `[...]` of a table `[K, ...]` where the one-hot mask `[K]` is True."""
     table = jnp.asarray(table, jnp.float32)
     return jnp.sum(jnp.where(mask[:, None], table, 0.0), axis=0)
