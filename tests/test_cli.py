@@ -336,7 +336,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
         "2 single models",
         "4 random partitions into 3 folds",
     )
-    for word in (*words, "1 that learn online, in 4 random orders", "LinUCB", "At most 16 steps"):
+    for word in (*words, "1 learning online, in 4 random orders", "LinUCB", "At most 16 steps"):
         assert word in early, word
     assert max(map(len, (before[0] + shown.out).splitlines())) <= 80
     assert "kept:" not in shown.out and "out/index.html is the page" in shown.out

@@ -66,7 +66,7 @@ def plan(
         f"{models} single models, each for all queries, as a reference",
         f"{len(fitted)} fitted to a part of the queries and evaluated on the others, in {times} random partitions into {folds} folds: "
         f"{'; '.join(strategy.name for strategy in fitted)}",
-        f"{len(online)} that learn online, in {orders} random orders of the queries{uncounted}{more}: "
+        f"{len(online)} learning online, in {orders} random orders of the queries{uncounted}{more}: "
         f"{'; '.join(strategy.name for strategy in online)}",
         f"At most {steps} steps. Takes a few minutes (the first time mostly compilation); can be interrupted and resumed.",
     ]
