@@ -6,6 +6,7 @@ as with independent models, draws are few, and two policies that differ in a few
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +21,8 @@ from jaxroute.core import checks, draws
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf
 
+# Function `(key, mean, scale) -> values [K]` of a round, as every `Distribution`.
+DrawFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
 # Poisson rewards of a larger mean would take hundreds of terms in every round.
 MOST_COUNTS = 64
 

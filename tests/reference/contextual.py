@@ -2,7 +2,7 @@
 
 A run is given by its contexts `[T, R, d]` (R = 1: all models see the same), the true parameters `[K or 1, d]` and one shock per round
 for the rewards of all models. A policy is a pair of functions, `pick(t, x) -> model` and `learn(model, x, reward)`, where `x` is `[K, d]`, a
-row for each model. `play` returns (actions, rewards, cumulative pseudo-regret). Ties go to the lower index.
+row for each model. `simulate` returns (actions, rewards, cumulative pseudo-regret). Ties go to the lower index.
 """
 
 import math
@@ -14,7 +14,7 @@ def sigmoid(s):
     return 0.5 * (1.0 + np.tanh(0.5 * s))
 
 
-def play(contexts, theta, shocks, policy, link="identity", noise=0.0):
+def simulate(contexts, theta, shocks, policy, link="identity", noise=0.0):
     """The loop over rounds: normal rewards around the linear predictor, or coins of its logistic function."""
     pick, learn = policy
     models = max(contexts.shape[1], len(theta))

@@ -1,6 +1,6 @@
 """The plain K-armed bandit in float64 loops: UCB1, Gaussian Thompson sampling, epsilon-greedy and the oracle.
 
-Every policy is fed the same reward draws, one per round and shared by all arms: a uniform for Bernoulli rewards
+Every policy has the same reward draws, one per round and shared by all arms: a uniform for Bernoulli rewards
 (reward = uniform < mean) or a standard normal for Gaussian rewards (reward = mean + noise_scale * normal). All return
 (actions, rewards, regret), `[T]` each; regret is the cumulative pseudo-regret. Ties go to the lower index.
 """
@@ -19,7 +19,7 @@ def first_best(values):
     return best
 
 
-def play(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
+def simulate(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
     """Runs `pick(t, pulls, reward_sums) -> arm` for t = 0, 1, ... over the given reward draws."""
     if distribution not in ("bernoulli", "gaussian"):
         raise ValueError(distribution)
@@ -49,7 +49,7 @@ def ucb1(means, reward_draws, width, distribution="bernoulli", noise_scale=1.0):
             index.append(total / n + width * math.sqrt(math.log(t + 2) / n) if n else math.inf)
         return first_best(index)
 
-    return play(means, reward_draws, pick, distribution, noise_scale)
+    return simulate(means, reward_draws, pick, distribution, noise_scale)
 
 
 def gaussian_thompson(
@@ -77,7 +77,7 @@ def gaussian_thompson(
             index.append(mean + scale / math.sqrt(prior_weight + n) * float(normal))
         return first_best(index)
 
-    return play(means, reward_draws, pick, distribution, noise_scale)
+    return simulate(means, reward_draws, pick, distribution, noise_scale)
 
 
 def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon, distribution="bernoulli", noise_scale=1.0):
@@ -95,19 +95,19 @@ def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon,
         index = [total / n if n else math.inf for n, total in zip(pulls, reward_sums, strict=True)]
         return first_best(index)
 
-    return play(means, reward_draws, pick, distribution, noise_scale)
+    return simulate(means, reward_draws, pick, distribution, noise_scale)
 
 
 def oracle(means, reward_draws, distribution="bernoulli", noise_scale=1.0):
     """The arm of largest true mean in every round."""
     best = first_best([float(x) for x in means])
-    return play(means, reward_draws, lambda t, pulls, reward_sums: best, distribution, noise_scale)
+    return simulate(means, reward_draws, lambda t, pulls, reward_sums: best, distribution, noise_scale)
 
 
-# The shelf: policies that are told everything that happened before, and work it out anew in every round.
+# Policies that compute every round from the whole history.
 
 
-def retold(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
+def simulate_from_history(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
     """Runs `pick(t, arms, rewards) -> arm` for t = 1, 2, ... on the history so far, two lists."""
     means = [float(x) for x in means]
     arms, rewards, gaps = [], [], []
@@ -122,7 +122,7 @@ def retold(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0)
 def by_index(size, index):
     """`pick` for the largest `index(t, n, total, rewards of the arm)`; an arm that was never used comes first.
 
-    Sums are kept from round to round, for speed alone.
+    Sums are carried from round to round for speed.
     """
     seen = [[] for _ in range(size)]
 
@@ -135,7 +135,7 @@ def by_index(size, index):
 
 
 def kl_bernoulli(x, y):
-    """Divergence of Bernoulli distributions, infinite where y excludes what x allows."""
+    """Divergence of Bernoulli distributions, infinite if y gives probability 0 to a possible reward of x."""
     total = 0.0
     for p, q in ((x, y), (1.0 - x, 1.0 - y)):
         if p > 0.0:
@@ -171,7 +171,7 @@ def kl_ucb(means, reward_draws, loglog=0.0, **distribution):
         level = math.log(t) + loglog * math.log(max(math.log(t), 1.0))
         return largest_within(kl_bernoulli, total / n, level / n, 1.0)
 
-    return retold(means, reward_draws, by_index(len(means), index), **distribution)
+    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
 
 
 def kl_ucb_gaussian(means, reward_draws, scale, **distribution):
@@ -180,7 +180,7 @@ def kl_ucb_gaussian(means, reward_draws, scale, **distribution):
     def index(t, n, total, _):
         return total / n + scale * math.sqrt(2.0 * math.log(t) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **distribution)
+    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
 
 
 def ucb_v(means, reward_draws, zeta, c, upper, **distribution):
@@ -191,7 +191,7 @@ def ucb_v(means, reward_draws, zeta, c, upper, **distribution):
         e = zeta * math.log(t)
         return total / n + math.sqrt(2.0 * variance * e / n) + 3.0 * c * upper * e / n
 
-    return retold(means, reward_draws, by_index(len(means), index), **distribution)
+    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
 
 
 def moss(means, reward_draws, horizon, **distribution):
@@ -200,7 +200,7 @@ def moss(means, reward_draws, horizon, **distribution):
     def index(_, n, total, __):
         return total / n + math.sqrt(max(math.log(horizon / (len(means) * n)), 0.0) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **distribution)
+    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
 
 
 def moss_anytime(means, reward_draws, alpha, **distribution):
@@ -209,7 +209,7 @@ def moss_anytime(means, reward_draws, alpha, **distribution):
     def index(t, n, total, _):
         return total / n + math.sqrt((1.0 + alpha) / 2.0 * max(math.log(t / (len(means) * n)), 0.0) / n)
 
-    return retold(means, reward_draws, by_index(len(means), index), **distribution)
+    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
 
 
 def imed(means, reward_draws, **distribution):
@@ -226,7 +226,7 @@ def imed(means, reward_draws, **distribution):
         cost = [n[m] * (kl_bernoulli(mean[m], best) if mean[m] < best else 0.0) + math.log(n[m]) for m in range(size)]
         return first_best([-x for x in cost])
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **distribution):
@@ -242,7 +242,7 @@ def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **distribution):
             losses[arms[-1]] += 1.0 - rewards[-1]
         return first_best(betainccinv(wins, losses, 1.0 / (t + 1.0)))
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def drawn(probability, u):
@@ -267,7 +267,7 @@ def exp3(means, reward_draws, policy_uniforms, gamma, **distribution):
         last[:] = [(1.0 - gamma) * w / sum(weight) + gamma / size for w in weight]
         return drawn(last, policy_uniforms[t - 1])
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **distribution):
@@ -296,11 +296,11 @@ def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **distribu
         last[:] = [(1.0 - sum(epsilon)) * r / sum(rho) + e for r, e in zip(rho, epsilon, strict=True)]
         return drawn(last, policy_uniforms[t - 1])
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def sliding_window_ucb(means, reward_draws, window, xi, upper, **distribution):
-    """Garivier and Moulines (2011), SW-UCB; sums of the last rounds, added up anew in each."""
+    """Garivier and Moulines (2011), SW-UCB; sums of the last rounds, computed from scratch in each."""
     size = len(means)
 
     def pick(t, arms, rewards):
@@ -312,11 +312,11 @@ def sliding_window_ucb(means, reward_draws, window, xi, upper, **distribution):
             index.append(sum(own) / len(own) + radius if own else math.inf)
         return first_best(index)
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def discounted_ucb(means, reward_draws, discount, xi, upper, **distribution):
-    """Garivier and Moulines (2011), D-UCB; sums weighted by powers of the discount, added up anew in each round."""
+    """Garivier and Moulines (2011), D-UCB; sums weighted by powers of the discount, computed from scratch in each round."""
     size = len(means)
 
     def pick(t, arms, rewards):
@@ -329,7 +329,7 @@ def discounted_ucb(means, reward_draws, discount, xi, upper, **distribution):
         radius = [2.0 * upper * math.sqrt(xi * max(math.log(sum(n)), 0.0) / x) for x in n]
         return first_best([x / y + r for x, y, r in zip(total, n, radius, strict=True)])
 
-    return retold(means, reward_draws, pick, **distribution)
+    return simulate_from_history(means, reward_draws, pick, **distribution)
 
 
 def best_shares(mean, kl):
@@ -397,5 +397,5 @@ def track_and_stop(means, reward_draws, delta, uniform=False, margin=1e-4, kl=kl
         shares = best_shares([min(max(mean_of(m), margin), 1.0 - margin) for m in range(size)], kl)
         return first_best([(t - 1) * w - x for w, x in zip(shares, n, strict=True)])
 
-    played = retold(means, reward_draws, pick, **distribution)
-    return *played, decided[0] if decided else len(reward_draws)
+    runs = simulate_from_history(means, reward_draws, pick, **distribution)
+    return *runs, decided[0] if decided else len(reward_draws)

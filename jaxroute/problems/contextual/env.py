@@ -1,7 +1,5 @@
 """Contextual bandits: the expected rewards of the models depend on a context, which is observed before the decision."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
 from jaxroute.problems.contextual.sources import UniformContexts
 from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec, Flows
-from jaxroute.sources.distributions import Bernoulli, Distribution, Gaussian
+from jaxroute.sources.distributions import Bernoulli, DrawFunction, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
 
 # Order `[Q]` of the rows of a table, `()` if rows are drawn with replacement.
@@ -45,9 +43,7 @@ class ContextualEnv:
     scale: Leaf
     num_models: int = struct.field(pytree_node=False)
     link: Link = struct.field(pytree_node=False, default=IDENTITY)
-    distribution: Distribution | Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(
-        pytree_node=False, default=Gaussian()
-    )
+    distribution: DrawFunction = struct.field(pytree_node=False, default=Gaussian())
 
     @property
     def spec(self) -> ContextualSpec:

@@ -1,6 +1,5 @@
 """K-armed stochastic bandit: only the chosen model's reward is observed; its distribution is fixed, or its mean changes."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,9 +12,7 @@ from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.sources import MeanPath
 from jaxroute.problems.stochastic.types import METRICS, Flows
-from jaxroute.sources.distributions import Bernoulli, Distribution
-
-RewardFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
+from jaxroute.sources.distributions import Bernoulli, Distribution, DrawFunction
 
 
 @struct.dataclass
@@ -33,7 +30,7 @@ class BanditEnv:
 
     mean: Leaf
     scale: Leaf
-    distribution: Distribution | RewardFunction = struct.field(pytree_node=False, default=Bernoulli())
+    distribution: DrawFunction = struct.field(pytree_node=False, default=Bernoulli())
 
     @property
     def spec(self) -> Spec:
@@ -79,7 +76,7 @@ class ChangingEnv:
 
     path: MeanPath
     scale: Leaf
-    distribution: Distribution | RewardFunction = struct.field(pytree_node=False, default=Bernoulli())
+    distribution: DrawFunction = struct.field(pytree_node=False, default=Bernoulli())
 
     @property
     def spec(self) -> Spec:
@@ -107,7 +104,7 @@ class ChangingEnv:
 
 
 def _drawn(
-    distribution: Distribution | RewardFunction, key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
+    distribution: DrawFunction, key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
 ) -> tuple[jax.Array, Flows]:
     """Returns the reward and the flows of a round with these means."""
     chosen = numerics.one_hot(action, mean.shape[-1])

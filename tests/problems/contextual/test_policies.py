@@ -198,7 +198,7 @@ def test_regret_of_a_numpy_loop():
     order, theirs = np.tile(np.arange(3), (300, 1)), []
     for _ in range(64):
         contexts, normal = rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), rng.normal(size=300)
-        theirs.append(plain.play(contexts, theta, normal, plain.linucb(3, 3, 0.5, order), noise=0.3)[2][-1])
+        theirs.append(plain.simulate(contexts, theta, normal, plain.linucb(3, 3, 0.5, order), noise=0.3)[2][-1])
     theirs = np.array(theirs)
     error = np.hypot(ours.std(ddof=1) / np.sqrt(ours.size), theirs.std(ddof=1) / np.sqrt(theirs.size))
     assert abs(ours.mean() - theirs.mean()) < 5 * error

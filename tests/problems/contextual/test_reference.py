@@ -108,7 +108,7 @@ def test_equals_the_reference_round_by_round(name):
     for i, seed in enumerate(SEEDS):
         drawn = random_numbers(seed, K if "shared" in name else 1)
         noise = float(np.float32(0.1))
-        expected = plain.play(drawn["contexts"], theta.astype(float), drawn[kind], reference(drawn), link, noise)
+        expected = plain.simulate(drawn["contexts"], theta.astype(float), drawn[kind], reference(drawn), link, noise)
         different = np.flatnonzero(pulls[i].argmax(-1) != expected[0])
         assert not different.size, f"seed {seed}: {different.size} rounds differ, the first is {different[0]}"
         np.testing.assert_allclose(rewards[i], expected[1], atol=2e-5)
