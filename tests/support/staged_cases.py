@@ -50,7 +50,12 @@ def arena(slots, stage, policy):
         env, by_index(policies[policy]), horizon=10_000, seeds=SEEDS, record_every=stage, record=EVERYTHING, progress=False
     )
     assert data["valid"].all()
-    return data.isel(policy=0)
+    data = data.isel(policy=0)
+    deployed = data["deployed"].values  # Every slot is used.
+    pool = 6 + np.minimum(np.arange(deployed.shape[1]) * stage // 1000, 9)
+    np.testing.assert_array_equal(deployed.sum(-1), np.broadcast_to(np.minimum(slots, pool), deployed.shape[:2]))
+    assert slots < 6 or (deployed[:, 0, :6] == 1).all()
+    return data
 
 
 def end(data, name):

@@ -26,21 +26,7 @@ from jaxroute.core import draws
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
 
-ARENAS = [*((m, i, p) for m, i in ((3, 500), (6, 250)) for p in ("StageRoute", "Greedy", "Oracle")), (10, 500, "StageRoute")]
-
-
-@pytest.mark.parametrize(
-    ("slots", "stage", "policy"), [ARENAS[0], *(pytest.param(*arena, marks=pytest.mark.slow) for arena in ARENAS[1:])]
-)
-def test_every_slot_is_used(slots, stage, policy):
-    deployed = arena(slots, stage, policy)["deployed"].values
-    pool = 6 + np.minimum(np.arange(deployed.shape[1]) * stage // 1000, 9)
-    np.testing.assert_array_equal(deployed.sum(-1), np.broadcast_to(np.minimum(slots, pool), deployed.shape[:2]))
-    if slots >= 6:
-        np.testing.assert_array_equal(deployed[:, 0, :6], 1)
-
-
-# Measured with NumPy loops: regret, conditional regret, cost ratio, infeasible share.
+# Results of NumPy loops: regret, conditional regret, cost ratio, infeasible share.
 MEASURED = {
     (6, 250, "StageRoute"): ((2.3, 1.4), (3.3, 0.3), (0.915, 0.002), 0.0),
     (6, 250, "Greedy"): ((341, 7), (345, 7), (0.561, 0.004), 0.0),

@@ -215,28 +215,6 @@ def test_beta_posterior():
         np.testing.assert_array_equal(action, samples.argmax(1))
 
 
-def test_beta_thompson_against_numpy():
-    """The same mean regret and pulls as a NumPy loop with NumPy's beta draws, over independent runs."""
-    means, horizon, number = np.array([0.5, 0.7, 0.3]), 400, 600
-    rng = np.random.default_rng(0)
-    wins, losses = np.ones((2, number, 3))
-    regret = np.zeros(number)
-    for _ in range(horizon):
-        arm = rng.beta(wins, losses).argmax(1)
-        success = rng.random(number) < means[arm]
-        wins[np.arange(number), arm] += success
-        losses[np.arange(number), arm] += ~success
-        regret += 0.7 - means[arm]
-    data = simulate(
-        st.bernoulli(means), st.BetaThompson(), horizon=horizon, seeds=600, record=["regret", "pulls"],
-        progress=False,
-    ).isel(policy=0, time=-1)  # fmt: skip
-    assert_means_agree(data["regret"].values, regret)
-    for m in range(3):
-        assert_means_agree(data["pulls"].values[:, m], (wins + losses - 2)[:, m])
-    assert stats.ks_2samp(data["regret"].values, regret).pvalue > 1e-4
-
-
 # Limits.
 
 
@@ -354,29 +332,34 @@ def test_the_oracle_has_no_regret():
         assert (data["pulls"].isel(policy=0, time=-1).values == np.array([0, 500, 0, 0, 0])).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SlidingWindowThompson", "DiscountedThompson"])
-def test_forgetting_thompson_against_numpy(name):
-    """The same mean regret as a NumPy loop with NumPy's beta draws, over independent runs."""
-    horizon, number, window, discount = 400, 800, 60, 0.97
-    means = np.array(bandit("bernoulli").mean, np.float64)
-    rng = np.random.default_rng(0)
-    wins, losses, regret = np.zeros((number, 5)), np.zeros((number, 5)), np.zeros(number)
-    recent = []
-    for _ in range(horizon):
+@pytest.mark.parametrize(
+    "name",
+    ["BetaThompson", *(pytest.param(n, marks=pytest.mark.slow) for n in ("SlidingWindowThompson", "DiscountedThompson"))],
+)
+def test_beta_posteriors_against_numpy(name):
+    """The same distribution of regret, and mean pulls, as a NumPy loop with NumPy's beta draws, over independent runs."""
+    horizon, number = 400, 700
+    window, discount = 60 if name == "SlidingWindowThompson" else horizon, 0.97 if name == "DiscountedThompson" else 1.0
+    means, runs = np.array(bandit("bernoulli").mean, np.float64), np.arange(number)
+    rng, rounds = np.random.default_rng(0), []
+    wins, losses, pulls = np.zeros((3, number, 5))
+    for t in range(horizon):
         arm = rng.beta(1 + wins, 1 + losses).argmax(1)
         success = rng.random(number) < means[arm]
-        if name == "DiscountedThompson":
-            wins *= discount
-            losses *= discount
-        recent.append((arm, success))
-        wins[np.arange(number), arm] += success
-        losses[np.arange(number), arm] += ~success
-        if name == "SlidingWindowThompson" and len(recent) > window:
-            arm_then, success_then = recent.pop(0)
-            wins[np.arange(number), arm_then] -= success_then
-            losses[np.arange(number), arm_then] -= ~success_then
-        regret += means.max() - means[arm]
-    policy = st.SlidingWindowThompson(window=window) if name.startswith("S") else st.DiscountedThompson(discount=discount)
-    data = simulate(bandit("bernoulli"), policy, horizon=horizon, seeds=number, record=["regret"], progress=False)
-    assert_means_agree(data["regret"].isel(policy=0, time=-1).values, regret)
+        wins, losses = discount * wins, discount * losses
+        for sums, gain in ((wins, success), (losses, ~success), (pulls, 1)):
+            sums[runs, arm] += gain
+        rounds.append((arm, success))
+        if t >= window:
+            arm, success = rounds[t - window]
+            wins[runs, arm] -= success
+            losses[runs, arm] -= ~success
+    regret = (means.max() - means) @ pulls.T
+    options = {"SlidingWindowThompson": {"window": window}, "DiscountedThompson": {"discount": discount}}.get(name, {})
+    policy = getattr(st, name)(**options)
+    data = simulate(bandit("bernoulli"), policy, horizon=horizon, seeds=number, record=["regret", "pulls"], progress=False)
+    data = data.isel(policy=0, time=-1)
+    assert_means_agree(data["regret"].values, regret)
+    assert stats.ks_2samp(data["regret"].values, regret).pvalue > 1e-4
+    for m in range(len(means)):
+        assert_means_agree(data["pulls"].values[:, m], pulls[:, m])
