@@ -189,7 +189,7 @@ CONSTRUCT = {
     "no slots": (lambda: market(max_deployed=0), "max_deployed must be at least 1, got 0"),
     "no stage": (lambda: market(stage_length=0), "stage_length must be at least 1, got 0"),
     "unknown optimum": (lambda: market(optimum="stages"), "optimum must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
-    "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), each another, got \('a',\)"),
+    "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), all different, got \('a',\)"),
     "NaN reward": (lambda: market(reward_mean=np.array([NAN, 0.5])), r"reward_mean must be finite, got nan at index \(0,\)"),
     "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_distribution=staged.distributions.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
     "negative cost": (lambda: market(cost_mean=np.array([-1.0, 1.0])), r"cost_mean must be at least 0, got -1 at index \(0,\)"),

@@ -91,7 +91,7 @@ def test_policies_without_own_constants_can_meet_a_budget_in_dollars():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"names": ("a", "a")}, r"names must have one name per model \(2\), each another, got \('a', 'a'\)"),
+        ({"names": ("a", "a")}, r"names must have one name per model \(2\), all different, got \('a', 'a'\)"),
         ({"reward_mean": [5.0, 0.5]}, r"reward_mean must be in \[0, 1\], got 5 at index \(0,\)"),
         ({"capacity": [1.0]}, r"capacity must have shape \(2,\), got \(1,\)"),
     ],
