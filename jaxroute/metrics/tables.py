@@ -1,134 +1,223 @@
-"""A table of results as plain text, LaTeX or Markdown: a row per policy and setting, two lines of heads, notes below."""
+"""Results at the horizon as a table or as JSON values."""
 
-import re
-import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-# Columns of text that notes below a LaTeX table are broken into.
-_NOTE = 90
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-}
-_NUMBER = re.compile(r"(?P<mean>-?[\d.]+(?:e[+-]\d+)?)(?: \((?P<error>[\d.]+(?:e[+-]\d+)?)\))?")
+import numpy as np
+import xarray as xr
+
+from jaxroute.core import checks
+from jaxroute.metrics import formats
+from jaxroute.metrics.averages import check_metrics, count, final, mean, quantiles
+from jaxroute.metrics.comparisons import violations, worst_violations
+from jaxroute.metrics.selection import at_time, check_scalar, like, metric_names, own_axes, setting_axes
+from jaxroute.metrics.texts import plain, rounded, show_seeds, show_value
+
+if TYPE_CHECKING:
+    import pandas
 
 
-@dataclass(frozen=True)
-class Table:
-    """What all formats show.
+@overload
+def table(
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: Literal["text", "latex", "markdown"] = "text",
+    width: int | None = None,
+) -> str: ...
 
-    heads: name and unit of each column.
-    rows: cells as text, a mean and its standard error as "36.0 (1.6)".
-    keys: number of the first columns, which say what a row is of.
-    notes: lines below.
+
+@overload
+def table(
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: Literal["frame"],
+    width: int | None = None,
+) -> "pandas.DataFrame": ...
+
+
+def table(
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: str = "text",
+    width: int | None = None,
+) -> Any:
+    """Returns the results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
+
+    A policy whose numbers do not depend on an axis has one row for it, marked "any". If only some of the valid runs have a number, as for a time
+    that others never reach, the cell holds their median and their share: "115 in 66 %". A mean without spread within the rounding of the
+    summed numbers is printed as 0.
+
+    Args:
+      data: a result.
+      metrics: names (default: all that are not vectors).
+      time: another recorded time.
+      max_rows: largest number of rows; a last line counts the others. A data frame has all rows.
+      format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
+        "markdown" for a table with pipes, both with 36.0 ± 1.6; "frame" for a `pandas.DataFrame` of the numbers, whose columns are
+        metric and "mean" or "stderr".
+      width: width of the lines of text; columns that do not fit stand below the others (default: all beside each other).
+
+    Returns:
+      The text; or the data frame, with the notes in its `attrs["notes"]`.
+
+    Raises:
+      ValueError: a name is unknown, or a metric is no single number per run.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
+      >>> result = jr.simulate(stochastic.bernoulli([0.2, 0.8]), policies, horizon=200, seeds=16, progress=False)
+      >>> print(jr.metrics.table(result, "regret", format="markdown"))
+      | policy | regret (reward) |
+      | :-- | --: |
+      | UCB1 | 9.30 ± 0.43 |
+      | Oracle | 0 |
+      <BLANKLINE>
+      mean ± standard error of 16 seeds after 200 rounds
     """
+    checks.whole("max_rows", max_rows)
+    checks.one_of("format", format, ("text", *formats.FORMATS, "frame"))
+    if width is not None:
+        checks.whole("width", width)
+    names = check_metrics(data, metrics)
+    for name in names:
+        check_scalar("metrics", like(data, name))
+    values, partial = final(data, names, time), _partial(at_time(data, time), names)
+    if "policy" not in values.dims:
+        values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
+    axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
+    rounding = _rounding(data, values, time)
+    keys, numbers, rows = [], [], []
+    for p in range(values.sizes["policy"]):
+        one = values.isel(policy=p)
+        own = _own_axes(one, axes)
+        for place in np.ndindex(*(one.sizes[a] if a in own else 1 for a in axes)):
+            where = dict(zip(axes, place))
+            cell = {n: v.values[tuple(where.get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()}
+            cells = {n: "0" if _is_rounding(cell[n], rounding[n]) else rounded(*cell[n]) for n in names}
+            for name, of_some in partial.items():
+                middle, share = (float(x.isel({"policy": p, **where}, missing_dims="ignore")) for x in of_some)
+                if 0.0 < share < 1.0:
+                    cells[name] = f"{middle:,.4g} in {100 * share:.0f} %"
+            settings = [plain(one[a].values[i]) if a in own else "any" for a, i in where.items()]
+            keys.append((str(one["policy"].item()), *settings))
+            numbers.append([number for name in names for number in map(float, cell[name])])
+            rows.append([keys[-1][0], *map(show_value, settings), *cells.values()])
+    notes = [_footnote(data, names, time)]
+    warned = [text for _, text in worst_violations(violations(data, time))]
+    if format == "frame":
+        return _frame(keys, axes, names, numbers, [*notes, *warned])
+    if len(rows) > max_rows:
+        notes.append(f"{len(rows) - max_rows:,} more rows are not shown; select settings, or raise max_rows")
+    heads = [("policy", ""), *((a, "") for a in axes), *((n, str(like(data, n).attrs.get("units", ""))) for n in names)]
+    made = formats.Table(heads, rows[:max_rows], 1 + len(axes), [*notes, *warned[:max_rows]])
+    return made.text(width) if format == "text" else formats.FORMATS[format](made)
 
-    heads: Sequence[tuple[str, str]]
-    rows: Sequence[Sequence[str]]
-    keys: int
-    notes: Sequence[str]
 
-    def text(self, width: int | None = None) -> str:
-        """Aligned lines. Columns that are beyond the width stand below the others, beside the same keys; notes are broken."""
-        columns = [_column(head, [row[i] for row in self.rows], i > 0) for i, head in enumerate(self.heads)]
-        keys, others = columns[: self.keys], columns[self.keys :]
-        used, groups = _width(keys), [list[list[str]]()]
-        for column in others:
-            if width is not None and groups[-1] and used + _width(groups[-1]) + _width([column]) - 2 > width:
-                groups.append([])
-            groups[-1].append(column)
-        blocks = ["\n".join(_lines([*keys, *group])) for group in groups]
-        notes = self.notes if width is None else [line for note in self.notes for line in textwrap.wrap(note, width)]
-        return "\n\n".join(blocks) + "".join(f"\n{note}" for note in notes)
+def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
+    """Returns how much of each metric may be rounding of sums in single precision: an epsilon of the largest summand of the metrics of
+    its unit, per round."""
+    now = at_time(data, time)
+    rounds = float(now["time"]) if "time" in now.coords else 1.0
+    if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
+        return dict.fromkeys(map(str, values), 0.0)
+    about = {name: like(data, name).attrs for name in {*map(str, values), *metric_names(data)}}
+    number = {name: rounds if attrs.get("kind") == "total" else 1.0 for name, attrs in about.items()}
+    units = {name: str(attrs.get("units", "")).partition(" per ")[0] for name, attrs in about.items()}
+    scale: dict[str, float] = {}
+    for name, unit in units.items():
+        size = float(np.nan_to_num(np.abs(mean(now, name).values), posinf=0.0).max(initial=0.0))
+        scale[unit] = max(scale.get(unit, 0.0), size / number[name])
+    return {str(name): float(np.finfo(np.float32).eps) * scale[units[str(name)]] * number[str(name)] for name in values}
 
-    def latex(self) -> str:
-        """A `tabular` that needs the package booktabs; means as 36.0 ± 1.6, notes as rows below the last rule."""
-        number = len(self.heads)
-        lines = [
-            r"% needs \usepackage{booktabs}",
-            rf"\begin{{tabular}}{{l{'r' * (number - 1)}}}",
-            r"\toprule",
-            _tex_row([_escaped(_spaced(name)) for name, _ in self.heads]),
-            *([_tex_row([_escaped(f"({unit})" if unit else "") for _, unit in self.heads])] * any(u for _, u in self.heads)),
-            r"\midrule",
-            *(_tex_row([_tex_cell(cell, i < self.keys) for i, cell in enumerate(row)]) for row in self.rows),
-            r"\bottomrule",
+
+def _is_rounding(pair: Any, most: float) -> bool:
+    """Whether a mean with its standard error may be rounding: without spread, and small, but not zero."""
+    middle, error = abs(float(pair[0])), float(pair[1])
+    return 0 < middle <= most and error <= 1e-13 * middle
+
+
+def _frame(
+    keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence[str], numbers: Any, notes: list[str]
+) -> Any:
+    import pandas
+
+    index = pandas.MultiIndex.from_tuples(keys, names=["policy", *axes])
+    if not axes:
+        index = pandas.Index([policy for (policy,) in keys], name="policy")
+    columns = pandas.MultiIndex.from_product([names, ["mean", "stderr"]], names=["metric", "statistic"])
+    frame = pandas.DataFrame(np.asarray(numbers, np.float64).reshape(len(keys), 2 * len(names)), index, columns)
+    frame.attrs["notes"] = notes
+    return frame
+
+
+def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
+    """Returns the median and the share of the runs for metrics that only some of the valid runs have."""
+    number = {name: count(now, name) for name in {*names, *metric_names(now)}}
+    whole = functools.reduce(np.maximum, number.values(), 1)
+    some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
+    return {name: (quantiles(now, name, [0.5]).isel(quantile=0), number[name] / whole) for name in some}
+
+
+def _own_axes(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
+    """Returns the axes along which a policy's values differ."""
+    in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
+    return own_axes([v.rename(statistic="seed") for v in in_order])
+
+
+def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
+    now = at_time(data, time)
+    counts = np.concatenate([np.ravel(count(now, n).values) for n in names]) if names else np.zeros(0, int)
+    when = f" after {int(now['time']):,} rounds" if "time" in now.coords else ""
+    text = f"mean (standard error) of {show_seeds(counts)}{when}"
+    if "valid" in data:
+        invalid, runs = int((~data["valid"]).sum()), data["valid"].size
+    else:
+        invalid, runs = (int(data[name].sum()) if name in data else 0 for name in ("invalid", "runs"))
+    why = "not simulated yet, or invalid" if "stopped" in data.attrs else "invalid and left out"
+    return f"{text}; {why}: {invalid:,} of {runs:,} runs" if invalid else text
+
+
+def summary(data: xr.Dataset) -> dict[str, Any]:
+    """Returns the results at the horizon as plain JSON values; None for NaN. Vector metrics are left out.
+
+    Returns:
+      `{policy: {metric: {"mean": float, "stderr": float}}}`; with setting axes
+      `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`, one entry per setting.
+    """
+    values = final(data)
+    if "policy" not in values.dims:
+        values = values.expand_dims("policy")
+    axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(like(data, str(name)))))
+
+    def numbers(one: xr.Dataset, place: Mapping[str, int]) -> dict[str, Any]:
+        pairs = {n: v.values[tuple(place.get(str(d), slice(None)) for d in v.dims)] for n, v in one.data_vars.items()}
+        return {str(n): {"mean": _finite(middle), "stderr": _finite(error)} for n, (middle, error) in pairs.items()}
+
+    answer: dict[str, Any] = {}
+    for p, policy in enumerate(values["policy"].values):
+        one = values.isel(policy=p)
+        places = [dict(zip(axes, index)) for index in np.ndindex(*(one.sizes[a] for a in axes))]
+        entries = [
+            {"coordinates": {a: _finite(one[a].values[i]) for a, i in place.items()}, **numbers(one, place)}
+            for place in places
         ]
-        for note in self.notes:
-            for line in textwrap.wrap(note.replace("(standard error)", "± standard error"), _NOTE):
-                text = _escaped(line).replace("±", r"$\pm$")
-                lines.append(rf"\multicolumn{{{number}}}{{l}}{{\footnotesize {text}}} \\")
-        return "\n".join([*lines, r"\end{tabular}"])
-
-    def markdown(self) -> str:
-        """A table with pipes, means as 36.0 ± 1.6, and a paragraph of each note."""
-
-        def row(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
-
-        lines = [
-            row([_spaced(name) + (f" ({unit})" if unit else "") for name, unit in self.heads]),
-            f"| :-- |{' --: |' * (len(self.heads) - 1)}",
-            *(row([_plain_cell(cell, i < self.keys) for i, cell in enumerate(cells)]) for cells in self.rows),
-        ]
-        notes = [note.replace("(standard error)", "± standard error") for note in self.notes]
-        return "\n".join(lines) + "".join(f"\n\n{note}" for note in notes)
+        answer[str(policy)] = entries if axes else numbers(one, {})
+    return answer
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"latex": Table.latex, "markdown": Table.markdown}
-
-
-def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
-    """Cells of equal width; the parentheses of a column stand below each other."""
-    parts = [cell.partition(" (") for cell in cells]
-    left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
-    cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells
-    width = max(map(len, [*head, *cells]))
-    return [text.rjust(width) if right else text.ljust(width) for text in (*head, *cells)]
-
-
-def _width(columns: Sequence[Sequence[str]]) -> int:
-    """Letters that columns take, each with the two that are between it and the next."""
-    return sum(len(column[0]) + 2 for column in columns)
-
-
-def _lines(columns: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["  ".join(parts).rstrip() for parts in zip(*columns)]
-    rule = "-" * max(map(len, lines))
-    return [*lines[:2], rule, *lines[2:], rule]
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _escaped(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)
-
-
-def _tex_row(cells: Sequence[str]) -> str:
-    return f"{' & '.join(cells)} \\\\"
-
-
-def _tex_cell(cell: str, key: bool) -> str:
-    found = None if key else _NUMBER.fullmatch(cell)
-    if found is None:
-        return "--" if cell == "-" else _escaped(cell)
-    mean, error = (_tex_number(part) if part else None for part in (found["mean"], found["error"]))
-    return f"${mean}$" if error is None else rf"${mean} \pm {error}$"
-
-
-def _tex_number(text: str) -> str:
-    digits, e, power = text.partition("e")
-    return rf"{digits} \times 10^{{{int(power)}}}" if e else digits
-
-
-def _plain_cell(cell: str, key: bool) -> str:
-    found = None if key else _NUMBER.fullmatch(cell)
-    return cell if found is None or found["error"] is None else f"{found['mean']} ± {found['error']}"
+def _finite(value: Any) -> Any:
+    value = plain(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,26 +1,25 @@
-"""How figures look: who is drawn in which colour, what axes, titles and legends are like.
+"""Style of figures: colours, dashes and markers of policies, legends, titles and panels.
 
-Colours follow names, not places: a policy looks alike in all panels of a figure and, if it is one of the built-in problems', in all
-figures. The system that a problem is named for is the thickest line, in vermilion, its variants are warm, its rivals cold, policies that
-decide nothing pale, and those that know the truth thin, dashed and black or grey: they lie over the others and hide none of them.
+Colours follow names: a policy has the same look in all panels of a figure and, for policies of the built-in problems, in all figures. The system
+that a problem is named for is the thickest line, in vermilion; its variants have warm colours, its rivals cold ones, policies without decisions
+pale ones. Oracles are thin, dashed and black or grey lines above the others.
 """
 
 import functools
 import textwrap
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from jaxroute import metrics
 from jaxroute.core import checks
 
-SIZE = (4.4, 3.0)  # Of one panel, in inches.
+SIZE = (4.4, 3.0)  # Size of one panel, in inches.
 _LINE = 0.18  # Height of a line of a legend, in inches.
 
-HOUSE: dict[Any, Any] = {
+RC_PARAMS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -43,7 +42,7 @@ HOUSE: dict[Any, Any] = {
 
 
 def pyplot() -> Any:
-    """The plotting module, imported when something is drawn."""
+    """Returns the plotting module, imported at the first figure."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -51,14 +50,15 @@ def pyplot() -> Any:
     return plt
 
 
-def styled(function: Callable) -> Callable:
-    """Draws in the house style, whatever the user's own defaults, and leaves those as they were.
+P = ParamSpec("P")
+R = TypeVar("R")
 
-    What all functions that draw have in common is checked here: names of arguments, the axes, and the title.
-    """
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a function draw in the style of the package, and checks names of arguments, axes and title."""
 
     @functools.wraps(function)
-    def draw(*args, **kwargs):
+    def draw(*args: P.args, **kwargs: P.kwargs) -> R:
         checks.keywords(function.__name__, function, kwargs)
         ax, heading = kwargs.get("ax"), kwargs.get("title")
         if ax is not None and not hasattr(ax, "xaxis"):
@@ -67,8 +67,8 @@ def styled(function: Callable) -> Callable:
             raise ValueError(f"title must be a text or None, got {checks.show(heading)}")
         parameters = pyplot().rcParams
         # Not `rc_context`, which would also undo what importing a notebook's backend sets.
-        before = {name: parameters[name] for name in HOUSE}
-        parameters.update(HOUSE)
+        before = {name: parameters[name] for name in RC_PARAMS}
+        parameters.update(RC_PARAMS)
         try:
             return function(*args, **kwargs)
         finally:
@@ -77,11 +77,11 @@ def styled(function: Callable) -> Callable:
     return draw
 
 
-# Who is drawn how.
+# Line styles.
 
 
 class _Role(NamedTuple):
-    """What the policies of one kind have in common: colours, width of the line, and height in the stack of lines."""
+    """Look of the policies of one kind: colours, width, height in the stack of lines, and dashes."""
 
     colours: tuple[str, ...]
     width: float
@@ -116,7 +116,7 @@ _ROLES = {
     "oracle": _Role(("#000000", "#555555", "#8C8C8C"), 1.2, 4.0, _DASHES[1:]),
     "reference": _Role(("#333333", "#6B6B6B"), 1.1, 2.5, _DOTS),
 }
-# The systems that the problems are named for.
+# Systems that problems are named for.
 _SUBJECTS = ("StageRoute", "MESS+", "C2MAB-V (c)", "C2MAB-V", "ACQB", "COSMOS")
 _WEAK = ("random", "uniform", "always ", "query all", "round robin")
 _ORACLES = ("oracle", "optimal", "clairvoyant", "best single", "bestsingle", "contextsingle")
@@ -145,7 +145,7 @@ _RIVALS = {
 
 
 def role_of(name: str) -> str:
-    """What a policy is in a figure, by its name: "subject", "variant" (of the subject), "oracle", "weak" or "rival"."""
+    """Returns the role of a policy by its name: "subject", "variant" (of the subject), "oracle", "weak" or "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -158,15 +158,15 @@ def role_of(name: str) -> str:
     return "weak" if low.startswith(_WEAK) else "rival"
 
 
-class Cast:
-    """Who is drawn how in one figure: what a name gets at first it keeps in all panels."""
+class LineStyles:
+    """Line styles of a figure by name, the same in all panels."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
-    def enrol(self, names: Iterable[str], role: str | None = None) -> None:
-        """Gives looks to names that have none; those of known rivals first, the others what is left."""
+    def add(self, names: Iterable[str], role: str | None = None) -> None:
+        """Gives styles to new names; known rivals come first."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -175,8 +175,8 @@ class Cast:
             self._places[name] = (kind, next(p for p in range(wanted, wanted + len(taken) + 1) if p not in taken))
 
     def style(self, name: str) -> dict[str, Any]:
-        """Colour, dash, marker, width and height of a name's line, as arguments of `plot`."""
-        self.enrol([name])
+        """Returns colour, dash, marker, width and height of a name's line, as arguments of `plot`."""
+        self.add([name])
         kind, place = self._places[name]
         role = _ROLES[kind]
         style = {
@@ -190,7 +190,7 @@ class Cast:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """The look of one of several settings of a policy: from light to dark, with dashes and markers that differ too."""
+        """Returns the style of one of several settings of a policy: from light to dark, with other dashes and markers."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -202,16 +202,16 @@ class Cast:
         return dict(self._shades[label][1])
 
     def rank(self, label: str) -> int:
-        """Place of a label in a legend: the subject first, then its variants, rivals, weak policies, oracles and bounds."""
+        """Returns the place of a label in a legend: subject, variants, rivals, weak policies, oracles, references."""
         name = self._shades[label][0] if label in self._shades else label
         kinds = list(_ROLES)
         return kinds.index(self._places[name][0]) if name in self._places else len(kinds)
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """One of `number` steps from a light to a dark tone of a colour, which stands in the middle.
+    """Returns one of `number` steps from a light to a dark tone of a colour, which is in the middle.
 
-    Many steps go from yellow to violet and are told apart by that; two or three keep the colour, by which policies are told apart.
+    Many steps go from yellow to violet; two or three keep the hue of the policy.
     """
     place = 2 * position / (number - 1) - 1
     light, dark, reach = (
@@ -221,18 +221,18 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
     return tuple((1 - part) * int(colour[1 + 2 * i : 3 + 2 * i], 16) / 255 + part * end[i] for i in range(3))
 
 
-def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
-    """Changes the looks of what would lie unseen below something else that is at the same places.
+def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
+    """Makes lines and points visible that coincide with others above them.
 
-    A line below a solid one comes up as a thin dashed core of it; points below others get markers that stand out around theirs.
+    A line below a solid one becomes a thin dashed core of it; points below others get larger markers.
 
     Args:
-      places: of each line or set of points, `(x, y)`.
+      places: coordinates `(x, y)` of each line or set of points.
       looks: arguments of `plot` for each, changed in place.
       joined: whether they are lines.
 
     Returns:
-      Below which other each of them lies, the uppermost; None for those that can be seen.
+      For each the number of the uppermost one above it; None if it is visible anyway.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -240,13 +240,13 @@ def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool
     near = 0.003 * np.ptp(every, axis=1, keepdims=True) if every.size else 0.0
 
     def alike(one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two are at the same places to the eye, on an even axis and on a logarithmic one."""
+        """Whether two coincide to the eye, on a linear axis and on a logarithmic one."""
         return one.shape == other.shape and bool(
             np.isclose(one, other, 3e-3, 0.0, equal_nan=True).all()
             and np.isclose(one, other, 0.0, near, equal_nan=True).all()
         )
 
-    in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest; of two at one height the earlier.
+    in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest.
     depth: list[int] = [0] * len(at)
     cover: list[int | None] = [None] * len(at)
     for rank, below in reversed(list(enumerate(in_order))):
@@ -262,7 +262,7 @@ def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool
     if not joined:
         for look, deep in zip(looks, depth, strict=True):
             if deep:
-                look["markersize"] = look.get("markersize", HOUSE["lines.markersize"]) + 3 * min(deep, 3)
+                look["markersize"] = look.get("markersize", RC_PARAMS["lines.markersize"]) + 3 * min(deep, 3)
     return cover
 
 
@@ -270,14 +270,19 @@ def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool
 
 
 @dataclass
-class Sheet:
-    """What a figure remembers between its panels.
+class FigureState:
+    """State of a figure that its panels share.
 
-    cast: who is drawn how. shared: whether its panels have one legend, below them. size: without that legend, in inches.
-    rows: of panels. above: room for the legends of single panels, in inches. bars: colour bars that panels share, by what they show.
+    Attributes:
+      styles: line styles.
+      shared: whether the panels have one legend, below them.
+      size: size without that legend, in inches.
+      rows: rows of panels.
+      above: height of the legends of single panels, in inches.
+      bars: shared colour bars by label.
     """
 
-    cast: Cast = field(default_factory=Cast)
+    styles: LineStyles = field(default_factory=LineStyles)
     shared: bool = False
     size: tuple[float, float] = SIZE
     rows: int = 1
@@ -285,28 +290,28 @@ class Sheet:
     bars: dict[str, tuple[Any, list[Any]]] = field(default_factory=dict)
 
 
-_SHEETS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_STATES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def sheet_of(figure: Any) -> Sheet:
-    """What is remembered of a figure."""
-    return _SHEETS.setdefault(figure, Sheet())
+def state_of(figure: Any) -> FigureState:
+    """Returns the state of a figure."""
+    return _STATES.setdefault(figure, FigureState())
 
 
-def cast_of(ax: Any, names: Iterable[str] = ()) -> Cast:
-    """Who is drawn how in the figure of axes, with some names among them."""
-    cast = sheet_of(ax.figure).cast
-    cast.enrol(names)
-    return cast
+def styles_of(ax: Any, names: Iterable[str] = ()) -> LineStyles:
+    """Returns the line styles of the figure of axes, with some names among them."""
+    styles = state_of(ax.figure).styles
+    styles.add(names)
+    return styles
 
 
 def new_axes(ax: Any, size: tuple[float, float] = SIZE) -> Any:
-    """The given axes, or those of a new figure."""
+    """Returns the given axes, or those of a new figure."""
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def new_sheet(number: int, columns: int, size: tuple[float, float]) -> tuple[Any, np.ndarray]:
-    """A figure with `number` panels of a size, in rows of `columns`, and its axes as a flat array."""
+def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[Any, np.ndarray]:
+    """Returns a figure with `number` panels of a size, in rows of `columns`, and its axes as a flat array."""
     columns = min(number, columns)
     rows = -(-number // columns)
     whole = (size[0] * columns, size[1] * rows)
@@ -314,16 +319,16 @@ def new_sheet(number: int, columns: int, size: tuple[float, float]) -> tuple[Any
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
     for ax in axes.flat[number:]:
         ax.set_visible(False)
-    _SHEETS[figure] = Sheet(shared=True, size=whole, rows=rows)
+    _STATES[figure] = FigureState(shared=True, size=whole, rows=rows)
     return figure, axes.ravel()[:number]
 
 
-def room_for_rows(ax: Any, number: int) -> None:
-    """Makes the panels of a sheet higher where one of them has so many rows of names that these would touch."""
-    sheet = sheet_of(ax.figure)
-    height = sheet.rows * (1.0 + 0.2 * number)
-    if sheet.shared and height > sheet.size[1]:
-        sheet.size = (sheet.size[0], height)
+def fit_rows(ax: Any, number: int) -> None:
+    """Makes panels higher if one of them has so many rows of names that these would touch."""
+    state = state_of(ax.figure)
+    height = state.rows * (1.0 + 0.2 * number)
+    if state.shared and height > state.size[1]:
+        state.size = (state.size[0], height)
         share_legend(ax.figure)
 
 
@@ -331,28 +336,28 @@ def room_for_rows(ax: Any, number: int) -> None:
 
 
 def title(ax: Any, text: str | None) -> None:
-    """A title at the left, on as many lines as it needs."""
+    """Draws a title at the left, on as many lines as it needs."""
     if text:
         width = ax.get_position().width * ax.figure.get_figwidth()
         ax.set_title(wrapped(text, int(14 * width)), loc="left", fontsize=8, fontweight="bold")
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text on lines of at most so many letters; its own line breaks stay."""
+    """Returns a text on lines of at most `width` letters; its own line breaks stay."""
     return "\n".join(textwrap.fill(line, max(width, 12), break_long_words=False) for line in text.splitlines())
 
 
 def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
-    """Names the lines: below all panels of a sheet, otherwise above the axes, or beside them if that would take more than three rows.
+    """Draws a legend: below all panels, or above single axes, or beside them if it has more than three rows.
 
     Args:
       ax: axes whose lines have labels.
       text: title of the axes.
-      own: the figure is for these axes alone, and may be made larger.
-      shared: panels of a sheet have the legend in common; if not, what is drawn here is named here.
+      own: whether the figure is for these axes alone, and may be enlarged.
+      shared: whether panels have one legend; otherwise these axes have their own.
     """
-    sheet = sheet_of(ax.figure)
-    if sheet.shared and shared:
+    state = state_of(ax.figure)
+    if state.shared and shared:
         title(ax, text)
         share_legend(ax.figure)
         return
@@ -370,7 +375,7 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
         "borderaxespad": 0.2,
     }
     rows = -(-len(labels) // columns)
-    if rows > 3 and not sheet.shared:
+    if rows > 3 and not state.shared:
         if own:
             ax.figure.set_size_inches(SIZE[0] + 0.5 + 0.068 * max(map(len, labels)), max(SIZE[1], 0.8 + 0.165 * len(labels)))
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handlelength=2.6, **options)
@@ -380,15 +385,15 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
         ax.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, handlelength=2.4, columnspacing=1.4, **options
         )
-        sheet.above = max(sheet.above, _LINE * rows)
-        if sheet.shared:
+        state.above = max(state.above, _LINE * rows)
+        if state.shared:
             share_legend(ax.figure)
     ax.get_legend().get_title().set_fontweight("bold")
 
 
 def share_legend(figure: Any) -> None:
-    """One legend below all panels of a figure, for the lines that no panel names itself; the figure grows by its height."""
-    sheet = sheet_of(figure)
+    """Draws one legend below all panels of a figure, for lines without a legend in their panel; the figure grows by its height."""
+    state = state_of(figure)
     entries: dict[str, Any] = {}
     for ax in figure.axes:
         if ax.get_legend() is None:
@@ -396,11 +401,11 @@ def share_legend(figure: Any) -> None:
                 entries.setdefault(label, handle)
     for old in list(figure.legends):
         old.remove()
-    labels = sorted(entries, key=sheet.cast.rank)
-    columns = _columns(labels, sheet.size[0] - 0.2) if labels else 1
+    labels = sorted(entries, key=state.styles.rank)
+    columns = _columns(labels, state.size[0] - 0.2) if labels else 1
     rows = -(-len(labels) // columns)
-    room = _LINE * rows + 0.1 if labels else 0.0
-    figure.set_size_inches(sheet.size[0], sheet.size[1] + sheet.rows * sheet.above + room)
+    height = _LINE * rows + 0.1 if labels else 0.0
+    figure.set_size_inches(state.size[0], state.size[1] + state.rows * state.above + height)
     if labels:
         figure.legend(
             [entries[label] for label in labels],
@@ -411,147 +416,11 @@ def share_legend(figure: Any) -> None:
             handlelength=2.6,
             columnspacing=1.6,
             labelspacing=0.35,
-            fontsize=HOUSE["legend.fontsize"],
+            fontsize=RC_PARAMS["legend.fontsize"],
         )
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
-    """Columns of a legend of a width in inches, with rows of about the same length."""
+    """Returns the number of columns of a legend of a width in inches, with rows of about the same length."""
     columns = max(1, min(len(labels), int(width / (0.62 + 0.062 * max(map(len, labels))))))
     return -(-len(labels) // -(-len(labels) // columns))
-
-
-# Axes.
-
-
-def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
-    """Plain numbers on an axis, with commas from 10,000 on; powers of ten only where plain numbers would be long.
-
-    Args:
-      axis: of axes.
-      span: its smallest and largest value (default: those in view).
-      few: there is little room: at most six numbers on a logarithmic axis.
-    """
-    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
-
-    scale = axis.get_scale()
-    if scale == "log":
-        low, high = span or axis.get_view_interval()
-        subs = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
-        if few and len(subs) * np.log10(high / low) > 6:
-            subs = (1.0, 3.0)
-        axis.set_major_locator(LogLocator(subs=subs))
-        powers = LogFormatterMathtext()
-        powers.set_axis(axis)
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}" if 1e-4 <= v < 1e6 else powers(v)))
-        axis.set_minor_formatter(NullFormatter())
-        return
-    if scale == "symlog":
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}".replace("-", "\N{MINUS SIGN}")))
-        return
-
-    class Commas(ScalarFormatter):
-        def format_ticks(self, values):
-            texts = super().format_ticks(values)
-            if self.get_offset() or not any(abs(v) >= 10_000 for v in values) or any(v != round(v) for v in values):
-                return texts
-            return [f"{int(v):,}".replace("-", "\N{MINUS SIGN}") for v in values]
-
-    axis.set_major_formatter(Commas())
-
-
-def grid(ax: Any) -> None:
-    """Pale lines behind the data."""
-    ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def log_spaced(values: Any) -> bool:
-    """Whether numbers are closer to a geometric than to an arithmetic progression, and span a factor of four or more."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf" or values.size < 3 or values.min() <= 0 or values.max() < 4 * values.min():
-        return False
-    linear, logarithmic = (np.diff(np.sort(v)) for v in (values, np.log(values)))
-    return bool(logarithmic.std() / logarithmic.mean() < 0.5 * linear.std() / linear.mean())
-
-
-def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
-    """How settings are laid out: names one by one, numbers evenly or by their logarithm, where a 0 gets a place before the others."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf":
-        return "names"
-    if log_spaced(values):
-        return "log"
-    return "log and 0" if values.size and values.min() == 0 and log_spaced(values[values > 0]) else "linear"
-
-
-def places_of(values: Any) -> np.ndarray:
-    """Where settings stand on their axis."""
-    values, scale = np.asarray(values), scale_of(values)
-    if scale == "names":
-        return np.arange(len(values), dtype=np.float64)
-    if scale != "log and 0":
-        return values.astype(np.float64)
-    powers = np.log10(np.where(values > 0, values, 1.0))
-    known = np.sort(powers[values > 0])
-    return np.where(values > 0, powers, known[0] - np.median(np.diff(known)))
-
-
-def edges(places: np.ndarray, log: bool) -> np.ndarray:
-    """Borders of the cells around sorted places."""
-    places = np.log(places) if log else places
-    if places.size == 1:
-        borders = places[0] + np.array([-0.5, 0.5])
-    else:
-        middles = (places[1:] + places[:-1]) / 2
-        borders = np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
-    return np.exp(borders) if log else borders
-
-
-def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
-    """Scale of an axis of settings; ticks at the settings themselves if they are few, as nothing was measured between.
-
-    A dotted line stands between 0 and a logarithmic axis, which 0 is not on.
-    """
-    from matplotlib.ticker import NullLocator
-
-    axis, scale, places = getattr(ax, f"{which}axis"), scale_of(values), places_of(values)
-    if scale == "log":
-        getattr(ax, f"set_{which}scale")("log")
-    if scale == "log and 0":
-        first, second = np.sort(places)[:2]
-        line = ax.axvline if which == "x" else ax.axhline
-        line((first + second) / 2, color="#888888", linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=2.4)
-    elif scale != "names" and len(values) > 8:
-        numbers(axis, (values.min(), values.max()))
-        return
-    axis.set_minor_locator(NullLocator())
-    every = max(1, -(-len(values) // 10)) if scale == "log and 0" else 1
-    texts = [metrics.show_value(v) for v in values[::every]]
-    axis.set_ticks(places[::every], texts)
-    if which == "x" and scale == "names" and sum(map(len, texts)) + 2 * len(texts) > 44:
-        ax.tick_params(axis="x", labelrotation=25)
-        for label in ax.get_xticklabels():
-            label.set_horizontalalignment("right")
-
-
-def marked(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Which points of a curve get a marker: about eight, evenly spaced on the axis, at other places for another `shift`."""
-    if len(times) < 9:
-        return list(range(len(times)))
-    shares = (np.arange(8) + (shift % 4) / 4) / 8
-    if log:
-        wanted = times[0] * (times[-1] / times[0]) ** shares
-    else:
-        wanted = times[0] + (times[-1] - times[0]) * shares
-    return sorted({int(np.abs(times - w).argmin()) for w in wanted})
-
-
-def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
-    """Label and unit, on several lines if one would be longer than `width` letters."""
-    text = metrics.axis_label(attributes, name)
-    if len(text) <= width:
-        return text
-    parts = [str(attributes.get("long_name", name)), *([f"({attributes['units']})"] if attributes.get("units") else [])]
-    return "\n".join(wrapped(part, width) for part in parts)

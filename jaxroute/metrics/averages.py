@@ -1,0 +1,257 @@
+"""Statistics over seeds: means with standard errors, quantiles, probabilities of tails, paired differences, and values at the horizon."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import special
+
+from jaxroute.core import checks, statistics
+from jaxroute.metrics.selection import (
+    Data,
+    at_time,
+    check_result,
+    describe,
+    has_runs,
+    like,
+    metric_names,
+    metrics_with_statistics,
+    pick,
+    statistic,
+)
+
+_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def mean(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns the mean over the valid seeds; NaN for a policy without the metric."""
+    if not has_runs(data):
+        return statistic(data, metric, "mean")
+    return pick(data, metric).mean("seed", keep_attrs=True)
+
+
+def stderr(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns the standard error of `mean`: sample deviation (ddof=1) over the square root of the number of seeds; NaN with one seed."""
+    if not has_runs(data):
+        variance, number = (statistic(data, metric, s) for s in ("variance", "count"))
+        return describe((variance / number.where(number > 1)) ** 0.5, variance, "standard error of {}")
+    array = pick(data, metric)
+    # In NumPy: of small results xarray's alignments would take most of the time.
+    values, axis = array.values, array.get_axis_num("seed")
+    number = np.count_nonzero(~np.isnan(values), axis, keepdims=True)
+    middle = np.nansum(values, axis, keepdims=True) / np.maximum(number, 1)
+    with np.errstate(invalid="ignore", over="ignore"):  # Values may be infinite.
+        squares = np.nansum((values - middle) ** 2, axis)
+    number = np.where(number > 1, number, np.nan).squeeze(axis)
+    errors = array.isel(seed=0, drop=True).copy(data=np.sqrt(squares / (number - 1) / number))
+    return describe(errors, array, "standard error of {}")
+
+
+def deviation(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns the standard deviation over the valid seeds (ddof=1)."""
+    if not has_runs(data):
+        variance = statistic(data, metric, "variance")
+        return describe(variance**0.5, variance, "standard deviation of {}")
+    array = pick(data, metric)
+    return describe(array.std("seed", ddof=1), array, "standard deviation of {}")
+
+
+def count(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns the number of seeds of `mean`."""
+    array = pick(data, metric) if has_runs(data) else statistic(data, metric, "count")
+    return describe(array.count("seed") if has_runs(data) else array, array, "seeds of {}", unit="seeds")
+
+
+def quantiles(data: Data, metric: str | None = None, q: Sequence[float] | float = _LEVELS) -> xr.DataArray:
+    """Returns quantiles over the valid seeds, along a first dimension `quantile`.
+
+    Quantiles of stored statistics come from the histogram, within 0.8 % of their magnitude (`statistics.RELATIVE_ACCURACY`).
+    """
+    levels = np.atleast_1d(checks.probability("q", q))
+    if not has_runs(data):
+        low, high = (statistic(data, metric, s) for s in ("minimum", "maximum"))
+        counts = data[f"{metric}_histogram"].transpose(*low.dims, f"{metric}_bin")
+        values = statistics.quantiles(data[f"{metric}_bin"].values, counts.values, low.values, high.values, levels)
+        return xr.DataArray(values, {**low.coords, "quantile": levels}, ("quantile", *low.dims), metric, low.attrs)
+    array = pick(data, metric)
+    number = array.count("seed")
+    skipna = bool(((number > 0) & (number < array.sizes["seed"])).any())  # NumPy's nanquantile is far slower.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice")
+        return array.quantile(levels, "seed", skipna=skipna, keep_attrs=True)
+
+
+def quantile_intervals(
+    data: Data, metric: str | None = None, q: Sequence[float] | float = _LEVELS, confidence: float = 0.95
+) -> xr.Dataset:
+    """Returns quantiles with confidence intervals that are valid for any distribution.
+
+    The ends are two of the sorted runs; the quantile lies between them with at least this probability (the number of runs below it is
+    binomial). An end is infinite if there are too few runs for it: the quantile of 5 % has no lower end with fewer than 72 runs. With stored
+    statistics the ends are moved outwards by the accuracy of the histogram, 0.8 %.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      q: levels.
+      confidence: probability of each interval.
+
+    Returns:
+      A Dataset of `value`, as from `quantiles`, `low` and `high`, along a first dimension `quantile`.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> env = stochastic.bernoulli([0.2, 0.8])
+      >>> result = jr.simulate(env, stochastic.UCB1(), horizon=200, seeds=100, progress=False)
+      >>> median = jr.metrics.quantile_intervals(result, "regret", q=[0.5]).isel(policy=0, quantile=0, time=-1)
+      >>> bool(median["low"] < median["value"] < median["high"])
+      True
+    """
+    level = check_confidence(confidence)
+    values = quantiles(data, metric, q)
+    lead = values.isel(quantile=0).dims
+    number = count(data, metric).transpose(*lead).values
+    levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
+    # Ranks from 0; that many runs are below the quantile, or more.
+    first = _binomial_quantile((1 - level) / 2, number, levels) - 1
+    last = _binomial_quantile((1 + level) / 2, number, levels)
+    if has_runs(data):
+        runs = np.sort(pick(data, metric).transpose("seed", *lead).values, axis=0)
+        low, high = (np.take_along_axis(runs, np.clip(one, 0, len(runs) - 1), 0) for one in (first, last))
+    else:
+        least, most = (statistic(data, metric, s).values for s in ("minimum", "maximum"))
+        counts = data[f"{metric}_histogram"].transpose(*lead, f"{metric}_bin").values
+        middle, share = data[f"{metric}_bin"].values, [r / np.maximum(number - 1, 1) for r in (first, last)]
+        low, high = (statistics.quantiles(middle, counts, least, most, np.clip(one, 0, 1)) for one in share)
+        low, high = (ends + side * statistics.RELATIVE_ACCURACY * np.abs(ends) for ends, side in ((low, -1), (high, 1)))
+        low, high = np.maximum(low, least), np.minimum(high, most)
+    low = np.where(number > 0, np.where(first < 0, -np.inf, low), np.nan)
+    high = np.where(number > 0, np.where(last >= number, np.inf, high), np.nan)
+    about = f"{level:g} confidence of quantiles of {{}}"
+    ends = {"low": describe(values.copy(data=low), values, about), "high": describe(values.copy(data=high), values, about)}
+    return xr.Dataset({"value": values, **ends}, attrs={"confidence": level})
+
+
+def check_confidence(confidence: Any) -> float:
+    """Returns a number above 0 and below 1; `ValueError` otherwise."""
+    level = float(checks.share("confidence", confidence, ()))
+    if level == 1:
+        raise ValueError("confidence must be in (0, 1), got 1")
+    return level
+
+
+def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Returns the smallest whole numbers that a number of successes does not exceed with probability `level`."""
+    number, probability = np.broadcast_arrays(number, probability)
+    inside = (probability > 0) & (probability < 1) & (number > 0)
+    n, p = np.where(inside, number, 1), np.where(inside, probability, 0.5)
+    found = np.ceil(special.bdtrik(level, n, p))
+    below = np.maximum(found - 1, 0)
+    found = np.where(special.bdtr(below, n, p) >= level, below, found)
+    return np.where(inside, found, np.where(probability > 0, number, 0)).astype(np.int64)
+
+
+def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
+    """Returns the probability that a run ends above a value: the share of the valid seeds, over time.
+
+    With stored statistics, runs in the same bin of the histogram as the value may be on either side of it: half of them count. A bin is 1.6 % of
+    its numbers wide.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      above: the value.
+
+    Returns:
+      A Dataset of `probability`, its `stderr` (0 if none or all of the runs are above: with a probability of 3 / n, one case of twenty has none
+      of `n` runs above), `lower` and `upper`, sure bounds on the share of the runs (equal if single runs are stored), and `count`, the
+      number of seeds.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> env = stochastic.bernoulli([0.2, 0.8])
+      >>> result = jr.simulate(env, stochastic.UCB1(), horizon=200, seeds=16, progress=False)
+      >>> found = jr.metrics.tail(result, "regret", above=10)
+      >>> found["probability"].dims
+      ('policy', 'time')
+      >>> float(found["probability"].sel(policy="UCB1", time=2))
+      0.0
+    """
+    above = float(checks.numbers("above", above, ()))
+    if has_runs(data):
+        runs = pick(data, metric)
+        array, number = like(data, metric), count(runs)
+        surely = perhaps = (runs > above).sum("seed").values
+    else:
+        checks.one_of("metric", metric, metrics_with_statistics(data))  # pyright: ignore[reportArgumentType]
+        array, number = like(data, metric), statistic(data, metric, "count")
+        counts = data[f"{metric}_histogram"].transpose(*array.dims, f"{metric}_bin").values
+        bins, (own,) = statistics.bins_of(data[f"{metric}_bin"].values), statistics.bins_of(np.asarray([above]))
+        surely, perhaps = (counts[..., chosen].sum(axis=-1) for chosen in (bins > own, bins >= own))
+        if own == 0:  # This bin counts all its numbers as zero.
+            surely = perhaps = surely if above >= 0 else perhaps
+        least, most = (statistic(data, metric, s).values for s in ("minimum", "maximum"))
+        surely, perhaps = np.where(least > above, number, surely), np.where(most <= above, 0, perhaps)
+    some = number.where(number > 0)
+    lower, upper = (array.copy(data=one) / some for one in (surely, perhaps))
+    share = (lower + upper) / 2
+    error = (share * (1 - share) / (number - 1).where(number > 1)) ** 0.5
+    about = f"probability of {{}} above {above:g}"
+    variables = {
+        "probability": describe(share, array, about, unit="", kind=""),
+        "stderr": describe(error, array, f"standard error of {about}", unit="", kind=""),
+        "lower": describe(lower, array, f"{about}, at least", unit="", kind=""),
+        "upper": describe(upper, array, f"{about}, at most", unit="", kind=""),
+        "count": describe(number, array, f"seeds of {about}", unit="seeds", kind=""),
+    }
+    return xr.Dataset(variables, attrs={"metric": str(array.name), "above": above})
+
+
+def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
+    """Returns the ratio of two metrics' means over seeds, as one value per run with that ratio as mean.
+
+    The value of a run is `R + (top - R * bottom) / mean(bottom)` with the ratio `R`: their mean is `R`, and their standard error that of `R` by
+    the delta method, so that means, error bars, tables and curves work as for any metric. Unlike a mean of ratios it is finite if one run's
+    `bottom` is zero.
+    """
+    upper, lower = pick(data, top), pick(data, bottom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = mean(lower)
+        ratio = mean(upper) / middle
+        values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
+    values.attrs = {"long_name": f"{top} / {bottom}", "units": "ratio of means", "kind": "average"}
+    return values.rename(f"{top}_per_{bottom}")
+
+
+def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
+    """Returns names of metrics as a list (default: all that are not vectors); `ValueError` for unknown ones."""
+    check_result(data)
+    if metrics is None:
+        return metric_names(data)
+    known = [str(n) for n in data.data_vars if n != "valid"] if has_runs(data) else metrics_with_statistics(data)
+    return [checks.one_of("metrics", m, known) for m in ([metrics] if isinstance(metrics, str) else metrics)]
+
+
+def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
+    """Returns mean and standard error of each metric at the horizon.
+
+    Args:
+      data: a result.
+      metrics: names (default: all that are not vectors).
+      time: another recorded time.
+
+    Returns:
+      A Dataset with one variable per metric, of dimensions `(policy, settings..., statistic)`; `statistic` is "mean" or
+      "stderr".
+    """
+    now = at_time(data, time)
+    variables = {}
+    for name in check_metrics(data, metrics):
+        middle, error = mean(now, name), stderr(now, name)
+        both = middle.expand_dims(statistic=["mean", "stderr"], axis=-1)
+        variables[name] = both.copy(data=np.stack([middle.values, error.values], axis=-1))
+    return xr.Dataset(variables, attrs=data.attrs)

@@ -1,0 +1,146 @@
+"""Comparisons: paired differences of policies, and violations of limits."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from jaxroute.core import checks
+from jaxroute.core.attributes import encoded
+from jaxroute.metrics.averages import count, final, mean, stderr
+from jaxroute.metrics.selection import Data, describe, has_runs, like, metric_names, own_axes_of, pick, setting_axes
+from jaxroute.metrics.texts import rounded, show_value
+
+
+def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
+    """Returns the difference of each other policy to a baseline over time, seed by seed.
+
+    Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if both runs are valid. A
+    result of `keep="moments"` holds these differences.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      baseline: name of the policy that is subtracted.
+
+    Returns:
+      A Dataset without the baseline: `mean` of the difference, its `stderr`, `z`, their ratio (NaN if both are zero), and `count`, the
+      number of seeds. `plot.curves` draws it.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
+      >>> result = jr.simulate(stochastic.bernoulli([0.2, 0.8]), policies, horizon=200, seeds=16, progress=False)
+      >>> difference = jr.metrics.paired(result, "reward", baseline="Oracle")
+      >>> difference["mean"].dims
+      ('policy', 'time')
+      >>> bool(difference["mean"].sel(policy="UCB1", time=200) < 0)
+      True
+    """
+    array = like(data, metric)
+    if "policy" not in array.dims:
+        raise ValueError(f"data must have the dimension 'policy', got {tuple(map(str, array.dims))}")
+    names = [str(p) for p in array["policy"].values]
+    checks.one_of("baseline", baseline, names)
+    others = [i for i, name in enumerate(names) if name != baseline]
+    if has_runs(data):
+        runs = pick(data, metric)
+        difference: Any = runs.isel(policy=others) - runs.isel(policy=names.index(baseline), drop=True)
+        difference.attrs = array.attrs
+        middle, error, number = mean(difference), stderr(difference), count(difference)
+    else:
+        difference = data.isel(policy=others).sel(baseline=baseline, drop=True)
+        middle, error, number = (f(difference, f"{metric}_difference") for f in (mean, stderr, count))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = middle / error
+    about = f"{{}} minus that of {baseline}"
+    warned = [text for _, text in worst_violations(violations(data))] if isinstance(data, xr.Dataset) else []
+    variables = {
+        "mean": describe(middle, array, about),
+        "stderr": describe(error, array, f"standard error of {about}"),
+        "z": describe(z, array, f"{about}, in standard errors", unit="standard errors"),
+        "count": describe(number, array, f"seeds of {about}", unit="seeds"),
+    }
+    return xr.Dataset(variables, attrs=encoded({"baseline": baseline, "metric": str(array.name), "notes": warned}))
+
+
+def is_paired(data: Any) -> bool:
+    """Whether `data` is a result of `paired`."""
+    return isinstance(data, xr.Dataset) and "baseline" in data.attrs and {"mean", "stderr", "count"} <= set(data.data_vars)
+
+
+class Violation(NamedTuple):
+    """Violation of a limit by a policy.
+
+    Attributes:
+      policy: name of the policy.
+      where: setting, as coordinates by axis.
+      metric: metric with a limit.
+      value: mean of the metric at the horizon.
+      error: standard error of the mean.
+      limit: largest allowed mean.
+      words: name of the violation, such as "over budget".
+    """
+
+    policy: str
+    where: dict[str, Any]
+    metric: str
+    value: float
+    error: float
+    limit: float
+    words: str
+
+    def __str__(self) -> str:
+        where = "".join(f", {axis} {show_value(value)}" for axis, value in self.where.items())
+        return f"{self.policy}{where}: {self.words}, {self.metric} {rounded(self.value, self.error)}, at most {self.limit:g}"
+
+
+def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
+    """Returns the policies with a mean above the limit of a metric by three standard errors.
+
+    Environment and policies specify the limits (`Metric.limit`): spend over budget, a share of rounds without feasible routing, a shortfall of
+    satisfaction.
+
+    Args:
+      data: a result.
+      time: a recorded time (default: the horizon).
+    """
+    found = []
+    for name in metric_names(data):
+        about = like(data, name)
+        if "limit" not in about.attrs:
+            continue
+        limit, values, own = about.attrs["limit"], final(data, name, time)[name], own_axes_of(data, name)
+        values = values if "policy" in values.dims else values.expand_dims("policy")
+        axes = [a for a in setting_axes(about) if a in own]
+        for policy in values["policy"].values:
+            one = values.sel(policy=policy)
+            for place in np.ndindex(*(one.sizes[a] for a in axes)):
+                cell = one.isel({a: 0 for a in one.dims if a != "statistic"} | dict(zip(axes, place)))
+                value, error = (float(cell.sel(statistic=s)) for s in ("mean", "stderr"))
+                margin = 3.0 * error if math.isfinite(error) else 0.0
+                if value - margin > limit + 1e-6 * max(abs(limit), abs(value)):
+                    where = {a: one[a].values[i] for a, i in zip(axes, place)}
+                    found.append(Violation(str(policy), where, name, value, error, limit, about.attrs["violation"]))
+    return found
+
+
+def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
+    """Returns the largest violation of each policy and metric, and a line of text about it."""
+    groups: dict[tuple[str, str], list[Violation]] = {}
+    for one in found:
+        groups.setdefault((one.policy, one.metric), []).append(one)
+    worst = [(max(group, key=lambda one: one.value), len(group)) for group in groups.values()]
+    return [(one, f"{one}" + (f" (the worst of {number:,})" if number > 1 else "")) for one, number in worst]
+
+
+def direction(metric: str, attributes: Any) -> Literal["min", "max"] | None:
+    """Returns whether less or more of a metric is better, by its name and label; None if they do not tell."""
+    words = f"{metric} {attributes.get('long_name', '')}".lower()
+    less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
+    if any(word in words for word in less):
+        return "min"
+    return "max" if any(word in words for word in ("reward", "score", "accuracy", "quality", "utility")) else None

@@ -1,0 +1,178 @@
+"""Selection of metrics, runs and axes of a result."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute.core import checks
+
+_KINDS = ("total", "average", "gauge")
+
+Data = xr.Dataset | xr.DataArray
+
+
+class NeedsRunsError(ValueError):
+    """A question that needs single runs, for a result that holds only their statistics."""
+
+
+def has_runs(data: Data) -> bool:
+    """Whether a result holds single runs rather than statistics with a histogram of each metric."""
+    names = [str(name) for name in data if str(name).endswith("_histogram")] if isinstance(data, xr.Dataset) else []
+    return not any(f"{name.removesuffix('_histogram')}_bin" in data[name].coords for name in names)
+
+
+def metric_names(data: xr.Dataset) -> list[str]:
+    """Returns the metrics that are curves of one number: no vectors, flags or counters of forbidden events."""
+    check_result(data)
+    names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
+    if "time" in data.dims:
+        names = [name for name in names if "time" in data[name].dims]
+    names = [str(name) for name in names if not vector_dims(data[name])]
+    return names if has_runs(data) else [name.removesuffix("_mean") for name in names]
+
+
+def check_result(data: Any) -> None:
+    """Raises `ValueError` unless `data` is a Dataset."""
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data must be the xarray.Dataset of a simulation, got {checks.show(data)}")
+
+
+def metrics_with_statistics(data: xr.Dataset) -> list[str]:
+    """Returns the metrics of a result that holds statistics, vectors included."""
+    return [str(n).removesuffix("_mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
+
+
+def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
+    """Returns a stored statistic of a metric, with the name and the attributes of the metric."""
+    own = metrics_with_statistics(data)  # pyright: ignore[reportArgumentType]
+    checks.one_of("metric", metric, own + [f"{n}_difference" for n in own if f"{n}_difference_mean" in data])
+    return data[f"{metric}_{name}"].rename(metric).assign_attrs(data[f"{metric}_mean"].attrs)
+
+
+def like(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns a variable with the dimensions (except `seed`), coordinates and attributes of a metric."""
+    if not has_runs(data):
+        return statistic(data, metric, "mean")
+    return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
+
+
+def setting_axes(data: Data) -> list[str]:
+    """Returns the names of the swept axes, in order."""
+    if isinstance(data, xr.Dataset):
+        return list(dict.fromkeys(a for v in data.data_vars.values() for a in setting_axes(v)))
+    return [str(d) for d in data.dims[: _pivot(data)] if d not in ("policy", "baseline")]
+
+
+def vector_dims(array: xr.DataArray) -> list[str]:
+    """Returns the names of the dimensions of a vector metric."""
+    return [str(d) for d in array.dims[_pivot(array) :] if d not in ("seed", "time")]
+
+
+def check_scalar(argument: str, array: xr.DataArray) -> None:
+    """Raises `ValueError` for a vector metric."""
+    if vector_dims(array):
+        raise ValueError(
+            f"{argument} must be a single number per run, got {array.name!r} with one per {vector_dims(array)[0]}"
+        )
+
+
+def _pivot(array: xr.DataArray) -> int:
+    return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
+
+
+def pick(data: Data, metric: str | None = None) -> xr.DataArray:
+    """Returns one metric as float64, NaN for invalid runs.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the variable; None if `data` is a variable.
+
+    Raises:
+      ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result holds only statistics.
+    """
+    array = _recorded_runs(data, metric).astype(np.float64)
+    if not isinstance(data, xr.Dataset) or "valid" not in data:
+        return array
+    valid = data["valid"]
+    return array if set(valid.dims) <= set(array.dims) and bool(valid.values.all()) else array.where(valid)
+
+
+def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
+    """Returns one metric as it was recorded, with the dimension `seed`; raises the errors of `pick`."""
+    if not has_runs(data):
+        raise NeedsRunsError(f"{metric or 'this'} needs single runs, and the result has only statistics; use keep='runs'")
+    if isinstance(data, xr.DataArray):
+        if metric is not None:
+            raise ValueError(f"metric must be None when data is a single variable, got {metric!r}")
+        array = data
+    elif isinstance(data, xr.Dataset):
+        known = [str(n) for n, v in data.data_vars.items() if n != "valid" and ("seed" in v.dims or "seed" in v.coords)]
+        if not known:
+            names = ", ".join(map(str, data.data_vars)) or "nothing"
+            raise ValueError(
+                f"data must be the result of a simulation, with single runs along 'seed', got a Dataset of {names}"
+            )
+        array = data[checks.one_of("metric", metric, known)]
+    else:
+        raise ValueError(f"data must be an xarray.Dataset or DataArray, got {type(data).__name__}")
+    if "seed" not in array.dims:
+        if "seed" not in array.coords:
+            raise ValueError(f"data must have the dimension 'seed', got {tuple(map(str, array.dims))}")
+        array = array.expand_dims("seed", axis=_pivot(array))
+    return array
+
+
+def recorded_times(array: xr.DataArray) -> np.ndarray:
+    """Returns the times of an array; `ValueError` if it has none."""
+    if "time" not in array.dims:
+        raise ValueError(f"data must have the dimension 'time', got {tuple(map(str, array.dims))}")
+    return array["time"].values
+
+
+def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
+    """Returns a result at a recorded time (default: the last)."""
+    check_result(data)
+    if "time" not in data.dims:
+        if time is not None:
+            raise ValueError(f"time must be None when data is a single time, got {checks.show(time)}")
+        return data
+    times = data["time"].values
+    if time is None:
+        return data.isel(time=-1)
+    if not np.isin(time, times):
+        raise ValueError(f"time must be a recorded time ({show_times(times)}), got {checks.show(time)}")
+    return data.sel(time=time)
+
+
+def show_times(times: np.ndarray) -> str:
+    """Returns a short list of times."""
+    shown = [f"{t:,.10g}" for t in times]
+    return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
+
+
+def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
+    """Returns the setting axes along which an array differs; a policy without an axis has equal values along it."""
+
+    def differs(array: xr.DataArray, axis: str) -> bool:
+        first = array.isel({axis: [0]}).values
+        same = np.broadcast_to(first, array.shape)
+        return array.sizes[axis] == 1 or not np.array_equal(array.values, same, equal_nan=True)
+
+    axes = dict.fromkeys(a for array in arrays for a in setting_axes(array))
+    return [a for a in axes if any(a in array.dims and differs(array, a) for array in arrays)]
+
+
+def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
+    """Returns the setting axes along which a metric differs."""
+    if has_runs(data):
+        return own_axes([pick(data, metric)])
+    return own_axes([statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
+
+
+def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
+    """Returns `result` with the attributes of `array`; `{}` in `label` stands for the label there."""
+    unit = array.attrs.get("units", "") if unit is None else unit
+    label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
+    return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

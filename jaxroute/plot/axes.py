@@ -1,0 +1,145 @@
+"""Numbers, scales, grids and titles of axes."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxroute.metrics.texts import axis_label, show_value
+from jaxroute.plot.style import wrapped
+
+# Widths of labels along the two axes of a panel, in letters.
+WIDE, HIGH = 46, 30
+
+
+def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
+    """Writes plain numbers on an axis, with commas; powers of ten only instead of long numbers.
+
+    Args:
+      axis: `ax.xaxis` or `ax.yaxis`.
+      span: smallest and largest value (default: those in view).
+      few: whether a logarithmic axis has at most six numbers.
+    """
+    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
+
+    scale = axis.get_scale()
+    if scale == "log":
+        low, high = span or axis.get_view_interval()
+        subs = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
+        if few and len(subs) * np.log10(high / low) > 6:
+            subs = (1.0, 3.0)
+        axis.set_major_locator(LogLocator(subs=subs))
+        powers = LogFormatterMathtext()
+        powers.set_axis(axis)
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}" if 1e-4 <= v < 1e6 else powers(v)))
+        axis.set_minor_formatter(NullFormatter())
+        return
+    if scale == "symlog":
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}".replace("-", "\N{MINUS SIGN}")))
+        return
+
+    class Commas(ScalarFormatter):
+        def format_ticks(self, values):
+            texts = super().format_ticks(values)
+            if self.get_offset() or not any(abs(v) >= 10_000 for v in values) or any(v != round(v) for v in values):
+                return texts
+            return [f"{int(v):,}".replace("-", "\N{MINUS SIGN}") for v in values]
+
+    axis.set_major_formatter(Commas())
+
+
+def grid(ax: Any) -> None:
+    """Draws pale lines behind the data."""
+    ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def log_spaced(values: Any) -> bool:
+    """Whether numbers are closer to a geometric than to an arithmetic progression, and span a factor of four or more."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "iuf" or values.size < 3 or values.min() <= 0 or values.max() < 4 * values.min():
+        return False
+    linear, logarithmic = (np.diff(np.sort(v)) for v in (values, np.log(values)))
+    return bool(logarithmic.std() / logarithmic.mean() < 0.5 * linear.std() / linear.mean())
+
+
+def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
+    """Returns the scale of an axis of settings; "log and 0" is a logarithmic grid with a place for 0 before the others."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "iuf":
+        return "names"
+    if log_spaced(values):
+        return "log"
+    return "log and 0" if values.size and values.min() == 0 and log_spaced(values[values > 0]) else "linear"
+
+
+def places_of(values: Any) -> np.ndarray:
+    """Returns the positions of settings on their axis."""
+    values, scale = np.asarray(values), scale_of(values)
+    if scale == "names":
+        return np.arange(len(values), dtype=np.float64)
+    if scale != "log and 0":
+        return values.astype(np.float64)
+    powers = np.log10(np.where(values > 0, values, 1.0))
+    known = np.sort(powers[values > 0])
+    return np.where(values > 0, powers, known[0] - np.median(np.diff(known)))
+
+
+def edges(places: np.ndarray, log: bool) -> np.ndarray:
+    """Returns the borders of the cells around sorted positions."""
+    places = np.log(places) if log else places
+    if places.size == 1:
+        borders = places[0] + np.array([-0.5, 0.5])
+    else:
+        middles = (places[1:] + places[:-1]) / 2
+        borders = np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
+    return np.exp(borders) if log else borders
+
+
+def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
+    """Sets scale and ticks of an axis of settings: ticks at the settings themselves if they are few.
+
+    A dotted line separates 0 from a logarithmic axis.
+    """
+    from matplotlib.ticker import NullLocator
+
+    axis, scale, places = getattr(ax, f"{which}axis"), scale_of(values), places_of(values)
+    if scale == "log":
+        getattr(ax, f"set_{which}scale")("log")
+    if scale == "log and 0":
+        first, second = np.sort(places)[:2]
+        line = ax.axvline if which == "x" else ax.axhline
+        line((first + second) / 2, color="#888888", linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=2.4)
+    elif scale != "names" and len(values) > 8:
+        numbers(axis, (values.min(), values.max()))
+        return
+    axis.set_minor_locator(NullLocator())
+    every = max(1, -(-len(values) // 10)) if scale == "log and 0" else 1
+    texts = [show_value(v) for v in values[::every]]
+    axis.set_ticks(places[::every], texts)
+    if which == "x" and scale == "names" and sum(map(len, texts)) + 2 * len(texts) > 44:
+        ax.tick_params(axis="x", labelrotation=25)
+        for label in ax.get_xticklabels():
+            label.set_horizontalalignment("right")
+
+
+def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
+    """Returns the points of a curve with a marker: about eight, evenly spaced on the axis, different ones for another `shift`."""
+    if len(times) < 9:
+        return list(range(len(times)))
+    shares = (np.arange(8) + (shift % 4) / 4) / 8
+    if log:
+        wanted = times[0] * (times[-1] / times[0]) ** shares
+    else:
+        wanted = times[0] + (times[-1] - times[0]) * shares
+    return sorted({int(np.abs(times - w).argmin()) for w in wanted})
+
+
+def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
+    """Returns label and unit, on several lines if one would be longer than `width` letters."""
+    text = axis_label(attributes, name)
+    if len(text) <= width:
+        return text
+    parts = [str(attributes.get("long_name", name)), *([f"({attributes['units']})"] if attributes.get("units") else [])]
+    return "\n".join(wrapped(part, width) for part in parts)

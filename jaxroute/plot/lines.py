@@ -1,0 +1,302 @@
+"""Curves over time, and their differences."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from jaxroute import metrics
+from jaxroute.core import checks
+from jaxroute.core.attributes import decoded
+from jaxroute.metrics.comparisons import is_paired
+from jaxroute.plot import style
+from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid, marker_places, numbers
+from jaxroute.plot.selection import (
+    check_few_settings,
+    check_time,
+    chosen_policies,
+    policy_names,
+    scalar_metric,
+    time_label,
+)
+
+
+@style.styled
+def curves(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    band: Literal["stderr", "deviation", "quantile"] | None = "stderr",
+    reference: Mapping[str, tuple[Any, Any] | float] | None = None,
+    log: bool | Literal["x", "y"] = False,
+    ax: Any = None,
+    policies: Sequence[str] | None = None,
+    title: str | None = None,
+):
+    """Draws mean curves over time, a line per policy (and per setting, if there are at most eight).
+
+    Args:
+      data: a result; or paired differences from `metrics.paired`, with the baseline as the zero line.
+      metric: name of the metric; paired differences have one.
+      band: band around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
+        their 5 to 95 % range, or None. If no run is below zero, no band is.
+      reference: dotted grey lines: name to `(times, values)`, or to one number (a budget, a target).
+      log: True for two logarithmic axes, "x" or "y" for one.
+      ax: axes to draw on (default: a new figure).
+      policies: policies to draw (default: all that have the metric).
+      title: title above the figure (default: none).
+
+    Returns:
+      The axes.
+
+    Raises:
+      ValueError: a name is unknown, or there are too many settings for lines.
+    """
+    if is_paired(data):
+        return _curves_of_differences(data, metric, band, reference, log, ax, policies, title)
+    data, array = scalar_metric(data, metric)
+    check_time(array)
+    if band is not None:
+        checks.one_of("band", band, ("stderr", "deviation", "quantile"))
+    if log not in (True, False, "x", "y"):
+        raise ValueError(f"log must be True, False, 'x' or 'y', got {log!r}")
+    check_few_settings(array)
+    drawn = chosen_policies(array, policies)
+    own = ax is None
+    ax = style.new_axes(ax)
+    style.styles_of(ax, policy_names(array))
+    middle, number = metrics.mean(data, metric), metrics.count(data, metric)
+    if band == "quantile":
+        low, high = (metrics.quantiles(data, metric, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
+    else:
+        error = metrics.deviation(data, metric) if band == "deviation" else 2 * metrics.stderr(data, metric)
+        low, high = middle - error, middle + error
+    used = {name: metrics.own_axes_of(data.sel(policy=name), metric) for name in drawn}
+    lines = list(_lines(middle, used))
+    if log in (True, "y"):
+        for line in lines:
+            if not (line.of(middle) > 0).any():
+                raise ValueError(
+                    f"log must be False or 'x' where a curve is nowhere positive, got {log!r} for {line.label!r}"
+                )
+    if band is not None and bool((low < 0).any()) and metrics.has_runs(data) and _smallest(data, metric, drawn) >= 0:
+        low = low.clip(min=0.0)
+    borders = None if band is None else (low, high)
+    _draw_lines(ax, lines, middle, borders, log)
+    for name, values in (reference or {}).items():
+        style.styles_of(ax).add([name], role="reference")
+        look = style.styles_of(ax).style(name)
+        if not isinstance(values, Sequence):
+            ax.axhline(float(values), label=name, **look)
+        elif len(values) == 2 and np.shape(values[0]) == np.shape(values[1]):
+            ax.plot(*values, label=name, **look)
+        else:
+            wrong = checks.show(values)
+            raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, or a number, got {wrong}")
+    _time_axes(ax, array, log)
+    meaning = {
+        "stderr": "mean ± 2 s.e. of",
+        "deviation": "mean ± 1 s.d. of",
+        "quantile": "mean and 5–95 % range of",
+        None: "mean of",
+    }[band]
+    counts = [line.of(number) for line in lines]
+    seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
+    ax.set_xlabel(f"{time_label(array)}\n{meaning} {seeds}{_violations(data, drawn)}")
+    ax.set_ylabel(axis_title(array.attrs, metric, HIGH))
+    style.legend(ax, title, own)
+    return ax
+
+
+@style.styled
+def difference(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    minus: str,
+    log: bool = False,
+    ax: Any = None,
+    policies: Sequence[str] | None = None,
+    title: str | None = None,
+):
+    """Draws paired differences of the curves of other policies to that of a baseline, with two standard errors.
+
+    Policies share common random numbers, so the differences separate curves that coincide to the eye. The zero line is the baseline.
+
+    Args:
+      data: a result.
+      metric: name of the metric.
+      minus: name of the baseline, which is subtracted.
+      log: whether time is logarithmic.
+      ax: axes to draw on (default: a new figure).
+      policies: policies to draw (default: all others that have the metric).
+      title: title above the figure (default: none).
+
+    Returns:
+      The axes.
+
+    Raises:
+      ValueError: a name is unknown, or there are too many settings for lines.
+    """
+    data, array = scalar_metric(data, metric)
+    check_time(array)
+    checks.one_of("minus", minus, policy_names(array))
+    check_few_settings(array)
+    drawn = [p for p in chosen_policies(array, policies) if p != minus]
+    used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
+    found = metrics.paired(data, metric, minus)
+    label = str(array.attrs.get("long_name", metric)), str(array.attrs.get("units", ""))
+    return _draw_differences(found, minus, used, label, log, ax, title, _violations(data, [minus, *drawn]))
+
+
+def _curves_of_differences(
+    found: xr.Dataset, metric: str, band: Any, reference: Any, log: Any, ax: Any, policies: Any, title: str | None
+) -> Any:
+    """Draws paired differences from `metrics.paired`."""
+    about, array = decoded(found.attrs), found["mean"]
+    check_time(array)
+    if metric not in ("regret", "mean", about["metric"]):  # "regret" is the default.
+        raise ValueError(f"metric must be {about['metric']!r}, the one of these differences, got {metric!r}")
+    for name, value, allowed in (("band", band, ("stderr",)), ("reference", reference, (None,)), ("log", log, (False, "x"))):
+        if value not in allowed:
+            shown = " or ".join(map(repr, allowed))
+            raise ValueError(f"{name} must be {shown} for differences, which have two signs, got {checks.show(value)}")
+    vectors = metrics.vector_dims(array)
+    if vectors:
+        raise ValueError(
+            f"data must have one difference per policy, got one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
+        )
+    check_few_settings(array)
+    used = {
+        name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")])
+        for name in chosen_policies(array, policies)
+    }
+    label = (
+        str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}"),
+        str(array.attrs.get("units", "")),
+    )
+    notes = "".join(f"\n{style.wrapped(note, WIDE)}" for note in about.get("notes", ()))
+    return _draw_differences(found, about["baseline"], used, label, log == "x", ax, title, notes)
+
+
+def _draw_differences(
+    found: xr.Dataset,
+    minus: str,
+    used: Mapping[str, Sequence[str]],
+    label: tuple[str, str],
+    log: bool,
+    ax: Any,
+    title: str | None,
+    notes: str,
+) -> Any:
+    """Draws paired differences around the zero line of the baseline.
+
+    Args:
+      found: differences from `metrics.paired`.
+      minus: name of the baseline.
+      used: axes that each drawn policy depends on.
+      label: label of the metric, and its unit.
+      log: whether time is logarithmic.
+      ax: axes to draw on, or None.
+      title: title above the figure.
+      notes: lines below the caption.
+    """
+    array = found["mean"]
+    own = ax is None
+    ax = style.new_axes(ax)
+    styles = style.styles_of(ax, [minus, *policy_names(array)])
+    lines = list(_lines(array, used))
+    borders = array - 2 * found["stderr"], array + 2 * found["stderr"]
+    ax.axhline(
+        0.0, label=minus, **{k: v for k, v in styles.style(minus).items() if k in ("color", "linestyle", "linewidth")}
+    )
+    _draw_lines(ax, lines, array, borders, "x" if log else False)
+    _time_axes(ax, array, "x" if log else False)
+    seeds = metrics.show_seeds([found["count"].sel(policy=name).values.max() for name in used])
+    ax.set_xlabel(f"{time_label(array)}\nmean of paired differences ± 2 s.e. of {seeds}{notes}")
+    unit = f" ({label[1]})" if label[1] else ""
+    ax.set_ylabel(f"{style.wrapped(label[0], HIGH)}\nminus that of {minus}{unit}")
+    style.legend(ax, title, own)
+    return ax
+
+
+def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
+    """Returns lines of a caption with the policies above a limit at the horizon, such as their budget."""
+    by_words: dict[str, list[str]] = {}
+    for one in metrics.violations(data):
+        if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
+            by_words[one.words].append(one.policy)
+    whole = "\N{NO-BREAK SPACE}"  # A name stays on its line.
+    lines = [
+        f"{words}: {', '.join(name.replace(' ', whole) for name in names)}" for words, names in by_words.items() if names
+    ]
+    return "".join(f"\n{style.wrapped(line, WIDE)}" for line in lines).replace(whole, " ")
+
+
+def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:
+    """Returns the smallest value of any valid run."""
+    return float(metrics.pick(data, metric).sel(policy=list(policies)).min())
+
+
+class _Line(NamedTuple):
+    """Line of a figure.
+
+    Attributes:
+      policy: name of the policy.
+      label: name in the legend.
+      place: setting, as positions by axis.
+      position: number of the setting among those of the policy.
+      number: number of settings of the policy.
+    """
+
+    policy: str
+    label: str
+    place: dict[str, int]
+    position: int
+    number: int
+
+    def of(self, array: xr.DataArray) -> np.ndarray:
+        """Returns the values of the line, `[time]`."""
+        return array.sel(policy=self.policy).isel(self.place).values
+
+
+def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[_Line]:
+    """Yields a line for each policy with the metric, and for each of its settings along the axes in `used`."""
+    axes = metrics.setting_axes(middle)
+    for name, own_axes in used.items():
+        if not np.isfinite(middle.sel(policy=name).values).any():
+            continue
+        places = [dict(zip(axes, i)) for i in np.ndindex(*(middle.sizes[a] if a in own_axes else 1 for a in axes))]
+        shown = [a for a in own_axes if middle.sizes[a] > 1]
+        for position, place in enumerate(places):
+            label = ", ".join([name, *(f"{a}={metrics.show_value(middle[a].values[place[a]])}" for a in shown)])
+            yield _Line(name, label, place, position, len(places))
+
+
+def _draw_lines(
+    ax: Any, lines: Iterable[_Line], middle: xr.DataArray, borders: tuple[xr.DataArray, xr.DataArray] | None, log: Any
+):
+    times, styles, lines = middle["time"].values, style.styles_of(ax), list(lines)
+    looks = [styles.shade(line.policy, line.label, line.position, line.number) for line in lines]
+    covers = style.separate_overlaps([(times, line.of(middle)) for line in lines], looks, joined=True)
+    for number, (line, look, cover) in enumerate(zip(lines, looks, covers, strict=True)):
+        shift = number if cover is None else cover + 2  # Midway between the markers of what lies above it.
+        ax.plot(times, line.of(middle), label=line.label, markevery=marker_places(times, log in (True, "x"), shift), **look)
+        if borders is not None:
+            low, high = (line.of(border) for border in borders)
+            # Many bands on top of each other would be one grey: only that of the strongest line stays as it is.
+            alpha = 0.18 if len(lines) < 4 or (style.role_of(line.policy) == "subject" and line.number == 1) else 0.09
+            ax.fill_between(times, low, high, color=look["color"], alpha=alpha, linewidth=0, zorder=2)
+
+
+def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
+    if log in (True, "x"):
+        ax.set_xscale("log")
+    else:
+        ax.set_xlim(0, 1.02 * array["time"].values[-1])
+    if log in (True, "y"):
+        ax.set_yscale("log")
+    numbers(ax.xaxis)
+    numbers(ax.yaxis)
+    grid(ax)

@@ -1,0 +1,78 @@
+"""Results as the functions of this package need them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import xarray as xr
+
+from jaxroute import metrics
+from jaxroute.core import checks
+from jaxroute.metrics.selection import like
+
+MAX_SETTINGS = 8
+
+
+def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
+    """Returns a result with the dimension `policy`, and an array with the shape of one of its metrics, `[policy, settings..., time]`."""
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data must be the xarray.Dataset of a simulation, got {type(data).__name__}")
+    array = like(data, metric)
+    if "policy" not in array.dims:
+        data = data.expand_dims("policy") if "policy" in array.coords else data.expand_dims(policy=["all"])
+        array = like(data, metric)
+    return data, array
+
+
+def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
+    """Returns the same for a metric with a single number per run; `ValueError` for another one."""
+    data, array = with_policies(data, metric)
+    vectors = metrics.vector_dims(array)
+    if vectors:
+        raise ValueError(
+            f"metric must be a single number per run, got {metric!r} with one per {vectors[0]}: "
+            f"select one with data.sel({vectors[0]}=...), or draw it with plot.deployment"
+        )
+    return data, array
+
+
+def policy_names(array: xr.DataArray) -> list[str]:
+    """Returns the names of the policies."""
+    return [str(p) for p in array["policy"].values]
+
+
+def at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataArray, str]:
+    """Returns the result and the array at the last recorded time, and that time in words."""
+    if "time" in array.dims:
+        data, array = data.isel(time=-1), array.isel(time=-1)
+    when = f" at round {int(array['time']):,}" if "time" in array.coords else ""
+    return data, array, when
+
+
+def check_time(array: xr.DataArray) -> None:
+    """Raises `ValueError` for an array without times."""
+    if "time" not in array.dims:
+        raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.sweep")
+
+
+def check_few_settings(array: xr.DataArray) -> None:
+    """Raises `ValueError` for more settings than there may be lines of a policy."""
+    axes = metrics.setting_axes(array)
+    settings = math.prod(array.sizes[a] for a in axes)
+    if settings > MAX_SETTINGS:
+        raise ValueError(
+            f"data must have at most {MAX_SETTINGS} settings for curves, got {settings} "
+            f"({', '.join(f'{a}: {array.sizes[a]}' for a in axes)}): select some with data.sel({axes[0]}=...), "
+            "or draw the horizon with plot.sweep or plot.heat"
+        )
+
+
+def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:
+    """Returns the names of the policies to draw (default: all)."""
+    names = policy_names(array)
+    return [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
+
+
+def time_label(array: xr.DataArray) -> str:
+    """Returns the label of the time."""
+    return str(array["time"].attrs.get("long_name", "round"))
