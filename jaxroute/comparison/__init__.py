@@ -1,5 +1,7 @@
 """Comparison of routing strategies on a log of queries: which one reaches a quality at the least cost, and how certain that is."""
 
+from jaxroute.core.exports import public_names
+
 from . import drawing
 from .comparing import Comparison, compare
 from .learning import setting_of
@@ -18,3 +20,4 @@ __all__ = [
     "load_strategy",
     "setting_of",
 ]
+__dir__ = public_names(__name__)

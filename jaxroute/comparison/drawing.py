@@ -32,7 +32,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
     own = ax is None
     if own:
         (ax,) = plot.panels(1, size=(8.0, 4.4))[1]  # Wide, with a legend of many names below.
-    style.cast_of(ax).enrol(drawn, role="rival")  # No system is the subject of the figure.
+    style.styles_of(ax).add(drawn, role="rival")  # No system is the subject of the figure.
     plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
     plot.level(ax, "target", found.target)
     plot.log_axis(ax, "x")
@@ -56,12 +56,12 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
     chosen.sort(key=lambda point: not point.available)
     left, right = plot.panels(2)[1] if axes is None else axes
     for ax in (left, right):
-        style.cast_of(ax).enrol([_name(point) for point in chosen], role="rival")
+        style.styles_of(ax).add([_name(point) for point in chosen], role="rival")
     for point in chosen:
         parts = point.learning
         assert parts is not None
         for ax, values in ((left, parts.quality), (right, parts.cost)):
-            ax.plot(parts.queries, values, label=_name(point), **plot.look(ax, _name(point)))
+            ax.plot(parts.queries, values, label=_name(point), **plot.line_style(ax, _name(point)))
     plot.level(left, "target", found.target)
     for ax, words in ((left, "mean score"), (right, found.log.table.cost_unit)):
         ax.set_xlabel(f"queries served\nmean of {found.orders} orders")

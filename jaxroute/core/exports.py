@@ -6,11 +6,11 @@ from types import ModuleType
 
 
 def public_names(package: str) -> Callable[[], list[str]]:
-    """Returns a `__dir__` for a package: the names of `__all__`, or else all names without an underscore except modules."""
+    """Returns a `__dir__` for a package: the names of `__all__`, or else all names without an underscore except its own modules."""
 
     def names() -> list[str]:
         module = sys.modules[package]
-        own = (name for name, value in vars(module).items() if not (name[0] == "_" or isinstance(value, ModuleType)))
-        return sorted(getattr(module, "__all__", None) or own)
+        inner = {n for n, v in vars(module).items() if isinstance(v, ModuleType) and v.__name__ == f"{package}.{n}"}
+        return sorted(getattr(module, "__all__", None) or (n for n in vars(module) if n[0] != "_" and n not in inner))
 
     return names

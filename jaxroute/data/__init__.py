@@ -1,5 +1,7 @@
 """The papers' tables as data, loaders of public per-query files, and a generator that stands in for them."""
 
+from jaxroute.core.exports import public_names
+
 from . import papers
 from .describe import Description, describe
 from .features import main_directions
@@ -28,3 +30,4 @@ __all__ = [
     "standin",
 ]
 __all__ += papers.__all__
+__dir__ = public_names(__name__)

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 
 from jaxroute.core import plugins
+from jaxroute.core.exports import public_names
 from jaxroute.experiments.base import Case, Claim, Experiment, finish, run
 
 _PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade")
@@ -42,3 +43,4 @@ class _Experiments(Mapping[str, Experiment]):
 EXPERIMENTS: Mapping[str, Experiment] = _Experiments()
 
 __all__ = ["EXPERIMENTS", "Case", "Claim", "Experiment", "finish", "run"]
+__dir__ = public_names(__name__)

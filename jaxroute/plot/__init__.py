@@ -6,7 +6,6 @@ all panels and whichever policies are drawn: they follow its name (see `style`).
 """
 
 from jaxroute.core.exports import public_names
-from jaxroute.plot.axes import log_spaced
 from jaxroute.plot.figures import level, line_style, log_axis, panels, power_laws, save, share_legend
 from jaxroute.plot.lines import curves, difference
 from jaxroute.plot.maps import deployment, heat
@@ -20,7 +19,6 @@ __all__ = [
     "level",
     "line_style",
     "log_axis",
-    "log_spaced",
     "panels",
     "points",
     "power_laws",

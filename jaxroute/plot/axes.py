@@ -41,14 +41,14 @@ def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = Fals
     class Commas(ScalarFormatter):
         def format_ticks(self, values):
             texts = super().format_ticks(values)
-            if self.get_offset() or not any(abs(v) >= 10_000 for v in values) or any(v != round(v) for v in values):
+            if self.get_offset() or not any(abs(v) >= 1_000 for v in values) or any(v != round(v) for v in values):
                 return texts
             return [f"{int(v):,}".replace("-", "\N{MINUS SIGN}") for v in values]
 
     axis.set_major_formatter(Commas())
 
 
-def grid(ax: Any) -> None:
+def grid_lines(ax: Any) -> None:
     """Draws pale lines behind the data."""
     ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
     ax.set_axisbelow(True)

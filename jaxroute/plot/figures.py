@@ -12,7 +12,7 @@ import xarray as xr
 from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.plot import style
-from jaxroute.plot.axes import HIGH, axis_title, grid, numbers
+from jaxroute.plot.axes import HIGH, axis_title, grid_lines, numbers
 
 
 @style.styled
@@ -144,6 +144,6 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
     numbers(ax.yaxis)
     ax.set_xlabel(f"{axis}\nmean ± 2 s.e. of {array.sizes['seed']:,} seeds; slopes: 95 % interval")
     ax.set_ylabel(axis_title(array.attrs, str(array.name), HIGH))
-    grid(ax)
+    grid_lines(ax)
     style.legend(ax, title, own, shared=False)
     return ax

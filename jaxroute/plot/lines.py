@@ -11,7 +11,7 @@ from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 from jaxroute.metrics.comparisons import is_paired
 from jaxroute.plot import style
-from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid, marker_places, numbers
+from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid_lines, marker_places, numbers
 from jaxroute.plot.selection import (
     check_few_settings,
     check_time,
@@ -299,4 +299,4 @@ def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
         ax.set_yscale("log")
     numbers(ax.xaxis)
     numbers(ax.yaxis)
-    grid(ax)
+    grid_lines(ax)

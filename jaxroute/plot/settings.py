@@ -10,7 +10,7 @@ import xarray as xr
 from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.plot import style
-from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid, numbers, places_of, scale_of, settings_axis
+from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid_lines, numbers, places_of, scale_of, settings_axis
 from jaxroute.plot.selection import at_end, chosen_policies, policy_names, scalar_metric
 
 
@@ -75,7 +75,7 @@ def sweep(
             ax.set_xscale("log")
         ax.margins(x=0.08)
         numbers(ax.xaxis, few=True)
-        grid(ax)
+        grid_lines(ax)
         ax.set_xlabel(f"{axis_title(array.attrs, metric, WIDE)}\n{note}")
         style.title(ax, title)
         return ax
@@ -100,7 +100,7 @@ def sweep(
     numbers(ax.yaxis)
     ax.set_xlabel(f"{axis}\n{note}")
     ax.set_ylabel(axis_title(array.attrs, metric, HIGH))
-    grid(ax)
+    grid_lines(ax)
     style.legend(ax, title, own)
     return ax
 
@@ -189,7 +189,7 @@ def quantiles(
     numbers(getattr(ax, f"{which}axis"), few=not axes)
     seeds = metrics.show_seeds(metrics.count(data, metric).values)
     note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
-    grid(ax)
+    grid_lines(ax)
     if axes:
         ax.set_xticks(range(len(settings)), [metrics.show_value(v) for v in settings])
         ax.set_xlabel(f"{x or axes[0]}\n{note}")
@@ -250,6 +250,6 @@ def points(
     ax.margins(0.06)
     ax.set_xlabel("\n".join(style.wrapped(line, WIDE) for line in x.splitlines()))
     ax.set_ylabel(style.wrapped(y, HIGH))
-    grid(ax)
+    grid_lines(ax)
     style.legend(ax, title, own)
     return ax

@@ -18,6 +18,7 @@
 - `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values of Pandora's boxes.
 """
 
+from jaxroute.core.exports import public_names
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
 from jaxroute.solvers.branching import SearchedSelection, SparseMix, branching_any_win, sparse_fill
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
@@ -73,3 +74,4 @@ __all__ = [
     "two_point_index",
     "uniform_index",
 ]
+__dir__ = public_names(__name__)

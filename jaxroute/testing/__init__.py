@@ -13,11 +13,13 @@ Each check raises `AssertionError` with a sentence that says what is wrong and w
 
 from typing import Any
 
+from jaxroute.core.exports import public_names
 from jaxroute.testing.behaviour import check_behaviour, check_valid
 from jaxroute.testing.eager import run_eagerly
 from jaxroute.testing.structure import check_structure
 
 __all__ = ["check_behaviour", "check_environment", "check_policy", "check_structure", "run_eagerly"]
+__dir__ = public_names(__name__)
 
 
 def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:

@@ -6,6 +6,7 @@ scores, `history` stores them, and `picture` draws them. `slopes` estimates deri
 `objective` differentiates runs whose decisions are relaxed.
 """
 
+from jaxroute.core.exports import public_names
 from jaxroute.tune.history import load
 from jaxroute.tune.objective import objective_of
 from jaxroute.tune.picture import picture
@@ -31,3 +32,4 @@ __all__ = [
     "search",
     "slope",
 ]
+__dir__ = public_names(__name__)

@@ -9,6 +9,7 @@ from jaxroute import plot
 from jaxroute.core.attributes import decoded
 from jaxroute.core.checks import show
 from jaxroute.plot import style
+from jaxroute.plot.axes import grid_lines, numbers
 
 
 @style.styled
@@ -75,10 +76,10 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
         ax.set_xticks(range(len(names)), names)
         ax.set_xlim(-0.5, len(names) - 0.5)
     else:
-        style.numbers(ax.xaxis)
-    style.numbers(ax.yaxis)
+        numbers(ax.xaxis)
+    numbers(ax.yaxis)
     ax.set_xlabel("simulated rounds" if name == "rounds" else name.removeprefix("parameter."))
-    style.grid(ax)
+    grid_lines(ax)
     _hide_extremes(ax, scores[phases == "search"], scores[phases != "search"])
 
 

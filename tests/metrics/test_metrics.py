@@ -35,7 +35,7 @@ def small():
 
 
 def statistics_of(data):
-    """The statistics that would be kept of the runs of "regret"."""
+    """The statistics that a result of moments has of "regret"."""
     runs = metrics.pick(data, "regret").transpose(..., "seed")
     dims, values = runs.dims[:-1], np.ascontiguousarray(runs.values)
     variables = {f"regret_{name}": (dims, v) for name, v in statistics.Moments.of(values).statistics().items()}
@@ -191,10 +191,10 @@ def test_tail_by_hand():
 
 def test_the_tail_from_statistics_holds_that_of_the_runs():
     data = skewed()
-    kept = statistics_of(data)
+    stored = statistics_of(data)
     runs = metrics.pick(data, "regret")
     for above in (-1.0, -0.5, 0.0, 1e-30, 0.5, 1.0, 7.3, 100.0, 1e6):
-        exact, found = (metrics.tail(one, "regret", above=above) for one in (data, kept))
+        exact, found = (metrics.tail(one, "regret", above=above) for one in (data, stored))
         rest = {name: found[name] for name in ("lower", "probability", "upper", "count", "stderr")}
         assert all(v.dims == ("policy", "time") and v.attrs == exact[name].attrs for name, v in rest.items())
         np.testing.assert_array_equal(np.isnan(exact["probability"]), np.isnan(found["probability"]))
@@ -204,8 +204,8 @@ def test_the_tail_from_statistics_holds_that_of_the_runs():
         assert (((found["upper"] - found["lower"]) <= near + 1e-12) | ~some).all()
         assert (np.abs(found["probability"] - (found["lower"] + found["upper"]) / 2).fillna(0) < 1e-15).all()
         assert found["count"].equals(exact["count"])
-    assert metrics.tail(kept, "regret", above=0.0)["upper"].equals(metrics.tail(data, "regret", above=0.0)["probability"])
-    assert (metrics.tail(kept, "regret", above=float(runs.isel(time=0).max()))["upper"].isel(time=0) == 0).all()
+    assert metrics.tail(stored, "regret", above=0.0)["upper"].equals(metrics.tail(data, "regret", above=0.0)["probability"])
+    assert (metrics.tail(stored, "regret", above=float(runs.isel(time=0).max()))["upper"].isel(time=0) == 0).all()
 
 
 def test_vector_metrics_keep_their_dimension():
@@ -226,10 +226,10 @@ def test_paired_differences_by_hand():
     assert swapped["mean"] == pytest.approx(-2.0)
 
 
-def test_pairing_removes_the_luck_that_policies_share():
+def test_pairing_removes_common_noise():
     rng = np.random.default_rng(0)
-    luck = rng.normal(size=(1, 400, 1)) * 10
-    data = result(luck + rng.normal(size=(2, 400, 4)) + np.array([0.0, 1.0])[:, None, None])
+    noise = rng.normal(size=(1, 400, 1)) * 10
+    data = result(noise + rng.normal(size=(2, 400, 4)) + np.array([0.0, 1.0])[:, None, None])
     assert (metrics.paired(data, "regret", "A")["stderr"] < 0.2 * metrics.stderr(data, "regret").sel(policy="B")).all()
     z = metrics.paired(data, "regret", "A")["z"]
     assert (z > 5).all()
@@ -272,7 +272,9 @@ def test_final_is_labelled():
     ("mean", "error", "text"),
     [
         (36.04, 1.58, "36.0 (1.6)"),
-        (12345.6, 234.5, "12350 (230)"),
+        (12345.6, 234.5, "12,350 (230)"),
+        (1234567.0, np.nan, "1.235e+06"),
+        (2.5e6, 1.2e4, "2,500,000 (12,000)"),
         (0.83951, 0.00123, "0.8395 (0.0012)"),
         (9.876, 0.0996, "9.88 (0.10)"),
         (-0.03, 1.2, "0.0 (1.2)"),
@@ -329,13 +331,15 @@ def test_table_in_latex():
     ]
 
 
-def test_numbers_with_powers_of_ten_in_latex():
+def test_large_and_small_numbers_in_latex():
     mathtext = pytest.importorskip("matplotlib.mathtext")
     data = small()
     data["reward"] = (data["regret"] * 1e-9).assign_attrs(data["reward"].attrs)
     row = metrics.table(data, ["reward"], format="latex").splitlines()[6]
     assert row == r"A & $3.0 \times 10^{-9} \pm 1.5 \times 10^{-9}$ \\"
     mathtext.MathTextParser("path").parse(row.split(" & ")[1].removesuffix(r" \\"))
+    data["regret"] *= 1e6
+    assert metrics.table(data, ["regret"], format="latex").splitlines()[6] == r"A & $3{,}000{,}000 \pm 1{,}500{,}000$ \\"
 
 
 def test_table_in_markdown():
@@ -632,7 +636,9 @@ def test_curve_slope_keeps_settings_and_uses_the_times_from_start():
     assert found["gamma"].values.tolist() == [1, 2]
     with pytest.raises(ValueError, match=r"start must leave at least two recorded times \(10, 20, 30, 40\), got 35"):
         metrics.curve_slope(small(), "regret", 35)
-    with pytest.raises(ValueError, match="metric must have a positive mean at every time from round 10 on, got 'regret'"):
+    with pytest.raises(
+        ValueError, match="metric must have a positive mean at every time from round 10 on, but 'regret' does not"
+    ):
         metrics.curve_slope(-small()["regret"], None, 10)
     with pytest.raises(ValueError, match="data must have at least two seeds"):
         metrics.curve_slope(small().isel(seed=[0]), "regret", 10)

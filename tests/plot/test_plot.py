@@ -1,4 +1,4 @@
-"""Figures: what they draw and say, and that they can be drawn and saved without a display."""
+"""Figures: their lines, points and texts, and their files."""
 
 import subprocess
 import sys
@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 from jaxroute import metrics, plot  # noqa: E402
 from jaxroute.plot import style  # noqa: E402
+from jaxroute.plot.axes import log_spaced, marker_places, scale_of  # noqa: E402
 from jaxroute.testing.figures import faults  # noqa: E402
 
 POLICIES = ("StageRoute", "Greedy", "Oracle")
@@ -52,8 +53,12 @@ def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
     return data
 
 
+def labels(texts):
+    return [text.get_text() for text in texts]
+
+
 def written(ax, tmp_path):
-    """Saves the figure and returns everything written on it."""
+    """Saves the figure and returns all of its texts."""
     path = plot.save(ax, tmp_path / "figures" / "figure.png")
     pixels = plt.imread(path)[..., :3]
     assert pixels.shape[0] > 200
@@ -80,7 +85,7 @@ def test_curves(tmp_path):
     assert band[:, 1].max() == pytest.approx(float(last.mean() + 2 * last.std(ddof=1) / np.sqrt(50)))
 
 
-def test_policies_differ_in_more_than_colour_and_keep_their_style():
+def test_policies_differ_in_colour_dash_and_marker_and_keep_their_style():
     many = fake(policies=tuple("ABCDEFGHIJ"))
     lines = plot.curves(many).lines
     styles = [(line.get_color(), str(line._unscaled_dash_pattern), line.get_marker()) for line in lines]
@@ -172,7 +177,7 @@ def test_curves_refuse_a_logarithm_of_what_is_never_positive():
         plot.curves(data, log="y")
 
 
-def test_the_systems_of_the_problems_are_the_strongest_lines():
+def test_systems_of_the_problems_are_the_strongest_lines():
     many = fake(policies=("Greedy", "StageRoute", "Random", "Oracle", "StageRoute, b = 0.1", "mine"))
     greedy, subject, weak, oracle, variant, mine = plot.curves(many).lines
     widths = [line.get_linewidth() for line in (subject, variant, greedy, weak)]
@@ -185,7 +190,7 @@ def test_the_systems_of_the_problems_are_the_strongest_lines():
     assert greedy.get_color() == plot.curves(fake(policies=("other", "Greedy"))).lines[1].get_color(), "in every figure"
 
 
-def test_a_line_below_another_comes_out():
+def test_a_line_below_another_is_visible():
     data = fake(policies=("StageRoute", "RandomTie", "Greedy", "other"))
     data["regret"][1] = data["regret"][0] * 1.0001
     subject, below, apart, _ = plot.curves(data).lines
@@ -194,10 +199,10 @@ def test_a_line_below_another_comes_out():
     assert below.get_linestyle() == "--" and subject.get_linestyle() == "-"
     assert not set(below.get_markevery()) & set(subject.get_markevery())
     data["regret"][1, :, 10:] *= 1.1
-    assert plot.curves(data).lines[1].get_zorder() == apart.get_zorder(), "there is something to be seen of it"
+    assert plot.curves(data).lines[1].get_zorder() == apart.get_zorder(), "it is partly visible"
 
 
-def test_points_below_others_stand_out():
+def test_points_below_others_are_larger():
     series = {"a": [(1.0, 2.0), (2.0, 3.0)], "b": [(1.0, 2.0), (2.0, 3.0)], "c": [(1.0, 2.0), (2.0, 3.5)]}
     ax = plot.points(series, x="cost", y="score")
     assert [c[0].get_markersize() for c in ax.containers] == [8, 5, 5]
@@ -214,7 +219,7 @@ def test_few_settings_keep_the_colour_of_their_policy():
 
     lines = plot.curves(fake({"K": [1, 2]}, policies=("ACQB", "CQB-eps"))).lines
     for place, name in enumerate(("ACQB", "CQB-eps")):
-        own = hue(style.Cast().style(name)["color"])
+        own = hue(style.LineStyles().style(name)["color"])
         assert [hue(line.get_color()) for line in lines[2 * place : 2 * place + 2]] == pytest.approx([own, own])
     assert len({line.get_color() for line in lines}) == 4
 
@@ -250,7 +255,7 @@ def test_panels_share_looks_and_one_legend(tmp_path):
             colours.setdefault(label, set()).add(str(getattr(handle, "lines", [handle])[0].get_color()))
     assert all(len(found) == 1 for found in colours.values()), colours
     (legend,) = figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["ACQB", "Q-UCB", "CQB-eps", "new", "Random", "bound"]
+    assert labels(legend.get_texts()) == ["ACQB", "Q-UCB", "CQB-eps", "new", "Random", "bound"]
     assert left.get_title(loc="left") == "first"
     plot.save(figure, tmp_path / "a.png")
     assert legend.get_window_extent().y1 < min(a.get_tightbbox().y0 for a in figure.axes), "below the panels"
@@ -263,7 +268,7 @@ def test_a_level_is_named_in_the_legend_of_the_panels():
         plot.curves(fake(), ax=ax)
         plot.level(ax, "target", 900.0)
     plot.level(right, "arrival", 4000.0, along="x")
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == [*POLICIES, "target", "arrival"]
+    assert labels(figure.legends[0].get_texts()) == [*POLICIES, "target", "arrival"]
     assert left.lines[-1].get_color() == right.lines[-2].get_color()
     with pytest.raises(ValueError, match="along must be one of 'x', 'y', got 'z'"):
         plot.level(left, "target", 1.0, along="z")  # type: ignore[arg-type]
@@ -271,10 +276,10 @@ def test_a_level_is_named_in_the_legend_of_the_panels():
 
 def test_own_lines_join_the_legend():
     figure, (ax,) = plot.panels(1)
-    ax.plot([1, 2], [1, 2], label="Greedy", **plot.look(ax, "Greedy"))
+    ax.plot([1, 2], [1, 2], label="Greedy", **plot.line_style(ax, "Greedy"))
     plot.share_legend(figure)
     plot.share_legend(figure)
-    assert [[t.get_text() for t in legend.get_texts()] for legend in figure.legends] == [["Greedy"]]
+    assert [labels(legend.get_texts()) for legend in figure.legends] == [["Greedy"]]
 
 
 def test_long_titles_and_labels_are_broken_into_lines():
@@ -285,7 +290,7 @@ def test_long_titles_and_labels_are_broken_into_lines():
     assert max(map(len, ax.get_ylabel().splitlines())) <= 34
 
 
-def test_a_band_ends_where_no_run_is():
+def test_a_band_ends_at_zero_if_no_run_is_below():
     data = fake()
     data["regret"][:] = 0.0
     data["regret"][..., 0, :] = 50.0
@@ -300,10 +305,10 @@ def _lowest(ax):
 
 def test_markers_are_even_on_a_logarithmic_axis():
     times = np.arange(1, 2001)
-    gaps = np.diff(np.log(times[style.marked(times, True, 0)]))
+    gaps = np.diff(np.log(times[marker_places(times, True, 0)]))
     assert gaps.max() < 1.5 * np.median(gaps)
-    assert style.marked(times, False, 1) != style.marked(times, False, 0)
-    assert style.marked(times[:3], True, 2) == [0, 1, 2]
+    assert marker_places(times, False, 1) != marker_places(times, False, 0)
+    assert marker_places(times[:3], True, 2) == [0, 1, 2]
 
 
 def test_difference(tmp_path):
@@ -319,10 +324,8 @@ def test_difference(tmp_path):
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == pytest.approx(float((paired["mean"] + 2 * paired["stderr"]).sel(policy="StageRoute").max()))
     assert second.get_label() == "Greedy"
-    assert [line.get_label() for line in plot.difference(data, minus="Greedy", policies="Oracle").lines] == [
-        "Greedy",
-        "Oracle",
-    ]
+    lines = plot.difference(data, minus="Greedy", policies="Oracle").lines
+    assert [line.get_label() for line in lines] == ["Greedy", "Oracle"]
     with pytest.raises(ValueError, match="minus must be one of .* did you mean 'Greedy'"):
         plot.difference(data, minus="greedy")
 
@@ -339,32 +342,22 @@ def test_curves_of_paired_differences_are_those_of_difference(policies, tmp_path
             np.testing.assert_array_equal(mine.get_ydata(), theirs.get_ydata())
 
 
-def test_leaders():
-    data = fake(policies=("a", "ACQB", "c", "d", "e", "f"))
-    assert plot.leaders(data, number=2) == ["a", "ACQB"]
-    assert plot.leaders(data, "reward", number=1) == ["a", "ACQB"], "the best, and the system of the problem"
-    assert plot.leaders(data, best="max", number=2) == ["ACQB", "e", "f"]
-    data["speed"] = data["regret"].assign_attrs(long_name="speed")
-    with pytest.raises(ValueError, match="best must be 'min' or 'max' for 'speed', got 'auto'"):
-        plot.leaders(data, "speed")
-
-
 # At the horizon.
 
 
-def test_final_without_settings(tmp_path):
+def test_sweep_without_settings(tmp_path):
     data = fake()
     ax = plot.sweep(data)
     text = written(ax, tmp_path)
     assert "cumulative regret (reward)\nmean ± 2 s.e. of 50 seeds at round 10,000" in text
     values = metrics.final(data)["regret"].sel(policy="Greedy")
     assert metrics.rounded(*values.values) in text
-    assert [t.get_text() for t in ax.get_yticklabels()] == list(POLICIES)
+    assert labels(ax.get_yticklabels()) == list(POLICIES)
     places = [float(c.lines[0].get_xdata()[0]) for c in ax.containers]
     assert places == pytest.approx(metrics.mean(data, "regret").isel(time=-1).values)
 
 
-def test_final_on_a_logarithmic_axis():
+def test_sweep_on_a_logarithmic_axis():
     data = fake()
     data["regret"][2] /= 1000
     ax = plot.sweep(data, log=True)
@@ -386,7 +379,7 @@ def test_many_rows_make_panels_higher():
     assert faults(figure) == []
 
 
-def test_final_against_a_setting(tmp_path):
+def test_sweep_against_a_setting(tmp_path):
     data = fake({"gamma": [5.0, 0.05, 0.5]})
     ax = plot.sweep(data, "regret", x="gamma")
     text = written(ax, tmp_path)
@@ -395,7 +388,7 @@ def test_final_against_a_setting(tmp_path):
     line = ax.containers[0].lines[0]
     assert line.get_xdata().tolist() == [0.05, 0.5, 5.0]
     assert line.get_ydata() == pytest.approx(metrics.mean(data, "regret").isel(time=-1, policy=0, gamma=[1, 2, 0]).values)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["5", "0.05", "0.5"]
+    assert labels(ax.get_xticklabels()) == ["5", "0.05", "0.5"]
     assert plot.sweep(fake({"gamma": range(9)})).get_xscale() == "linear"
 
 
@@ -417,10 +410,10 @@ def test_sweep_errors():
 
 def test_zero_stands_before_a_logarithmic_axis(tmp_path):
     values = [0.3, 0.0, 0.05, 1.0, 5.0]
-    assert style.scale_of(values) == "log and 0"
+    assert scale_of(values) == "log and 0"
     ax = plot.sweep(fake({"kappa": values}), x="kappa")
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.3", "0", "0.05", "1", "5"]
-    places = dict(zip([t.get_text() for t in ax.get_xticklabels()], ax.get_xticks(), strict=True))
+    assert labels(ax.get_xticklabels()) == ["0.3", "0", "0.05", "1", "5"]
+    places = dict(zip(labels(ax.get_xticklabels()), ax.get_xticks(), strict=True))
     assert places["5"] - places["0.05"] == pytest.approx(2.0)
     assert places["0"] < places["0.05"] - 0.3
     (line,) = [line for line in ax.lines if line.get_linestyle() == ":" or len(line.get_xdata()) == 2]
@@ -464,7 +457,7 @@ def test_a_logarithmic_axis_with_two_signs():
     ],
 )
 def test_log_spaced(values, expected):
-    assert plot.log_spaced(values) is expected
+    assert log_spaced(values) is expected
 
 
 # Heat maps.
@@ -475,7 +468,7 @@ def test_quantiles_without_settings(tmp_path):
     ax = plot.quantiles(data, log=True, policies=["Oracle", "StageRoute"])
     assert "5, 25, 50, 75, 95 % and mean (tick)\nof 50 seeds at round 10,000" in written(ax, tmp_path)
     assert ax.get_xscale() == "log"
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["Oracle", "StageRoute"]
+    assert labels(ax.get_yticklabels()) == ["Oracle", "StageRoute"]
     ends = [c.get_segments()[0][:, 0] for c in ax.collections]
     levels = metrics.quantiles(data, "regret").sel(policy="Oracle").isel(time=-1).values
     assert ends[0] == pytest.approx(levels[[0, 4]])
@@ -488,9 +481,9 @@ def test_quantiles_against_a_setting(tmp_path):
     ax = plot.quantiles(data, log=True, title="by bonus")
     text = written(ax, tmp_path)
     assert "b\n5, 25" in text and "by bonus" in text
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "0.1"]
+    assert labels(ax.get_xticklabels()) == ["0", "0.1"]
     lowest = min(c.get_segments()[0][0, 1] for c in ax.collections)
-    assert lowest > 0, "what is not positive stands at the lower end"
+    assert lowest > 0, "values that are not positive are at the lower end"
     assert len(ax.get_legend().get_texts()) == 2
 
 
@@ -598,7 +591,7 @@ def test_heat_refuses_bad_arguments_before_it_draws(arguments, error, message):
 
 
 @pytest.mark.fast
-def test_every_picture_is_told_a_misspelt_argument():
+def test_misspelt_arguments():
     with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
         plot.curves(fake(), polices=["Greedy"])
 
@@ -612,7 +605,7 @@ def test_deployment(tmp_path):
     text = written(ax, tmp_path)
     assert "live, share of 50 seeds" in text
     assert "StageRoute" in text
-    assert [t.get_text() for t in ax.get_yticklabels()] == [f"model-{c}" for c in "abcd"]
+    assert labels(ax.get_yticklabels()) == [f"model-{c}" for c in "abcd"]
     cells = ax.collections[0].get_array().reshape(4, 20)
     np.testing.assert_allclose(cells[:, 0], [0.5, 0, 0, 0])
     np.testing.assert_allclose(cells[:, -1], [0, 0, 0, 1])
@@ -632,7 +625,7 @@ def test_panels_of_deployments_share_a_colour_bar(tmp_path):
 
 def test_deployment_of_unnamed_models():
     ax = plot.deployment(fake(models=2).drop_vars("model"), policy="Greedy", title="Figure 5")
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["model 0", "model 1"]
+    assert labels(ax.get_yticklabels()) == ["model 0", "model 1"]
     assert ax.get_title(loc="left") == "Figure 5"
 
 
@@ -645,7 +638,7 @@ def test_deployment_errors():
         plot.deployment(fake(models=2), policy="greedy")
 
 
-# Files and the library.
+# Files and defaults.
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
@@ -666,7 +659,7 @@ def test_save_takes_figures_and_axes_and_known_formats(tmp_path):
         plot.save(figure, tmp_path / "a.bmp")
 
 
-def test_the_users_own_defaults_are_left_as_they_were():
+def test_the_user_s_defaults_do_not_change():
     before = dict(matplotlib.rcParams)
     plot.curves(fake())
     assert dict(matplotlib.rcParams) == before
@@ -675,8 +668,8 @@ def test_the_users_own_defaults_are_left_as_they_were():
 def test_long_numbers_have_commas():
     ax = plot.curves(fake(points=30))
     ax.figure.canvas.draw()
-    assert [t.get_text() for t in ax.get_xticklabels()][:2] == ["0", "2,000"]
-    assert "1000" in [t.get_text() for t in plot.curves(fake(points=2)).get_xticklabels()]
+    assert labels(ax.get_xticklabels())[:2] == ["0", "2,000"]
+    assert "1,000" in labels(plot.curves(fake(points=2)).get_xticklabels())
 
 
 def test_data_must_be_a_result():

@@ -105,7 +105,7 @@ def _slope_figure(results: Results):
     for ax, (metric, bound) in zip(axes, _BOUNDS.items(), strict=True):
         series = {p: along(results, metric, "horizon").sel(policy=p) for p in (_WIDE, _NARROW)}
         horizons = series[_WIDE]["horizon"].values
-        ax.plot(horizons, [bound(int(t)) for t in horizons], label="bound of the theorem", **plot.look(ax, "bound"))
+        ax.plot(horizons, [bound(int(t)) for t in horizons], label="bound of the theorem", **plot.line_style(ax, "bound"))
         plot.power_laws(series, ax=ax)
     return figure
 

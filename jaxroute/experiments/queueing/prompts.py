@@ -19,6 +19,7 @@ from jaxroute.experiments.measure import Measured, listed, power, show_slope
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.queueing.common import PAPER, RECORD, gap, less, not_learning, over_heads
 from jaxroute.plot import style
+from jaxroute.plot.axes import grid_lines, marker_places, numbers
 from jaxroute.problems import queueing as qu
 
 LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
@@ -211,13 +212,13 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
     for policy in ("CQB-eps", *TRAININGS, "ACQB"):
         middle, error = _curve(runs.sel(policy=policy))
-        look = plot.look(ax, policy)
-        ax.plot(times, middle, label=policy, markevery=style.marked(times, False, 0), **look)
+        look = plot.line_style(ax, policy)
+        ax.plot(times, middle, label=policy, markevery=marker_places(times, False, 0), **look)
         ax.fill_between(
             times, middle - 2 * error, middle + 2 * error, color=look["color"], alpha=0.18, linewidth=0, zorder=2
         )
-    style.numbers(ax.xaxis)
-    style.grid(ax)
+    numbers(ax.xaxis)
+    grid_lines(ax)
     ax.set_xlim(0, 1.02 * times[-1])
     if runs.min() >= 0:
         ax.set_ylim(bottom=0.0)

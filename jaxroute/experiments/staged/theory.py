@@ -146,7 +146,7 @@ def _lower_bound_figure(results: Results):
     for ax, slots in zip(axes, _SLOTS, strict=True):
         regret = along(results, "regret", "horizon", slots=slots).sel(policy="StageRoute")
         bound = [staged.lower_bound(slots, horizon) for horizon in regret["horizon"].values]
-        ax.plot(regret["horizon"], bound, label="lower bound of Theorem 2", **plot.look(ax, "bound"))
+        ax.plot(regret["horizon"], bound, label="lower bound of Theorem 2", **plot.line_style(ax, "bound"))
         plot.power_laws({f"gamma = {gamma}": regret.sel(gamma=gamma) for gamma in _GAMMAS}, ax=ax, title=f"M = {slots}")
     return figure
 
@@ -156,7 +156,7 @@ def _theorem_1_figure(results: Results):
     for ax, slots in zip(axes, _FEW, strict=True):
         regret, horizon = along(results, "regret", "N", M=slots), int(next(iter(results.values()))["time"][-1])
         bound = [_upper_bound(n, slots, horizon) for n in _MODELS]
-        ax.plot(_MODELS, bound, label="bound of Theorem 1", **plot.look(ax, "bound"))
+        ax.plot(_MODELS, bound, label="bound of Theorem 1", **plot.line_style(ax, "bound"))
         plot.power_laws({name: regret.sel(policy=name) for name in ("StageRoute", "Uniform")}, ax=ax, title=f"M = {slots}")
         ax.set_xlabel(ax.get_xlabel().replace("N", "models, N", 1))
     return figure

@@ -6,6 +6,8 @@ ready-made cascades. `baselines` are the other policies, `oracle` those that kno
 `theory` the paper's bounds and rules, and probes for the quantities of its proofs, `types` the values shared by environment and policies.
 """
 
+from jaxroute.core.exports import public_names as _public_names
+
 from .baselines import BootstrapCOSMOS as BootstrapCOSMOS
 from .baselines import DistributionLearner as DistributionLearner
 from .baselines import EpsilonGreedy as EpsilonGreedy
@@ -76,3 +78,4 @@ ENVIRONMENTS = (
     replay_cascade,
     query_cascade,
 )
+__dir__ = _public_names(__name__)

@@ -6,6 +6,7 @@ set and the best relaxed selection that regret is measured against, `theory` the
 environment and policies.
 """
 
+from jaxroute.core.exports import public_names as _public_names
 from jaxroute.problems.combinatorial.baselines import (
     CUCB,
     ConstrainedThompson,
@@ -136,3 +137,4 @@ __all__ = [
     "two_tier",
     "uniform_cloud",
 ]
+__dir__ = _public_names(__name__)

@@ -9,6 +9,8 @@ SquareCB; `baselines` ignore contexts; `oracle` knows the parameters; `theory` h
     jr.simulate(env, {"LinUCB": contextual.LinUCB(alpha=0.5)}, horizon=2000, seeds=1024)
 """
 
+from jaxroute.core.exports import public_names as _public_names
+
 from .baselines import BestSingle as BestSingle
 from .baselines import Uniform as Uniform
 from .env import ContextualEnv as ContextualEnv
@@ -31,3 +33,4 @@ from .theory import squarecb_bound as squarecb_bound
 
 POLICIES = (LinUCB, OFUL, LinearThompson, LogisticThompson, EpsilonGreedy, SquareCB, Uniform, BestSingle, Oracle)
 ENVIRONMENTS = (linear, logistic, table_routing)
+__dir__ = _public_names(__name__)

@@ -5,6 +5,8 @@
 regret is measured. `baselines` and `oracle` are the other policies, `theory` the paper's bounds, `types` the values shared by all of them.
 """
 
+from jaxroute.core.exports import public_names as _public_names
+
 from .acqb import ACQB as ACQB
 from .baselines import QUCB as QUCB
 from .baselines import CQBEpsilon as CQBEpsilon
@@ -36,3 +38,4 @@ from .theory import num_samples as num_samples
 
 POLICIES = (ACQB, CQBEpsilon, QUCB, QThS, Random, Optimal)
 ENVIRONMENTS = (RandomQueues, fixed_queue, recorded_queue, pool_queue, table_queue, standin_queue)
+__dir__ = _public_names(__name__)

@@ -6,6 +6,7 @@ code and its theory. `baselines` has the paper's baselines and ablations of MESS
 `oracle` the policies that apply them, `theory` the bounds, and `types` the interfaces and metrics.
 """
 
+from jaxroute.core.exports import public_names as _public_names
 from jaxroute.estimators.heads import Logistic, Mlp
 from jaxroute.estimators.sgd import SGD, TheorySteps
 from jaxroute.problems.service.baselines import (
@@ -129,3 +130,4 @@ __all__ = [
     "theory_policy",
     "typed_service",
 ]
+__dir__ = _public_names(__name__)

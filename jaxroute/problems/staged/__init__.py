@@ -5,6 +5,7 @@ market, `sources` its rewards and costs, `instances` the ready-made markets. `op
 measured; `theory` splits the regret as the paper's proof does; `types` holds the values shared by environment and policies.
 """
 
+from jaxroute.core.exports import public_names as _public_names
 from jaxroute.sources import distributions as distributions
 
 from .baselines import CheapestModels as CheapestModels
@@ -36,3 +37,4 @@ from .theory import violation as violation
 
 POLICIES = (StageRoute, Greedy, Oracle, CheapestModels, RandomDeploy, Uniform, FirstDeployment)
 ENVIRONMENTS = (arena_market, routerbench_market, table_market, discovery_market, lower_bound_market)
+__dir__ = _public_names(__name__)

@@ -5,6 +5,7 @@
 identification; `types` holds the values shared by environment and policies.
 """
 
+from jaxroute.core.exports import public_names as _public_names
 from jaxroute.estimators import families as families
 from jaxroute.sources import distributions as distributions
 
@@ -70,3 +71,4 @@ ENVIRONMENTS = (
     *(bernoulli, gaussian, beta, poisson, exponential),
     *(piecewise, garivier_moulines, drifting, sinusoidal, restless),
 )
+__dir__ = _public_names(__name__)
