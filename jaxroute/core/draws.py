@@ -34,7 +34,7 @@ _REPAIRS = 2
 _Words = tuple[Leaf, Leaf]
 
 
-def key(seed: int) -> jax.Array:
+def key(seed: int | jax.Array) -> jax.Array:
     """Returns the typed Threefry key of an integer seed."""
     return jax.random.key(seed, impl=KEY_IMPL)
 

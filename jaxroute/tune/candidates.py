@@ -70,8 +70,8 @@ class CandidateFactory:
         self.of_policy = [name for name in names if _takes(policy, name)]
         for name in names:
             if name not in (*self.of_env, *self.of_policy):
-                allowed = [p for f in (policy, *([env] if makes_env else [])) for p in inspect.signature(f).parameters]
-                checks.one_of("parameters", name, allowed)
+                functions: list[Any] = [policy, *([env] if makes_env else [])]
+                checks.one_of("parameters", name, [p for f in functions for p in inspect.signature(f).parameters])
 
     def make(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Returns environment and policy of a candidate, as `simulate` takes them.

@@ -96,7 +96,8 @@ class Goal:
         if not isinstance(maximise, bool):
             raise ValueError(f"maximise must be True, False or None, got {checks.show(maximise)}")
         checks.non_negative("margin", margin, ())
-        return Goal(metric, maximise, bounds["at_most"], bounds["at_least"], float(margin))
+        wanted: Any = metric  # Of any callable pyright knows no more.
+        return Goal(wanted, maximise, bounds["at_most"], bounds["at_least"], float(margin))
 
     @property
     def bounded(self) -> list[str]:

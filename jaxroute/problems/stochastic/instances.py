@@ -1,9 +1,9 @@
 """Ready-made bandits."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
@@ -11,17 +11,17 @@ from jaxroute.problems.stochastic.sources import BrownianMotion, MarkovChains, P
 from jaxroute.sources.distributions import Bernoulli, Beta, Distribution, Exponential, Gaussian, Poisson
 
 
-def bernoulli(mean: Sequence[float]) -> BanditEnv:
+def bernoulli(mean: ArrayLike) -> BanditEnv:
     """Builds a Bernoulli bandit with the given success probabilities `[K]`."""
     return _fixed(Bernoulli(), mean)
 
 
-def gaussian(mean: Sequence[float], scale: float = 1.0) -> BanditEnv:
+def gaussian(mean: ArrayLike, scale: float = 1.0) -> BanditEnv:
     """Builds a Gaussian bandit with the given means `[K]` and a common standard deviation."""
     return _fixed(Gaussian(), mean, float(checks.non_negative("scale", scale, ())))
 
 
-def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
+def beta(mean: ArrayLike, concentration: float = 10.0) -> BanditEnv:
     """Builds a bandit with beta rewards in [0, 1]: means `[K]`, and a common concentration `a + b` of the parameters `a = mean (a + b)` and `b`.
 
     Both must be at least 1 for every model. The variance is `mean (1 - mean) / (concentration + 1)`.
@@ -29,19 +29,19 @@ def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
     return _fixed(Beta(), mean, float(checks.positive("concentration", concentration, ())))
 
 
-def poisson(mean: Sequence[float]) -> BanditEnv:
+def poisson(mean: ArrayLike) -> BanditEnv:
     """Builds a bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
     means = _vector("mean", checks.non_negative("mean", mean))
     Poisson(1).check_mean("mean", means, 0.0)
     return _fixed(Poisson.of(means), mean)
 
 
-def exponential(mean: Sequence[float]) -> BanditEnv:
+def exponential(mean: ArrayLike) -> BanditEnv:
     """Builds a bandit with exponential rewards of the given means `[K]`, above 0."""
     return _fixed(Exponential(), mean)
 
 
-def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> ChangingEnv:
+def piecewise(means: ArrayLike, starts: ArrayLike) -> ChangingEnv:
     """Builds a Bernoulli bandit with abrupt changes of the success probabilities.
 
     Args:
@@ -61,7 +61,7 @@ def garivier_moulines() -> ChangingEnv:
     return piecewise([[0.5, 0.3, 0.4], [0.5, 0.3, 0.9], [0.5, 0.3, 0.4]], [0, 3000, 5000])
 
 
-def drifting(mean: Sequence[float], step: float = 0.005) -> ChangingEnv:
+def drifting(mean: ArrayLike, step: float = 0.005) -> ChangingEnv:
     """Builds a Bernoulli bandit whose success probabilities are Brownian motions, reflected at 0 and 1.
 
     Args:
@@ -72,7 +72,7 @@ def drifting(mean: Sequence[float], step: float = 0.005) -> ChangingEnv:
     return _changing(BrownianMotion(start, np.float32(checks.positive("step", step, ()))))
 
 
-def sinusoidal(mean: Sequence[float], amplitude: float = 0.3, period: float = 2000.0) -> ChangingEnv:
+def sinusoidal(mean: ArrayLike, amplitude: float = 0.3, period: float = 2000.0) -> ChangingEnv:
     """Builds a Bernoulli bandit with sinusoidal success probabilities; the phases of the models are equally spaced.
 
     Args:
@@ -88,7 +88,7 @@ def sinusoidal(mean: Sequence[float], amplitude: float = 0.3, period: float = 20
     return _changing(Sinusoid(centre, np.full_like(centre, swing), phase, np.float32(period)))
 
 
-def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], down: Sequence[float]) -> ChangingEnv:
+def restless(low: ArrayLike, high: ArrayLike, up: ArrayLike, down: ArrayLike) -> ChangingEnv:
     """Builds a restless Bernoulli bandit: the success probability of each model jumps between two values, whether it is used or not.
 
     Regret is measured against the best model of each round, which no policy can know.
@@ -102,7 +102,7 @@ def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], d
     return _changing(MarkovChains(*values, *probabilities))
 
 
-def _fixed(distribution: Distribution, mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
+def _fixed(distribution: Distribution, mean: ArrayLike, scale: float = 0.0) -> BanditEnv:
     env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), distribution=distribution)
     env.check()
     return env
