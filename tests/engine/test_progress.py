@@ -72,7 +72,7 @@ def test_true_ends_a_run_that_goes_on_later(keep, tmp_path):
 def test_a_table_says_what_was_not_played_yet():
     data = play(callback=lambda progress: progress.done == 3)
     missing = int((~data["valid"]).sum())
-    assert missing > 0 and f"not played yet, or invalid: {missing} of {data['valid'].size} runs" in metrics.table(
+    assert missing > 0 and f"not simulated yet, or invalid: {missing} of {data['valid'].size} runs" in metrics.table(
         data, "reward"
     )
 
