@@ -1,9 +1,8 @@
 """Selection of a set of models under a budget (C2MAB-V): any win, sum up, all in.
 
-`c2mabv` holds the paper's Algorithm 1, `parts` what it is put together from; `env` the cloud of models, `sources` where its
-outcomes and costs come from, `instances` ready-made clouds; `baselines` and `oracle` the other policies; `optimum` the best
-set and the best relaxed selection that regret is measured against, `theory` the paper's bounds; `types` what passes between
-environment and policies.
+`c2mabv` is the paper's Algorithm 1, composed of `parts`. `env` is the cloud of models, `sources` has its outcomes and costs, `instances` constructors of
+environments. `baselines` and `oracle` are the other policies. `optimum` has the best set and the best relaxed selection that define regret, `theory`
+the paper's bounds, and `types` the interfaces between environment and policies.
 """
 
 from jaxroute.core.exports import public_names as _public_names

@@ -1,4 +1,4 @@
-"""Policies to compare C2MAB-V with."""
+"""Baselines of C2MAB-V."""
 
 import abc
 
@@ -30,7 +30,7 @@ from jaxroute.solvers.selection import Selection
 
 @struct.dataclass
 class Direct(C2MABV):
-    """C2MAB-V with the best set itself in place of a rounded relaxation, by comparing all sets.
+    """C2MAB-V with the best set instead of a rounded relaxation, by enumeration.
 
     Source: C2MAB-V, appendix E.3, eq. (48); see `BestSet`.
     """
@@ -41,10 +41,10 @@ class Direct(C2MABV):
 
 @struct.dataclass
 class Learner(abc.ABC):
-    """Abstract base of baselines that keep `Statistics`: each says in `act` what it selects.
+    """Abstract base of baselines with `Statistics`; subclasses define `act`.
 
     Attributes:
-      order: how a cascade is asked, an object of `parts.cascade_order`.
+      order: order of a cascade, an object of `parts.cascade_order`.
     """
 
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
@@ -58,7 +58,7 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def act(self, key: jax.Array, state: Statistics, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
-        """The set of round `t`, and Info."""
+        """Returns the action of round `t`, and diagnostics."""
 
     def update(
         self, key: jax.Array, state: Statistics, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
@@ -69,7 +69,7 @@ class Learner(abc.ABC):
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Abstract base of baselines that solve the relaxed problem and round it, as C2MAB-V does.
+    """Abstract base of baselines that solve the relaxed problem and round it, like C2MAB-V.
 
     Attributes:
       solver, rounding, cap, noise: as in `C2MABV`.
@@ -96,18 +96,18 @@ class Relaxer(Learner):
     def relax(
         self, key: jax.Array, value: jax.Array, cost: jax.Array, obs: Observation, spec: CombinatorialSpec
     ) -> Selection:
-        """The relaxed selection for reward indices `value` `[K]` and cost indices `cost` `[K]`, of what is available."""
+        """Returns the relaxed selection of available models for reward indices `value` `[K]` and cost indices `cost` `[K]`."""
         w = conditioned(key, value, self.cap, self.noise)
         return solve_by_group(self.solver, spec, w, cost, obs, obs.available)
 
 
 @struct.dataclass
 class CUCB(Learner):
-    """The `N` models of largest upper bound; costs are ignored.
+    """Policy that selects the `N` models with the largest upper bounds and ignores costs.
 
     Source: Chen, Wang and Yuan (2013); C2MAB-V, section 6.
 
-    Differs from the paper: it does not print the radius; ties are broken at random.
+    Differs from the paper: it does not state the radius; ties are broken at random.
 
     Attributes:
       noise: `[]` size of the tie-breaks.
@@ -135,7 +135,7 @@ class CUCB(Learner):
 
 @struct.dataclass
 class Thompson(Learner):
-    """The `N` models of largest posterior draw; costs are ignored.
+    """Policy that selects the `N` models with the largest posterior draws and ignores costs.
 
     Source: Thompson (1933); C2MAB-V, section 6.
 
@@ -148,7 +148,7 @@ class Thompson(Learner):
     graded: Grading = struct.field(default_factory=CountInPart)
 
     def sample(self, key: jax.Array, state: Statistics) -> jax.Array:
-        """One draw of each model's success probability, `[K]`."""
+        """Draws the success probability of each model, `[K]`."""
         count = state.outcome.count.astype(jnp.float32)
         return self.posterior.sample(key, count * state.outcome.mean, state.outcome.losses())
 
@@ -169,10 +169,10 @@ class Thompson(Learner):
 
 @struct.dataclass
 class ConstrainedThompson(Relaxer):
-    """Posterior draws of rewards and costs, then the relaxed problem and its rounding as in C2MAB-V. Not in the paper.
+    """Policy that draws rewards and costs from posteriors, then solves and rounds the relaxed problem like C2MAB-V. Not in the paper.
 
-    A cost is drawn from a normal around its mean with variance `1 / (4 n)`, cut at zero; a model that was never seen costs
-    nothing.
+    A cost is drawn from a normal distribution around its mean with variance `1 / (4 n)`, truncated at zero; models without observations have cost
+    zero.
 
     Attributes:
       posterior: `BetaPosterior` or `NormalPosterior`.
@@ -196,14 +196,14 @@ class ConstrainedThompson(Relaxer):
 
 @struct.dataclass
 class EpsilonGreedy(Relaxer):
-    """A random set with probability `min(1, 2 sqrt(K / t))`, otherwise the relaxed problem with the empirical means.
+    """Policy that selects a random set with probability `min(1, 2 sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
 
     Source: C2MAB-V, section 6.
 
-    Differs from the paper: it does not say how it exploits; only a budget-aware choice agrees with its figures.
+    Differs from the paper: it does not specify the exploitation; only a budget-aware choice agrees with its figures.
 
     Attributes:
-      scale: `[]` the factor 2.
+      scale: `[]` factor of the exploration probability (2).
     """
 
     scale: Leaf = 2.0
@@ -228,7 +228,7 @@ class EpsilonGreedy(Relaxer):
 
 @struct.dataclass
 class RandomSet(Learner):
-    """A random set of `N` models in every round. Not in the paper."""
+    """Policy that selects a random set of `N` models in every round. Not in the paper."""
 
     def act(self, key: jax.Array, state: Statistics, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del t
@@ -240,7 +240,7 @@ class RandomSet(Learner):
 
 @struct.dataclass
 class Everything(Learner):
-    """All available models, in every round: on `copies_of` one model it is "Always" that model."""
+    """Policy that selects all available models in every round; with `copies_of` one model it is the paper's "Always" that model."""
 
     def act(self, key: jax.Array, state: Statistics, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del t, state
@@ -250,10 +250,10 @@ class Everything(Learner):
 
 @struct.dataclass
 class OfflineState:
-    """What was found offline.
+    """Result of the offline sample.
 
     Attributes:
-      selected: `[K]` bool, the set.
+      selected: `[K]` bool, selected set.
     """
 
     selected: jax.Array
@@ -261,18 +261,20 @@ class OfflineState:
 
 @struct.dataclass
 class OfflineFixed:
-    """The best set of an offline sample, kept for ever.
+    """Policy that always selects the best set of an offline sample.
 
-    Source: C2MAB-V, Fig. 13. Differs from the paper: nothing is said of the sample; ours are Bernoulli outcomes of every
-    model on `sample_size` questions, and known mean costs.
+    Source: C2MAB-V, Fig. 13.
+
+    Differs from the paper: it does not describe the sample; ours has Bernoulli outcomes of every model on `sample_size` questions, and known
+    mean costs.
 
     Attributes:
-      offline_mean: `[K]` success probabilities when the sample was taken; they may differ from those online.
-      cost_mean: `[K]`.
-      budget: `[]` or `[M]` of the offline problem.
-      size: `[]` or `[M]` of the offline problem.
-      sample_size: questions (static).
-      order: how a cascade is asked, an object of `parts.cascade_order`.
+      offline_mean: `[K]` success probabilities of the sample, which may differ from those online.
+      cost_mean: `[K]` mean costs.
+      budget: `[]` or `[M]` budget of the offline problem.
+      size: `[]` or `[M]` size of the offline problem.
+      sample_size: number of questions (static).
+      order: order of a cascade, an object of `parts.cascade_order`.
     """
 
     offline_mean: Leaf
@@ -284,7 +286,7 @@ class OfflineFixed:
 
     @classmethod
     def of(cls, env: CloudEnv, offline_mean: Leaf | None = None, sample_size: int = 200) -> "OfflineFixed":
-        """For an environment; by default the sample has the environment's means."""
+        """Returns the policy for an environment; by default the sample has the environment's means."""
         if env.availability is not None:
             raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean

@@ -28,12 +28,12 @@ from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Fee
 
 @struct.dataclass
 class C2MABVState(Statistics):
-    """The means of `Statistics`, and what is held between two batches.
+    """Means of `Statistics`, and the selection between two batches.
 
     Attributes:
-      held: `[K]` bool, the last set.
-      held_relaxed: `[K]`, the last relaxed selection.
-      arrived: `[]` int32, rounds since the last decision whose feedback arrived.
+      held: `[K]` bool, last set.
+      held_relaxed: `[K]` last relaxed selection.
+      arrived: `[]` int32 number of rounds with feedback since the last decision.
     """
 
     held: jax.Array
@@ -43,34 +43,32 @@ class C2MABVState(Statistics):
 
 @struct.dataclass
 class C2MABV:
-    """Selects by upper bounds of rewards and lower bounds of costs: the relaxed problem, then randomised rounding.
+    """Policy that solves the relaxed problem for upper bounds of rewards and lower bounds of costs, then rounds it randomly.
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: nothing where it is explicit. It leaves open the start (a model that was never seen has reward
-    bound 1 and cost bound 0), ties (bounds that are still 1 tie for hundreds of rounds: see `noise`), the order of a cascade
-    (cheap first), what to select when no set is within the budget by the cost bounds (the cheapest), and `delta` of the
-    experiments (1/T). A model that is held but not available is left out, which makes the set too small for an exact size.
+    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds of 1, which tie for
+    hundreds of rounds, are separated by `noise`. A cascade asks cheap models first. If no set is within the budget by the cost bounds, the cheapest
+    set is selected. `delta` of the experiments is 1/T. A held model that is not available is dropped, so that the set may be too small for an
+    exact size.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Settings (a) to (d) of the two are (.3, .05),
-        (1, .05), (.3, .01) and (1, .01).
+      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
-      batch: `[]` rounds of feedback that a decision waits for (appendix E.3).
-      allowed: `[K]` bool, models that may be selected (all by default); two of them make the two-tier variant of Fig. 12.
-      prior_pulls: `[K]` or `[]`, observations of each model before the first round.
-      prior_outcome: `[K]` or `[]`, their mean outcome.
-      prior_cost: `[K]` or `[]`, their mean cost.
-      budget_share: `[]` share of the budget that the relaxed problem plans with (ours; 1 in the paper).
-      hold: `HoldAction` or `HoldRelaxed`, what stays while a decision waits.
+      batch: `[]` number of rounds with feedback between decisions (appendix E.3).
+      allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
+      prior_pulls: `[K]` or `[]` number of observations of each model before the first round.
+      prior_outcome: `[K]` or `[]` their mean outcome.
+      prior_cost: `[K]` or `[]` their mean cost.
+      budget_share: `[]` share of the budget in the relaxed problem (ours; 1 in the paper).
+      hold: `HoldAction` or `HoldRelaxed`, the selection between decisions.
       start: `Optimistic` or `RoundRobin`.
-      order: how a cascade is asked, an object of `parts.cascade_order`.
-      solver: an object of `parts.relaxation` (default: exact where that is cheap).
-      rounding: `Pairwise` or `Swap` (default the paper's for the reward).
-      cap: `[]` largest probability that the solver sees.
-      noise: `[]` size of random tie-breaks. With `cap=1` and `noise=0` bounds are taken as they are, and ties go to the
-        lower index.
+      order: order of a cascade, an object of `parts.cascade_order`.
+      solver: an object of `parts.relaxation` (default: exact if that is cheap).
+      rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
+      cap: `[]` largest probability for the solver.
+      noise: `[]` magnitude of random tie-breaks. With `cap=1` and `noise=0` bounds are unchanged, and ties go to the lower index.
     """
 
     reward_width: Leaf = 0.3
@@ -130,7 +128,7 @@ class C2MABV:
             )
 
     def init(self, key: jax.Array, spec: CombinatorialSpec) -> C2MABVState:
-        """Algorithm 1, line 2; with a warm start by earlier observations, if there are any."""
+        """Returns the initial state, Algorithm 1, line 2, with a warm start by earlier observations, if any."""
         del key
         size = spec.num_models
         for name in ("prior_pulls", "prior_outcome", "prior_cost"):
@@ -149,13 +147,13 @@ class C2MABV:
         )
 
     def bounds(self, state: C2MABVState, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Upper bounds of the mean outcomes and lower bounds of the mean costs, `[K]` each, before round `t`.
+        """Returns upper bounds of the mean outcomes and lower bounds of the mean costs, `[K]` each, before round `t`.
 
         Source: C2MAB-V, section 4.1, before eq. (3), with the radius of Lemma 1.
         """
         models = state.spec.num_models if self.allowed is None else jnp.sum(jnp.asarray(self.allowed, jnp.float32))
         log_term = union_log_term(models, t + 1, self.delta)
-        # Where nothing was seen the radius is infinite: it is masked first, or derivatives in the widths would be 0 times infinity.
+        # Without observations the radius is infinite; it is masked first, or derivatives in the widths would be 0 times infinity.
         seen, cost_seen = state.outcome.count > 0, state.cost.count > 0
         radius = jnp.where(seen, hoeffding_radius(state.outcome.count, log_term), 0.0)
         cost_radius = jnp.where(cost_seen, hoeffding_radius(state.cost.count, log_term), 0.0)
@@ -164,7 +162,7 @@ class C2MABV:
         return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
     def act(self, key: jax.Array, state: C2MABVState, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
-        """Algorithm 1, lines 4 to 7; with a batch, only in rounds in which a new decision is due."""
+        """Returns the action, Algorithm 1, lines 4 to 7; with a batch, only in rounds with a new decision."""
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)  # lines 4 and 5
         # Line 6: the relaxed problem, eqs. (3) to (5).
@@ -172,7 +170,7 @@ class C2MABV:
         w = conditioned(k_tie, value, self.cap, self.noise)
         planned = obs.replace(budget=self.budget_share * obs.budget)
         found = solve_by_group(self.solver, state.spec, w, cost, planned, allowed)
-        # Line 7: rounding, Algorithm 2 or 3; what is held stays (appendix E.3).
+        # Line 7: rounding, Algorithm 2 or 3; a held selection does not change (appendix E.3).
         fresh = self._fresh(state, t)
         z = self.hold.relaxed(fresh, found.z, state.held_relaxed)
         selected = round_by_group(self.rounding, k_round, z, state.spec)
@@ -190,10 +188,10 @@ class C2MABV:
     def update(
         self, key: jax.Array, state: C2MABVState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
     ) -> C2MABVState:
-        """Algorithm 1, line 9: eq. (6) for the models that were observed (line 8)."""
+        """Returns the next state, Algorithm 1, line 9: eq. (6) for the observed models (line 8)."""
         del key
         arrived = jnp.where(self._fresh(state, t), 0, state.arrived) + feedback.arrived.astype(jnp.int32)
-        # The bounds decide as soon as a start is over.
+        # The bounds decide after the start.
         arrived = jnp.where(self.start.active(state, self._allowed(obs)), jnp.asarray(self.batch, jnp.int32), arrived)
         return state.add(feedback).replace(
             held=action.held,
@@ -202,21 +200,21 @@ class C2MABV:
         )
 
     def _allowed(self, obs: Observation) -> jax.Array:
-        """Models `[K]` bool that may be selected in this round."""
+        """Returns the mask `[K]` of models that may be selected in this round."""
         return obs.available if self.allowed is None else obs.available & jnp.asarray(self.allowed, bool)
 
     def _fresh(self, state: C2MABVState, t: jax.Array) -> jax.Array:
-        """Whether a new decision is made: in the first round, and whenever enough feedback has arrived."""
+        """Whether a new decision is due: in the first round, and after enough feedback."""
         return (t == 0) | (state.arrived >= self.batch)
 
 
 def two_tier(names: Sequence[str], small: str = "Llama 2-7B", large: str = "ChatGPT-4") -> np.ndarray:
-    """Mask `[K]` for `C2MABV(allowed=...)`: only one small and one large model.
+    """Returns a mask `[K]` for `C2MABV(allowed=...)` with one small and one large model.
 
     Source: C2MAB-V, Fig. 12; the pair is ours.
 
     Args:
-      names: of all models.
+      names: names of all models.
       small: name of the small model.
       large: name of the large model.
     """

@@ -1,4 +1,4 @@
-"""The cloud of models: each round a set is selected under a budget, and its outcomes and costs are seen in part."""
+"""Cloud of models: each round the policy selects a set under a budget and observes part of its outcomes and costs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,15 @@ from jaxroute.solvers.selection import group_sums
 
 @struct.dataclass
 class CloudState:
-    """State of the cloud: running means over the rounds so far (float32), and the state of the outcomes.
+    """State of the cloud: running means over the rounds so far (float32), and the state of the source.
 
     Attributes:
-      spent: `[]` cost of the models asked, `[M]` with a budget for each group.
+      spent: `[]` cost of the asked models; `[M]` with a budget for each group.
       reward: `[]` expected reward.
       violation: `[]` cost above the budget of a round.
       violation_eq1: `[]` mean of `max(spent - budget, 0)`.
       errors: rounding errors of the means, see `numerics.accumulate`.
-      source: state of the outcomes.
+      source: state of the source of outcomes.
     """
 
     spent: jax.Array
@@ -38,33 +38,31 @@ class CloudState:
 
 @struct.dataclass
 class CloudEnv:
-    """A pool of `K` models of which a set of `N` is selected per round; build one with `cloud` or another function of
-    `instances`.
+    """Pool of `K` models, from which a set of `N` is selected per round; build one with `cloud` or another function of `instances`.
 
-    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of
-    the action until the first success, and only those asked are seen and paid; otherwise all selected models are.
+    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of the action until the first
+    success, and only asked models are observed and paid; otherwise all selected models are.
 
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
     Attributes:
-      outcomes: where outcomes and costs come from.
-      price: `[K]` price of each model, which is known.
+      outcomes: source of outcomes and costs.
+      price: `[K]` known price of each model.
       budget: `[]` cost per round, or `[M]` that of each group.
-      size: `[]` float32, `N`, or `[M]` that of each group.
-      availability: `[K]` probability that a model can be selected in a round, None if all always can.
-      arrival: `[]` probability that the feedback of a round arrives, None if it always does.
-      best: `[G, A]` reward of the best set, per segment of drift and, with availability, per set of available models
-        (`A = 2 ** K`, otherwise 1).
+      size: `[]` float32 `N`, or `[M]` that of each group.
+      availability: `[K]` probability that a model is available in a round; None for always.
+      arrival: `[]` probability that the feedback of a round arrives; None for always.
+      best: `[G, A]` reward of the best set, per segment of drift and, with availability, per set of available models (`A = 2 ** K`, otherwise 1).
       best_relaxed: `[G, A]` reward of the best relaxed selection, likewise.
-      best_selection: `[G, K]` the best set with all models available.
-      best_relaxed_selection: `[G, K]` the best relaxed selection with all models available.
+      best_selection: `[G, K]` best set with all models available.
+      best_relaxed_selection: `[G, K]` best relaxed selection with all models available.
       reward: `AnyWin`, `SumUp` or `AllIn` (static).
       sizes: smallest and largest `N` over all settings (static).
       groups: group of each model, from 0 (static).
-      sees_all_costs: the costs of all selected models are seen, also of those that were not asked (static).
-      any_size: sets of another size are allowed (static).
-      names: of the models (static).
-      currency: in which costs are counted (static).
+      sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked (static).
+      any_size: whether sets of another size are allowed (static).
+      names: names of the models (static).
+      currency: currency of the costs (static).
     """
 
     outcomes: Source
@@ -118,24 +116,24 @@ class CloudEnv:
         return CloudState(**means, errors=numerics.no_errors(**means), source=self.outcomes.init(key))
 
     def _available(self, key: jax.Array) -> jax.Array:
-        """Models `[K]` that can be selected in the round of this key."""
+        """Draws the available models `[K]` of a round."""
         shape = jnp.shape(self.price)
         if self.availability is None:
             return jnp.ones(shape, bool)
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
 
     def _place(self, available: jax.Array) -> jax.Array | int:
-        """Column of the tables of optima for a set `[K]` of available models."""
+        """Returns the column of the tables of optima for a set `[K]` of available models."""
         if self.availability is None:
             return 0
         return jnp.sum(jnp.where(available, 2 ** np.arange(available.shape[-1]), 0))
 
     def _per_budget(self, cost: jax.Array) -> jax.Array:
-        """Costs `[K]` summed over the models of each budget: `[]` or `[M]`."""
+        """Sums costs `[K]` over the models of each budget: `[]` or `[M]`."""
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: jax.Array) -> jax.Array:
-        """What is spent above the budgets, `[]`."""
+        """Returns the spend above the budgets, `[]`."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key: jax.Array, state: CloudState, t: jax.Array) -> Observation:
@@ -171,11 +169,11 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: jax.Array) -> CloudState:
-            """State with one more round in the means of these names."""
+            """Returns the state with one more round in the named means."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 
-        violation = self._above(spent)  # of the round; that of eq. (1) is of the mean
+        violation = self._above(spent)  # of the round; eq. (1) uses the mean
         state = running(state, spent=spent, reward=reward, violation=violation)
         eq1 = self._above(state.spent)
         flows = {
@@ -218,13 +216,12 @@ class CloudEnv:
 
 
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, jax.Array], jax.Array]:
-    """What `jaxroute.tune` differentiates: the relaxed reward of a round minus `price` times the relaxed cost above the
-    budget.
+    """Returns a differentiable objective: the relaxed reward of a round minus `price` times the relaxed cost above the budget.
 
-    Both are taken at the selection before rounding, with the true means.
+    Both use the selection before rounding, with the true means.
 
     Args:
-      price: reward that a unit of cost above the budget is worth.
+      price: price of a unit of cost above the budget, in reward.
     """
 
     def objective(env: CloudEnv, state: CloudState, action: Action, t: jax.Array) -> jax.Array:

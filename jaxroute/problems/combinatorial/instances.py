@@ -1,4 +1,4 @@
-"""Ready-made clouds: with your means, the paper's, random ones, and those made from tables."""
+"""Constructors of clouds: with given means, with the paper's, random, and from tables."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,10 +24,10 @@ from jaxroute.problems.combinatorial.sources import (
 )
 from jaxroute.problems.combinatorial.types import Reward
 
-# Optima for every set of available models are tabulated up to this many models.
+# Largest number of models for which optima of every set of available models are tabulated.
 _MOST_MODELS_WITH_AVAILABILITY = 12
 
-# Probabilities of the graded levels of each model of Table 3: correct, formatted, empty. Ours: the paper prints none.
+# Probabilities of the graded levels of each model of Table 3: correct, formatted, empty. The paper publishes none; these are ours.
 SCIQ_LEVELS = np.array(
     [
         (0.02, 0.03, 0.05),
@@ -48,7 +48,7 @@ BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 def _grouped(
     groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
 ) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Groups as a tuple, sizes `[M]`, and the budget `[]` or `[M]`, after checks."""
+    """Validates groups (as a tuple), sizes `[M]` and the budget `[]` or `[M]`."""
     labels = np.asarray(groups)
     if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
         raise ValueError(
@@ -68,7 +68,7 @@ def _grouped(
 
 
 def _checked_reward(reward: Reward | str) -> Reward:
-    """A reward, from its name or as it is."""
+    """Validates a reward, given as a name or an object."""
     if isinstance(reward, str):
         return REWARDS[checks.one_of("reward", reward, REWARDS)]
     if not hasattr(reward, "relaxed"):
@@ -79,7 +79,7 @@ def _checked_reward(reward: Reward | str) -> Reward:
 
 
 def _checked_availability(availability: Leaf | None, count: int) -> np.ndarray | None:
-    """`[K]` probabilities that a model can be selected, or None if all always can."""
+    """Validates probabilities `[K]` of availability; None for always."""
     if availability is None:
         return None
     shape = (count,) if np.ndim(availability) else ()
@@ -102,7 +102,7 @@ def _optima(
     groups: Sequence[int] | None,
     by_availability: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values `[G, A]` and selections `[G, K]` that `best_set` or `best_relaxed` finds in each segment of drift."""
+    """Returns values `[G, A]` and selections `[G, K]` of `best_set` or `best_relaxed` in each segment of drift."""
     found = [find(reward, m, c, budget, size, groups=groups) for m, c in zip(mean, cost, strict=True)]
     selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
     if not by_availability:
@@ -130,23 +130,23 @@ def cloud(
     names: Sequence[str] = (),
     currency: str = "cost",
 ) -> CloudEnv:
-    """A cloud of models with its optima.
+    """Returns a cloud of models with its optima.
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
       reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
-      budget: cost per round that may be spent on average; with groups it may be one number for each group.
-      size: `N`, models per set: at most (any win) or exactly; with groups one number for each group.
-      price: `[K]` prices that are known, for the order of a cascade (default: the mean costs of the first segment).
-      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid),
-        for example one tutor for each subject. Default one group.
-      availability: probability that a model can be selected in a round; one number or `[K]` (default: always).
-      arrival: probability that the feedback of a round arrives (default: always).
-      sizes: smallest and largest `size` of a grid over sizes (default only `size`).
-      sees_all_costs: the costs of all selected models are seen, also of those not asked.
-      any_size: sets of another size than `size` are allowed.
-      names: of the models.
-      currency: in which costs are counted.
+      budget: mean cost per round; with groups optionally one number for each group.
+      size: models per set, `N`: at most (any win) or exactly; with groups one number for each group.
+      price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
+      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid), for example one tutor
+        for each subject (default: one group).
+      availability: probability that a model is available in a round; one number or `[K]` (default: 1).
+      arrival: probability that the feedback of a round arrives (default: 1).
+      sizes: smallest and largest `size` of a grid over sizes (default: `size`).
+      sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
+      any_size: whether sets of another size are allowed.
+      names: names of the models.
+      currency: currency of the costs.
 
     Raises:
       ValueError: an argument is out of range.
@@ -196,7 +196,7 @@ def cloud(
 
 
 def _segments(success: Leaf, cost: Leaf, switch: Leaf | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means `[G, K]` of each segment of drift, and their first rounds."""
+    """Returns the means `[G, K]` of each segment of drift, and their first rounds."""
     success = np.atleast_2d(checks.probability("success", success))
     cost = np.atleast_2d(checks.non_negative("cost", cost))
     rows = max(len(success), len(cost))
@@ -223,13 +223,13 @@ def parametric_cloud(
     costs: Costs = ScaledCosts(),
     **options: Any,
 ) -> CloudEnv:
-    """A cloud with your means.
+    """Returns a cloud with given means.
 
     Args:
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.
       cost: mean costs, likewise.
       switch: `[G]` first rounds (from 0) of the segments.
-      correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); default independent successes.
+      correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
       reward, budget, size, options: as for `cloud`.
     """
@@ -248,17 +248,17 @@ def sciq_cloud(
     graded: bool = False,
     **options: Any,
 ) -> CloudEnv:
-    """The paper's nine models with their list prices, as a stand-in for its SciQ runs.
+    """Returns the paper's nine models with list prices, a stand-in for its SciQ runs.
 
-    Costs are the prices over the dearest one. The paper prints no success rates; ours follow its graded scale (0.5 for a
-    correct answer in the right format), so that GPT-4's accuracy is the printed 73.2 %.
+    Costs are prices relative to the most expensive model. The paper publishes no success rates; ours follow its graded scale (0.5 for a correct answer
+    in the right format), and GPT-4 has the published accuracy of 73.2 %.
 
     Source: C2MAB-V, section 6 and appendix E, Table 3; sets of 4, budgets .45, .5 and .3.
 
     Args:
       reward: "awc" (any win), "suc" (sum up) or "aic" (all in).
-      budget: per round (default the paper's for the reward).
-      graded: outcomes on four levels (`GradedOutcomes`) in place of 0 and 1 with the same mean.
+      budget: cost per round (default: the paper's for the reward).
+      graded: whether outcomes have four levels (`GradedOutcomes`) instead of 0 and 1 with the same mean.
       costs: as for `parametric_cloud`.
       size, options: as for `cloud`.
     """
@@ -275,12 +275,12 @@ def sciq_cloud(
 def uniform_cloud(
     *, num_models: int = 25, reward: str = "suc", budget: float = 1.4, size: int = 8, instance: int = 0, **options: Any
 ) -> CloudEnv:
-    """A cloud whose success probabilities and mean costs are drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
+    """Returns a cloud with success probabilities and mean costs drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
 
     Args:
-      num_models: `K`.
+      num_models: number of models, `K`.
       reward, budget, size: as for `parametric_cloud`.
-      instance: which draw.
+      instance: number of the random instance.
       options: as for `parametric_cloud`.
     """
     rng = np.random.default_rng(checks.count("instance", instance, minimum=0))
@@ -291,17 +291,17 @@ def uniform_cloud(
 def table_cloud(
     table: RoutingTable, *, reward: str = "suc", budget: float, size: int, threshold: float = 0.5, **options: Any
 ) -> CloudEnv:
-    """A cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
+    """Returns a cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
 
-    Rewards and optima use the table's column means; the models of a row are not independent, so that the expected reward of
-    a set is that of independent models with these means, and `realised_reward` is what the rows give.
+    Rewards and optima use the column means of the table. The models of a row are dependent: the expected reward of a set is that of independent models
+    with these means, and `realised_reward` is that of the rows.
 
     Args:
       table: scores in [0, 1] and costs `[Q, K]`.
       reward: as for `cloud`.
-      budget: in the unit of the table's costs.
+      budget: budget in the unit of the table's costs.
       size: as for `cloud`.
-      threshold: a score of at least this counts as a success.
+      threshold: smallest score that counts as a success.
       options: as for `cloud`.
     """
     if not isinstance(table, RoutingTable):
@@ -318,19 +318,17 @@ def table_cloud(
 
 
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
-    """The cloud in which every model is an independent copy of one: what always asking that model would earn.
+    """Returns the cloud in which every model is an independent copy of one model.
 
-    With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win. Regret and
-    LP regret are against the best sets of the original cloud, so that they compare with those of policies on it; oracles of the copies
-    choose the best sets of copies.
+    With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret and LP regret are relative to the
+    best sets of the original cloud, for comparison with its policies; oracles of the copies choose the best sets of copies.
 
-    Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its
-    figures.
+    Differs from the paper: it does not specify the number of calls of the model; only `N` independent calls agree with its figures.
 
     Args:
-      env: a cloud without groups that draws from distributions.
-      model: name or index.
-      copies: how many (default `N`).
+      env: cloud without groups that draws from distributions.
+      model: name or index of the model.
+      copies: number of copies (default: `N`).
     """
     if isinstance(model, str):
         model = env.names.index(checks.one_of("model", model, env.names))

@@ -1,4 +1,4 @@
-"""What the best set and the best relaxed selection earn when all means are known; on the host, in float64."""
+"""Best set and best relaxed selection for known means; on the host, in float64."""
 
 import itertools
 import math
@@ -12,24 +12,24 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.combinatorial.types import Reward
 from jaxroute.solvers.selection import num_vertices, subsets
 
-# Costs and budgets are rounded to float32: what meets the budget exactly must not be lost.
+# Relative tolerance of budgets, because costs and budgets are rounded to float32.
 _ROUNDING = 1.0 + 1e-6
-# Sets, and vertices of the any-win problem, that are compared at most; more are searched by HiGHS, which is then faster.
+# Largest number of sets, and of vertices of the any-win problem, for enumeration; HiGHS is faster for more.
 _MOST_SETS, _MOST_CELLS = 200_000, 2_000_000
-# Mixed-integer programs of one any-win problem: random ones of 40 models took 5, and 26 at most.
+# Largest number of mixed-integer programs for one any-win problem; random problems of 40 models took 5, at most 26.
 _MOST_ROUNDS = 200
 # HiGHS stops at an absolute gap of 1e-6 of its objective.
 _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the usable models are in which group, bool `[M, U]`, and how many each group may have `[M]`."""
+    """Returns the group membership of usable models, bool `[M, U]`, and the size of each group `[M]`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The cheapest models of each group `[U]` bool; of equal costs the better."""
+    """Returns the mask `[U]` of the cheapest models of each group; ties go to the better model."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -46,25 +46,21 @@ def best_set(
     allowed: Leaf | None = None,
     groups: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, float]:
-    """The best set within the budget, and its reward.
+    """Returns the best set within the budget, mask `[K]`, and its reward.
 
-    The set has exactly `size` models, or at most that many if the reward allows it; if no set is within the budget, it is
-    the cheapest. With fewer than `size` allowed models all of them count as the only set of exact size.
+    The set has exactly `size` models, or at most that many if the reward allows it. If no set is within the budget, it is the cheapest set. If fewer than
+    `size` models are allowed, all of them count as the only set of exact size.
 
-    Source: C2MAB-V, section 3, the optimal action; that it must respect the budget is our reading (otherwise regret is
-    linear).
+    Source: C2MAB-V, section 3, the optimal action; the budget constraint is our interpretation (otherwise regret is linear).
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`.
       mean: `[K]` success probabilities.
       cost: `[K]` mean costs.
-      budget: for all models, or one for each group.
-      size: `N`, or one for each group.
-      allowed: `[K]` bool (default all).
-      groups: group of each model, from 0 (default one group).
-
-    Returns:
-      Mask `[K]` bool and its reward.
+      budget: budget for all models, or one for each group.
+      size: size `N`, or one for each group.
+      allowed: `[K]` bool (default: all).
+      groups: group of each model, from 0 (default: one group).
     """
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
@@ -88,7 +84,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """The set of largest weight `[U]` bool, by comparing all sets; None if none is within the budget."""
+    """Returns the set `[U]` bool of largest weight by enumeration; None if none is within the budget."""
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -100,7 +96,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """The same by HiGHS."""
+    """Returns the set of largest weight by HiGHS; None if none is within the budget."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -123,7 +119,7 @@ def best_relaxed(
     allowed: Leaf | None = None,
     groups: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, float]:
-    """The best relaxed selection `[K]`, and its relaxed reward: by HiGHS, or over all vertices for any win.
+    """Returns the best relaxed selection `[K]` and its relaxed reward: by HiGHS, or over all vertices for any win.
 
     Arguments as in `best_set`. Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
@@ -158,9 +154,9 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """The best vertex for any win: a set, and two fractions of one group (one may be slack) that use up the budget.
+    """Returns the best vertex for any win: a set, and two fractions of one group (one may be slack) that exhaust the budget.
 
-    As `exact_any_win`, in NumPy and float64: a constructor should not wait for a compiler.
+    It is `exact_any_win` in NumPy and float64, so that constructors do not wait for a compiler.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -191,10 +187,10 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 
 
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """The same for many vertices: mixed-integer programs by HiGHS, whose objective is above the true one and gets closer.
+    """Returns the best vertex for many vertices, by mixed-integer programs with converging upper bounds of the objective.
 
-    `-log(1 - w z)` is convex in `z`, and so below its chords between some points. Each program maximises the chords; where its
-    solution lies between points it becomes one, until the chords are the function there.
+    `-log(1 - w z)` is convex in `z` and thus below its chords between some points. Each program maximises the chords; its solution is added to the points
+    until the chords equal the function there.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -218,9 +214,9 @@ def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np
 def _best_of_chords(
     w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray, points: list[np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """The selection `[U]` that maximises the chords between the points of each model, and its value.
+    """Returns the selection `[U]` that maximises the chords between the points of each model, and its value.
 
-    One variable for each piece between two points, and between two pieces a binary one: the later is used only if the earlier is full.
+    The program has a variable for each piece between two points, and a binary variable between two pieces: the later one is used only if the earlier one is full.
     """
     from scipy import optimize
 
@@ -248,7 +244,7 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """`z` `[U]` without what the tolerances of a solver leave: whole numbers, and fractions that use up the budget."""
+    """Removes a solver's tolerances from `z` `[U]`: integers, and fractions that exhaust the budget."""
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))
     left = budget - cost[z == 1.0].sum()
@@ -262,6 +258,6 @@ def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarr
 
 
 def best_by_availability(find: Callable[[np.ndarray], float], num_models: int) -> np.ndarray:
-    """`find(allowed)` for every set of available models: `[2 ** K]`, indexed by `sum over available k of 2 ** k`."""
+    """Evaluates `find(allowed)` for every set of available models: `[2 ** K]`, indexed by `sum over available k of 2 ** k`."""
     masks = (np.arange(2**num_models)[:, None] >> np.arange(num_models)) & 1
     return np.asarray([find(mask.astype(bool)) for mask in masks])

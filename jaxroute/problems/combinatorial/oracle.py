@@ -1,4 +1,4 @@
-"""Policies for which all means are known: the relaxed optimum, rounded in each round, and the best set."""
+"""Oracles with known means: the relaxed optimum, rounded in each round, and the best set."""
 
 import abc
 
@@ -16,10 +16,10 @@ from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Fee
 
 @struct.dataclass
 class OracleState:
-    """Nothing is learned.
+    """State of an oracle.
 
     Attributes:
-      spec: what is known in advance (static).
+      spec: information about the environment (static).
     """
 
     spec: CombinatorialSpec = struct.field(pytree_node=False)
@@ -32,8 +32,8 @@ class _Oracle(abc.ABC):
     Attributes:
       relaxed: `[G, K]` selection for each segment of drift.
       switch: `[G]` first rounds of the segments.
-      order: how a cascade is asked, an object of `parts.cascade_order`.
-      rounding: `Pairwise` or `Swap` (default the paper's for the reward).
+      order: order of a cascade, an object of `parts.cascade_order`.
+      rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
     """
 
     relaxed: Leaf
@@ -44,7 +44,7 @@ class _Oracle(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def of(cls, env: CloudEnv) -> "_Oracle":
-        """The oracle of an environment."""
+        """Returns the oracle of an environment."""
 
     def check(self) -> None:
         checks.part("order", self.order, "order", "ByPrice()")
@@ -75,7 +75,7 @@ def _require_all(env: CloudEnv) -> CloudEnv:
 
 @struct.dataclass
 class OracleRelaxed(_Oracle):
-    """Rounds the relaxed optimum of the true means in every round: its average cost meets the budget. Not in the paper."""
+    """Policy that rounds the relaxed optimum of the true means in every round; its mean cost meets the budget. Not in the paper."""
 
     @classmethod
     def of(cls, env: CloudEnv) -> "OracleRelaxed":
@@ -84,7 +84,7 @@ class OracleRelaxed(_Oracle):
 
 @struct.dataclass
 class OracleInteger(_Oracle):
-    """Selects the best set within the budget in every round. Source: C2MAB-V, section 3, the optimal action."""
+    """Policy that selects the best set within the budget. Source: C2MAB-V, section 3, the optimal action."""
 
     @classmethod
     def of(cls, env: CloudEnv) -> "OracleInteger":

@@ -1,6 +1,6 @@
-"""Where outcomes and costs come from: parametric distributions of success and of cost, or the rows of a log.
+"""Sources of outcomes and costs: parametric distributions, or the rows of a log.
 
-Means may drift: every mean is `[G, K]`, one row per segment of time.
+Means may drift: every mean is `[G, K]`, with one row per segment of time.
 """
 
 import math
@@ -18,80 +18,80 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Successes(Protocol):
-    """A distribution of outcomes in [0, 1], and of which of them are successes."""
+    """Distribution of outcomes in [0, 1] and of successes."""
 
     @property
     def mean(self) -> Leaf:
-        """`[G, K]` mean outcome."""
+        """Returns the mean outcomes `[G, K]`."""
         ...
 
     def check(self) -> None: ...
 
     def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in a segment of drift."""
+        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in a segment of drift."""
         ...
 
     def copies(self, model: int, number: int) -> Self:
-        """The distribution of so many independent copies of one model."""
+        """Returns the distribution of independent copies of one model."""
         ...
 
 
 class Costs(Protocol):
-    """A distribution of costs."""
+    """Distribution of costs."""
 
     def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Costs `[K]` of a round with means `mean` `[K]`."""
+        """Draws costs `[K]` of a round with means `mean` `[K]`."""
         ...
 
 
 class Source(Protocol):
-    """Where outcomes and costs come from."""
+    """Source of outcomes and costs."""
 
     @property
     def outcome_mean(self) -> Leaf:
-        """`[G, K]` mean outcome."""
+        """Returns the mean outcomes `[G, K]`."""
         ...
 
     @property
     def cost_mean(self) -> Leaf:
-        """`[G, K]` mean cost."""
+        """Returns the mean costs `[G, K]`."""
         ...
 
     @property
     def switch(self) -> Leaf:
-        """`[G]` int32, first round (from 0) of each segment of drift; the first is 0."""
+        """Returns the first round of each segment of drift, int32 `[G]`; the first one is 0."""
         ...
 
     def check(self) -> None: ...
 
     def init(self, key: jax.Array) -> Any:
-        """What a run remembers of its source."""
+        """Returns the initial state of the source in a run."""
         ...
 
     def segment(self, t: jax.Array) -> jax.Array | int:
-        """Segment of round `t`."""
+        """Returns the segment of round `t`."""
         ...
 
     def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         ...
 
     def copies(self, model: int, number: int) -> Self:
-        """The source of so many independent copies of one model."""
+        """Returns the source of independent copies of one model."""
         ...
 
 
 def _copies(values: Leaf, model: int, number: int) -> np.ndarray:
-    """`[G, number]` from the column of one model in `[G, K]`."""
+    """Repeats the column of one model in `[G, K]`: `[G, number]`."""
     return np.repeat(np.asarray(values)[:, [model]], number, axis=1)
 
 
 @struct.dataclass
 class BernoulliOutcomes:
-    """1 with some probability, else 0; independent over models and rounds.
+    """Bernoulli outcomes, independent over models and rounds.
 
     Attributes:
-      mean: `[G, K]` the probabilities.
+      mean: `[G, K]` probabilities.
     """
 
     mean: Leaf
@@ -100,7 +100,7 @@ class BernoulliOutcomes:
         checks.probability("success", self.mean)
 
     def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Outcomes `[K]` in [0, 1] and successes `[K]` bool."""
+        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool."""
         success = draws.uniform(key, self.mean.shape[-1:]) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
 
@@ -110,12 +110,11 @@ class BernoulliOutcomes:
 
 @struct.dataclass
 class GradedOutcomes:
-    """Four levels: 0.5 correct and well formatted, 0.3 well formatted, 0.1 empty, 0 wrong. A success is level 0.5.
+    """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
+
+    For any win the expected reward of a set then differs from the mean realised reward: a set succeeds more often than its mean outcomes imply.
 
     Source: C2MAB-V, appendix E.1.
-
-    For any win the expected reward of a set is then not the mean of what is realised: a set
-    succeeds more often than its mean outcomes say.
 
     Attributes:
       correct: `[G, K]` probability of level 0.5.
@@ -129,7 +128,7 @@ class GradedOutcomes:
 
     @property
     def mean(self) -> Leaf:
-        """`[G, K]` mean outcome."""
+        """Returns the mean outcomes `[G, K]`."""
         return 0.5 * self.correct + 0.3 * self.formatted + 0.1 * self.empty
 
     def check(self) -> None:
@@ -140,7 +139,7 @@ class GradedOutcomes:
             raise ValueError(f"correct + formatted + empty must be at most 1, got {np.max(total):g}")
 
     def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Outcomes `[K]` in {0, .1, .3, .5} and successes `[K]` bool."""
+        """Draws outcomes `[K]` in {0, .1, .3, .5} and successes `[K]` bool."""
         u = draws.uniform(key, self.correct.shape[-1:])
         first = jnp.asarray(self.correct)[segment]
         second = first + jnp.asarray(self.formatted)[segment]
@@ -154,9 +153,7 @@ class GradedOutcomes:
 
 @struct.dataclass
 class CopulaOutcomes:
-    """Correlated successes: the difficulty of a round is shared by all models.
-
-    Not in the paper: the product formulas of the rewards then fail on purpose.
+    """Successes correlated by a common difficulty of a round. Not in the paper: they violate the product formulas of the rewards on purpose.
 
     Attributes:
       mean: `[G, K]` mean outcome.
@@ -172,7 +169,7 @@ class CopulaOutcomes:
             raise ValueError(f"correlation must be in [0, 1), got {float(self.correlation):g}")
 
     def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Outcomes `[K]` in {0, 1} and successes `[K]` bool."""
+        """Draws outcomes `[K]` in {0, 1} and successes `[K]` bool."""
         z = draws.normal(key, (1 + self.mean.shape[-1],))
         level = jnp.sqrt(self.correlation) * z[0] + jnp.sqrt(1.0 - self.correlation) * z[1:]
         success = ndtr(level) < jnp.asarray(self.mean)[segment]
@@ -184,10 +181,10 @@ class CopulaOutcomes:
 
 @struct.dataclass
 class FixedCosts:
-    """The mean cost itself: a price list. Source: C2MAB-V, section 6."""
+    """Constant costs: a price list. Source: C2MAB-V, section 6."""
 
     def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Costs `[K]` of a round with means `mean` `[K]`."""
+        """Draws costs `[K]` of a round with means `mean` `[K]`."""
         del key
         return mean
 
@@ -197,7 +194,7 @@ class ScaledCosts:
     """Mean cost times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds.
 
     Attributes:
-      spread: `[]` in [0, 1].
+      spread: `[]` spread in [0, 1].
     """
 
     spread: Leaf = 0.5
@@ -206,13 +203,13 @@ class ScaledCosts:
         checks.probability("spread", self.spread, ())
 
     def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Costs `[K]` of a round with means `mean` `[K]`."""
+        """Draws costs `[K]` of a round with means `mean` `[K]`."""
         return mean * (1.0 + self.spread * (2.0 * draws.uniform(key, mean.shape) - 1.0))
 
 
 @struct.dataclass
 class TokenCosts:
-    """Cost proportional to tokens: the input of a random query type, the same for all models, plus the output of each model.
+    """Cost proportional to tokens: the input of a random query type, common to all models, plus the output of each model.
 
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to
     `[output_least, output_most]`; costs are scaled so that their mean is the table's.
@@ -221,10 +218,10 @@ class TokenCosts:
 
     Attributes:
       query_tokens: `[Q]` input tokens of each type, equally likely.
-      output_mean: `[]` tokens.
+      output_mean: `[]` mean number of output tokens.
       output_spread: `[]` coefficient of variation.
-      output_least: tokens (static).
-      output_most: tokens (static).
+      output_least: smallest number of tokens (static).
+      output_most: largest number of tokens (static).
     """
 
     query_tokens: Leaf = (60.0, 90.0, 120.0, 160.0, 220.0)
@@ -239,7 +236,7 @@ class TokenCosts:
         checks.positive("output_spread", self.output_spread, ())
 
     def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Costs `[K]` of a round with means `mean` `[K]`."""
+        """Draws costs `[K]` of a round with means `mean` `[K]`."""
         k_query, k_output = draws.split(key)
         tokens = jnp.asarray(self.query_tokens, jnp.float32)
         kind = draws.randint(k_query, tokens.shape[0])
@@ -272,7 +269,7 @@ class ParametricOutcomes:
 
     @property
     def outcome_mean(self) -> Leaf:
-        """`[G, K]` mean outcome."""
+        """Returns the mean outcomes `[G, K]`."""
         return self.successes.mean
 
     def check(self) -> None:
@@ -291,11 +288,11 @@ class ParametricOutcomes:
         return ()
 
     def segment(self, t: jax.Array) -> jax.Array:
-        """Segment of round `t`."""
+        """Returns the segment of round `t`."""
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
     def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         del state
         k_outcome, k_cost = draws.split(key)
         segment = self.segment(t)
@@ -311,11 +308,11 @@ class TableOutcomes:
     """Outcomes and costs of logged queries: one row per round, in a random order, each once before any is repeated.
 
     Attributes:
-      outcomes: `[Q, K]` in [0, 1].
-      cost_table: `[Q, K]`.
-      outcome_mean: `[1, K]` column means.
-      cost_mean: `[1, K]` column means.
-      threshold: an outcome of at least this counts as a success (static).
+      outcomes: `[Q, K]` outcomes in [0, 1].
+      cost_table: `[Q, K]` costs.
+      outcome_mean: `[1, K]` column means of the outcomes.
+      cost_mean: `[1, K]` column means of the costs.
+      threshold: smallest outcome that counts as a success (static).
     """
 
     outcomes: Leaf
@@ -326,7 +323,7 @@ class TableOutcomes:
 
     @property
     def switch(self) -> np.ndarray:
-        """One segment."""
+        """Returns the start of the only segment."""
         return np.zeros(1, np.int32)
 
     def check(self) -> None:
@@ -337,12 +334,12 @@ class TableOutcomes:
         return random_order(key, self.outcomes.shape[0])
 
     def segment(self, t: jax.Array) -> int:
-        """The only segment."""
+        """Returns the only segment."""
         del t
         return 0
 
     def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         del key
         row = row_in_order(state, t)
         outcome = jnp.asarray(self.outcomes)[row]

@@ -1,4 +1,4 @@
-"""What the paper proves: bounds of the regret and of the violation, and the constant in them; on the host."""
+"""Bounds of the paper for regret and violation, and their constant; on the host."""
 
 import math
 
@@ -9,14 +9,14 @@ from jaxroute.core.types import Leaf
 
 
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
-    """Theorem 1's `o`: the smallest probability that a cascade observes all of a set of `size` models; 1 without a cascade.
+    """Returns `o` of Theorem 1: the smallest probability that a cascade observes a whole set of `size` models; 1 without a cascade.
 
-    All are observed if every model but the last one asked fails.
+    A whole set is observed if all models except the last one fail.
 
     Args:
       success: `[K]` success probabilities.
-      order: `[K]`, models are asked in rising order, ties by index.
-      size: models per set.
+      order: `[K]` numbers; models are asked in ascending order, ties by index.
+      size: number of models of a set.
     """
     checks.count("size", size)
     lose = 1.0 - checks.probability("success", success)
@@ -25,16 +25,15 @@ def least_observed(success: Leaf, order: Leaf, size: int) -> float:
 
 
 def bound_regret(num_models: int, size: int, horizon: int, least_observed: float, best: float, power: int = 1) -> float:
-    """Theorem 1's bound of the regret after `horizon` rounds:
-    `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
+    """Returns Theorem 1's bound of the regret: `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
 
     Args:
-      num_models: `K`.
-      size: `N`.
-      horizon: `T`.
-      least_observed: `o`, see the function of that name.
-      best: `r*`, the largest reward of a set.
-      power: 1 as printed; the proof gives 4.
+      num_models: number of models, `K`.
+      size: size of a set, `N`.
+      horizon: number of rounds, `T`.
+      least_observed: `o`, see `least_observed`.
+      best: largest reward of a set, `r*`.
+      power: 1 as published; the proof gives 4.
     """
     checks.share("least_observed", least_observed, ())
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
@@ -42,13 +41,13 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Theorem 2's bound of the violation of eq. (1) after `horizon` rounds, if all of a set is paid.
+    """Returns Theorem 2's bound of the violation of eq. (1), if the whole set is paid.
 
     Args:
-      num_models: `K`.
-      size: `N`.
-      horizon: `T`.
-      power: 1 as printed; the proof gives 4.
+      num_models: number of models, `K`.
+      size: size of a set, `N`.
+      horizon: number of rounds, `T`.
+      power: 1 as published; the proof gives 4.
     """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)

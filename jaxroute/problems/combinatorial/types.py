@@ -1,7 +1,6 @@
-"""Values that pass between environment and policies of the combinatorial problem, and what is measured.
+"""Interfaces between environment and policies of the combinatorial problem, and its metrics.
 
-Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, what is spent above the budget
-is the sum over the groups.
+Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, the violation is the sum over the groups.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from flax import struct
 
 from jaxroute.core.types import Metric, Spec
 
-# A host or a device array.
+# An array on the host or a device.
 Array = jax.Array | np.ndarray
-# Name and value of what a person may want to see of a decision.
+# Diagnostics of a decision by name.
 Info = dict[str, jax.Array]
 
 METRICS = (
@@ -41,14 +40,14 @@ METRICS = (
 
 
 class Reward(Protocol):
-    """What a set of models earns; see `parts.rewards`.
+    """Reward of a set of models; see `parts.rewards`.
 
-    Masks and selections are `[..., K]`. Each method also works in NumPy, for optima in float64: pass `xp=numpy`.
+    Masks and selections are `[..., K]`. With `xp=numpy` each method works in NumPy, for optima in float64.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.
       cascade: whether asking stops at the first success.
-      approximation: ratio that a polynomial algorithm guarantees, alpha of the alpha-regret.
+      approximation: approximation ratio of a polynomial algorithm, alpha of the alpha-regret.
     """
 
     @property
@@ -61,30 +60,30 @@ class Reward(Protocol):
     def approximation(self) -> float: ...
 
     def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Expected reward of the set `chosen`, with success probabilities `mean`."""
+        """Returns the expected reward of the set `chosen`, with success probabilities `mean`."""
         ...
 
     def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Reward of a relaxed selection `z` in [0, 1]."""
+        """Returns the reward of a relaxed selection `z` in [0, 1]."""
         ...
 
     def weight(self, w: Array, xp: Any = jnp) -> Any:
-        """Weight of each model; their sum orders sets as `value` does."""
+        """Returns the weight of each model; their sum orders sets like `value`."""
         ...
 
 
 @dataclass(frozen=True)
 class CombinatorialSpec(Spec):
-    """What a policy may know in advance.
+    """Information about the environment for policies.
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
       min_size: smallest `N` (of all groups together) over all settings.
       max_size: largest `N` over all settings.
-      groups: group of each model, from 0, None with one group.
-      group_budgets: each group has a budget.
-      always_available: every model can be selected in every round.
-      any_size: sets of another size are allowed.
+      groups: group of each model, from 0; None with one group.
+      group_budgets: whether each group has a budget.
+      always_available: whether all models are available in every round.
+      any_size: whether sets of another size are allowed.
     """
 
     reward: Reward = field(kw_only=True)
@@ -97,19 +96,19 @@ class CombinatorialSpec(Spec):
 
     @property
     def smallest_set(self) -> int:
-        """Size of the smallest set that can be legal."""
+        """Returns the size of the smallest allowed set."""
         return self.min_size if self.reward.exact_size and self.always_available else 0
 
 
 @struct.dataclass
 class Observation:
-    """What the server sees before a decision.
+    """Information before a decision.
 
     Attributes:
-      price: `[K]` price of each model, which is known.
-      available: `[K]` bool.
+      price: `[K]` known price of each model.
+      available: `[K]` bool, available models.
       budget: `[]` cost per round, or `[M]` that of each group.
-      size: `[]` float32, `N`, or `[M]` that of each group.
+      size: `[]` float32 `N`, or `[M]` that of each group.
     """
 
     price: jax.Array
@@ -120,13 +119,13 @@ class Observation:
 
 @struct.dataclass
 class Action:
-    """A selection.
+    """Selection of a round.
 
     Attributes:
-      selected: `[K]` bool.
-      order: `[K]` models are asked in rising order, ties by index (any win only).
-      relaxed: `[K]` the fractional selection that was rounded; the environment ignores it.
-      held: `[K]` bool, the set before unavailable models were left out; the environment ignores it.
+      selected: `[K]` bool, selected models.
+      order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
+      relaxed: `[K]` relaxed selection before rounding; the environment ignores it.
+      held: `[K]` bool, the set with unavailable models; the environment ignores it.
     """
 
     selected: jax.Array
@@ -137,14 +136,14 @@ class Action:
 
 @struct.dataclass
 class Feedback:
-    """What the server sees afterwards; zero where it sees nothing.
+    """Information after a decision; unobserved values are zero.
 
     Attributes:
-      arrived: `[]` bool, False if the feedback of the round was lost.
-      observed: `[K]` bool, models whose outcome is seen.
-      cost_observed: `[K]` bool, models whose cost is seen.
-      outcome: `[K]` in [0, 1].
-      cost: `[K]`.
+      arrived: `[]` bool, whether the feedback of the round arrived.
+      observed: `[K]` bool, models with an observed outcome.
+      cost_observed: `[K]` bool, models with an observed cost.
+      outcome: `[K]` outcomes in [0, 1].
+      cost: `[K]` costs.
     """
 
     arrived: jax.Array

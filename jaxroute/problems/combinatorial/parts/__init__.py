@@ -1,6 +1,6 @@
-"""The parts that the policies are put together from: each a choice of behaviour, as a small object.
+"""Components of the policies: each is a choice of behaviour, as a small object.
 
-`rewards` says what a set earns (any win, sum up, all in), `relaxation` how the relaxed problem is solved, `rounding` how its
-solution becomes a set, `cascade_order` in which order a cascade asks, `batches` what stays between two batches of feedback,
-`starts` how a policy begins, `radii` and `posteriors` what the baselines believe, `statistics` what all of them count.
+`rewards`: rewards of sets (any win, sum up, all in). `relaxation`: solvers of the relaxed problem. `rounding`: rounding of its solution. `cascade_order`:
+order of a cascade. `batches`: selections between batches of feedback. `starts`: initial rounds. `radii`, `posteriors`: beliefs of the baselines.
+`statistics`: means of outcomes and costs.
 """

@@ -1,4 +1,4 @@
-"""What stays between two decisions of a policy that waits for a batch of feedback."""
+"""Selections between two decisions of a policy that waits for a batch of feedback."""
 
 from typing import Protocol
 
@@ -8,25 +8,22 @@ from flax import struct
 
 
 class Hold(Protocol):
-    """What stays between two batches.
-
-    `fresh` `[]` bool says whether a new decision is made in this round.
-    """
+    """Rule for the rounds between two batches; `fresh` `[]` bool marks a round with a new decision."""
 
     def relaxed(self, fresh: jax.Array, z: jax.Array, held_z: jax.Array) -> jax.Array:
-        """The relaxed selection `[K]` that is rounded in this round, from a new one and the one held."""
+        """Returns the relaxed selection `[K]` to round in this round, from a new one and the held one."""
         ...
 
     def hold(
         self, fresh: jax.Array, new: tuple[jax.Array, jax.Array], held: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        """`(selected, relaxed)` of this round, from those of a new decision and those held."""
+        """Returns `(selected, relaxed)` of this round, from those of a new decision and the held ones."""
         ...
 
 
 @struct.dataclass
 class HoldAction:
-    """Between two batches the set stays. Source: C2MAB-V, appendix E.3."""
+    """Repetition of the set between batches. Source: C2MAB-V, appendix E.3."""
 
     def relaxed(self, fresh: jax.Array, z: jax.Array, held_z: jax.Array) -> jax.Array:
         del fresh, held_z
@@ -40,7 +37,7 @@ class HoldAction:
 
 @struct.dataclass
 class HoldRelaxed:
-    """Between two batches the relaxed selection stays and is rounded anew in every round. Not in the paper."""
+    """Repetition of the relaxed selection between batches, with new rounding in every round. Not in the paper."""
 
     def relaxed(self, fresh: jax.Array, z: jax.Array, held_z: jax.Array) -> jax.Array:
         return jnp.where(fresh, z, held_z)

@@ -1,4 +1,4 @@
-"""The order in which a cascade asks the models of a set, and the action that says so."""
+"""Order in which a cascade asks the models of a set, and the action with this order."""
 
 from typing import Protocol
 
@@ -11,16 +11,16 @@ from jaxroute.problems.combinatorial.types import Action, Observation
 
 
 class Order(Protocol):
-    """How a cascade is asked: models in rising order of a number, ties by index."""
+    """Order of a cascade: models in ascending order of a number, ties by index."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
-        """The numbers `[K]`, from the policy's beliefs about rewards (`value` `[K]`) and costs (`cost` `[K]`)."""
+        """Returns the numbers `[K]`, from the policy's beliefs about rewards (`value` `[K]`) and costs (`cost` `[K]`)."""
         ...
 
 
 @struct.dataclass
 class ByPrice:
-    """Cheap models first. The paper gives no order; its Fig. 2 goes from cheap to dear."""
+    """Cheap models first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del key, value, cost
@@ -29,7 +29,7 @@ class ByPrice:
 
 @struct.dataclass
 class ByReward:
-    """Models of large reward bound first."""
+    """Models with large reward bounds first."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del key, obs, cost
@@ -38,7 +38,7 @@ class ByReward:
 
 @struct.dataclass
 class ByCost:
-    """Models of small cost bound first."""
+    """Models with small cost bounds first."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del key, obs, value
@@ -47,7 +47,7 @@ class ByCost:
 
 @struct.dataclass
 class ByIndex:
-    """In the order of the models."""
+    """Models in the order of their index."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del key, obs, value
@@ -56,7 +56,7 @@ class ByIndex:
 
 @struct.dataclass
 class ByProbability:
-    """In a new random order each round."""
+    """Models in a new random order in each round."""
 
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del obs, value
@@ -72,16 +72,16 @@ def action_of(
     value: jax.Array,
     cost: jax.Array,
 ) -> Action:
-    """The action of a set, less what is not available.
+    """Returns the action of a set without unavailable models.
 
     Args:
-      order: how a cascade is asked.
-      key: consumed by the order.
-      obs: what is available.
+      order: order of a cascade.
+      key: key for the order.
+      obs: observation with the available models.
       selected: `[K]` bool, the set.
-      relaxed: `[K]`, the relaxed selection that it was rounded from.
-      value: `[K]`, what the policy believes of rewards.
-      cost: `[K]`, what it believes of costs.
+      relaxed: `[K]` relaxed selection before rounding.
+      value: `[K]` the policy's beliefs about rewards.
+      cost: `[K]` the policy's beliefs about costs.
     """
     return Action(
         selected=selected & obs.available,

@@ -1,4 +1,4 @@
-"""What Thompson sampling draws, and what an outcome between 0 and 1 counts as."""
+"""Posteriors of Thompson sampling, and the counting of outcomes between 0 and 1."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ from jaxroute.core import draws
 
 
 class Posterior(Protocol):
-    """A distribution of success probabilities."""
+    """Distribution of success probabilities."""
 
     def sample(self, key: jax.Array, wins: jax.Array, losses: jax.Array) -> jax.Array:
-        """One probability of each model `[K]` after so many successes and failures `[K]`."""
+        """Draws a probability of each model `[K]`, given successes and failures `[K]`."""
         ...
 
 
 @struct.dataclass
 class BetaPosterior:
-    """Draws from Beta(1 + successes, 1 + failures); fractional outcomes count in part."""
+    """Beta(1 + successes, 1 + failures); fractional outcomes count in part."""
 
     def sample(self, key: jax.Array, wins: jax.Array, losses: jax.Array) -> jax.Array:
         return draws.beta(key, 1.0 + wins, 1.0 + losses)
@@ -27,10 +27,10 @@ class BetaPosterior:
 
 @struct.dataclass
 class NormalPosterior:
-    """Normal draws with the mean and variance of the Beta posterior: three times as fast.
+    """Normal distribution with the mean and variance of the Beta posterior: three times as fast.
 
-    Near 0 and 1 the Beta posterior is skewed and a normal one is not: means over runs agree, but some runs keep to a set for long, so that on
-    `sciq_cloud` the spread over runs is more than twice as large.
+    Near 0 and 1 the Beta posterior is skewed and a normal one is not. Means over runs agree, but some runs keep a set for long: on `sciq_cloud` the
+    spread over runs is more than twice as large.
     """
 
     def sample(self, key: jax.Array, wins: jax.Array, losses: jax.Array) -> jax.Array:
@@ -41,16 +41,16 @@ class NormalPosterior:
 
 
 class Grading(Protocol):
-    """What outcomes in [0, 1] count as."""
+    """Counting of outcomes in [0, 1]."""
 
     def count(self, key: jax.Array, outcome: jax.Array) -> jax.Array:
-        """Successes `[K]` of outcomes `[K]`."""
+        """Returns the successes `[K]` of outcomes `[K]`."""
         ...
 
 
 @struct.dataclass
 class CountInPart:
-    """An outcome `x` in [0, 1] counts as `x` of a success."""
+    """Counting of an outcome `x` in [0, 1] as `x` successes."""
 
     def count(self, key: jax.Array, outcome: jax.Array) -> jax.Array:
         del key
@@ -59,7 +59,7 @@ class CountInPart:
 
 @struct.dataclass
 class CountByCoin:
-    """An outcome `x` in [0, 1] counts as a success with probability `x`. Source: Agrawal and Goyal (2012)."""
+    """Counting of an outcome `x` in [0, 1] as a success with probability `x`. Source: Agrawal and Goyal (2012)."""
 
     def count(self, key: jax.Array, outcome: jax.Array) -> jax.Array:
         return (draws.uniform(key, outcome.shape) < outcome).astype(outcome.dtype)

@@ -1,4 +1,4 @@
-"""Confidence radii that CUCB may use."""
+"""Confidence radii of CUCB."""
 
 from typing import Protocol
 
@@ -12,16 +12,16 @@ from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 
 
 class Radius(Protocol):
-    """How far the true mean may be from the empirical one."""
+    """Confidence radius of an empirical mean."""
 
     def radius(self, count: jax.Array, num_models: int, t: jax.Array) -> jax.Array:
-        """Of each model seen `count` `[K]` times, in round `t` (from 1)."""
+        """Returns the radius of each model after `count` `[K]` observations, in round `t` (from 1)."""
         ...
 
 
 @struct.dataclass
 class PlainRadius:
-    """The radius `sqrt(3 log t / (2 n))` of CUCB. Source: Wang and Chen (2017)."""
+    """Radius `sqrt(3 log t / (2 n))` of CUCB. Source: Wang and Chen (2017)."""
 
     def radius(self, count: jax.Array, num_models: int, t: jax.Array) -> jax.Array:
         del num_models
@@ -30,7 +30,7 @@ class PlainRadius:
 
 @struct.dataclass
 class UnionRadius:
-    """The radius of C2MAB-V, `width` times `sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
+    """Radius of C2MAB-V, `width` times `sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
 
     Attributes:
       width: `[]` multiplier.
@@ -46,4 +46,4 @@ class UnionRadius:
 
     def radius(self, count: jax.Array, num_models: int, t: jax.Array) -> jax.Array:
         radius = hoeffding_radius(count, union_log_term(num_models, t, self.delta))
-        return jnp.where(count > 0, self.width * radius, jnp.inf)  # Also with a width of 0.
+        return jnp.where(count > 0, self.width * radius, jnp.inf)  # Infinite also for a width of 0.

@@ -1,8 +1,7 @@
-"""How a policy finds a relaxed selection: solvers, as small objects.
+"""Solvers of the relaxed problem, as small objects.
 
-A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are probabilities in
-(0, 1), `cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is
-one problem for each group, see `solve_by_group`).
+A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are probabilities in (0, 1), `cost` `[K]` is
+non-negative, `allowed` `[K]` bool. Solvers handle groups only with a common budget (otherwise each group is a separate problem, see `solve_by_group`).
 
 The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the
 reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the probability that none wins for
@@ -26,7 +25,7 @@ from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
 from jaxroute.solvers.selection import Selection
 
-# Beyond this many vertices the best of two approximations replaces their comparison.
+# Number of vertices from which on the best of two approximations replaces enumeration.
 _MOST_VERTICES = 10_000
 
 RELAXATION_METRICS = (
@@ -45,23 +44,23 @@ RELAXATION_METRICS = (
 
 
 class Solver(Protocol):
-    """How the relaxed problem is solved."""
+    """Solver of the relaxed problem."""
 
     def solve(
         self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
     ) -> Selection:
-        """The relaxed selection for probabilities `w` `[K]` and costs `cost` `[K]` of the models that are allowed `[K]`."""
+        """Returns the relaxed selection for probabilities `w` `[K]` and costs `cost` `[K]` of the allowed models `[K]`."""
         ...
 
 
 @struct.dataclass
 class Linear:
-    """One linear program with the reward's additive weights: exact for `SumUp` and `AllIn`, without guarantee for `AnyWin`.
+    """Linear program with the reward's additive weights: exact for `SumUp` and `AllIn`, without guarantee for `AnyWin`.
 
     Source: C2MAB-V, eqs. (4) and (5).
 
     Attributes:
-      steps: dual steps of the solver (static; default by the number of models).
+      steps: number of dual steps (static; default by the number of models).
     """
 
     steps: int | None = struct.field(pytree_node=False, default=None)
@@ -73,7 +72,7 @@ class Linear:
             spec.reward.weight(w),
             cost,
             obs.budget,
-            _room(spec, obs, allowed),
+            _size(spec, obs, allowed),
             allowed=allowed,
             groups=spec.groups,
             exact_size=spec.reward.exact_size,
@@ -83,10 +82,10 @@ class Linear:
 
 @struct.dataclass
 class Vertices:
-    """Exact for `AnyWin`: all vertices compared, or searched by branch and bound if they are many. Source: C2MAB-V, eq. (3).
+    """Exact solver for `AnyWin`: enumeration of vertices, or branch and bound for many. Source: C2MAB-V, eq. (3).
 
     Attributes:
-      most_nodes: nodes after which a search returns its best selection so far; the metric `unfinished_share` counts such rounds (static).
+      most_nodes: number of nodes after which a search returns its best selection; the metric `unfinished_share` counts such rounds (static).
     """
 
     most_nodes: int = struct.field(pytree_node=False, default=MOST_NODES)
@@ -110,8 +109,8 @@ class ContinuousGreedy:
     Source: C2MAB-V, section 4, "common greedy algorithms"; Calinescu, Chekuri, Pal and Vondrak (2011).
 
     Attributes:
-      steps: linear programs (static).
-      polish: unit steps afterwards (static).
+      steps: number of linear programs (static).
+      polish: number of unit steps afterwards (static).
     """
 
     steps: int = struct.field(pytree_node=False, default=10)
@@ -132,11 +131,11 @@ class ContinuousGreedy:
 
 @struct.dataclass
 class BestOf:
-    """The better of a polished linear program and a polished continuous greedy, for `AnyWin` with many models.
+    """Better of a polished linear program and a polished continuous greedy, for `AnyWin` with many models.
 
     Attributes:
-      steps: linear programs of the continuous greedy (static).
-      polish: unit steps afterwards (static).
+      steps: number of linear programs of the continuous greedy (static).
+      polish: number of unit steps afterwards (static).
     """
 
     steps: int = struct.field(pytree_node=False, default=10)
@@ -161,14 +160,14 @@ class BestOf:
 
 @struct.dataclass
 class BestSet:
-    """The best set itself in place of a relaxed selection, by comparing all sets.
+    """Best set instead of a relaxed selection, by enumeration.
 
     Source: C2MAB-V, appendix E.3, eq. (48).
 
-    Differs from the paper: eq. (48) prints no bound on the size; without one the best set of `AllIn` would be empty.
+    Differs from the paper: eq. (48) has no bound on the size; without one the best set of `AllIn` would be empty.
 
     Attributes:
-      any_size: no bound on the size, for an environment made with `any_size=True`; only the empty set is excluded (static).
+      any_size: whether the size is unbounded, for an environment with `any_size=True`; only the empty set is excluded (static).
     """
 
     any_size: bool = struct.field(pytree_node=False, default=False)
@@ -180,7 +179,7 @@ class BestSet:
             spec.reward.weight(w),
             cost,
             obs.budget,
-            spec.num_models if self.any_size else _room(spec, obs, allowed),
+            spec.num_models if self.any_size else _size(spec, obs, allowed),
             allowed=allowed,
             groups=None if self.any_size else spec.groups,
             exact_size=spec.reward.exact_size and not self.any_size,
@@ -190,13 +189,13 @@ class BestSet:
 
 @struct.dataclass
 class Smoothed:
-    """The differentiable linear program: one projection of the weights over the temperature, scaled to at most one.
+    """Differentiable linear program: one projection of the weights over the temperature, with weights scaled to at most one.
 
-    For `AnyWin` the weights are those of the linear program, which has no guarantee.
+    For `AnyWin` the weights are those of the linear program, without guarantee.
 
     Attributes:
-      temperature: `[]`, for weights scaled to at most one. At the default the selection is that of the linear program, nearly, and most
-        derivatives are zero; tune with .1 or more (the table of `solvers.smoothed_lp`).
+      temperature: `[]` temperature for weights scaled to at most one. At the default the selection is nearly that of the linear program, and most
+        derivatives are zero; tune with .1 or more (see the table of `solvers.smoothed_lp`).
     """
 
     temperature: Leaf = 0.01
@@ -213,7 +212,7 @@ class Smoothed:
             weight,
             cost,
             obs.budget,
-            _room(spec, obs, allowed),
+            _size(spec, obs, allowed),
             self.temperature,
             upper=allowed.astype(w.dtype),
             at_most=not spec.reward.exact_size,
@@ -223,14 +222,13 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the probability of no win for
-    `AnyWin`).
+    """Projected gradient ascent on the relaxed reward.
 
-    It has no multiplier: the one that it returns is zero.
+    It uses the logarithm of the reward for `AllIn`, and minus that of the probability of no win for `AnyWin`. The returned multiplier is zero.
 
     Attributes:
-      learning_rate: `[]`, for weights scaled to at most one.
-      steps: how many (static).
+      learning_rate: `[]` step size for weights scaled to at most one.
+      steps: number of steps (static).
     """
 
     learning_rate: Leaf = 10.0
@@ -251,7 +249,7 @@ class ProjectedGradient:
         def gradient(z: jax.Array) -> jax.Array:
             return weight if exact else _scaled(selection.any_win_gradient(w, z))[0]
 
-        total = _room(spec, obs, allowed)
+        total = _size(spec, obs, allowed)
         found = projected_gradient(
             gradient,
             cost,
@@ -267,10 +265,10 @@ class ProjectedGradient:
 
 
 def _scaled(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weights over the largest, and the largest.
+    """Divides weights by the largest, and returns it.
 
-    The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second
-    copy otherwise; here it is that of the place found once.
+    The derivative of `jnp.max` searches the position of the maximum again, and fails if the compiler rounds the second copy differently; here the
+    position is computed once.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -288,21 +286,21 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
         raise ValueError(f"solver {name} projects onto one size and one budget: with groups each must have its own budget")
 
 
-def _room(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> jax.Array:
-    """The size `[]` or `[M]` that is asked for: with an exact one and fewer allowed models, all of these."""
+def _size(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> jax.Array:
+    """Returns the size `[]` or `[M]`; with an exact size and fewer allowed models, their number."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
 
 def default_solver(spec: CombinatorialSpec) -> Solver:
-    """Exact where that is cheap: `Linear`, or `Vertices` for few models; otherwise `BestOf`."""
+    """Returns an exact solver if that is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
     if spec.reward.exact_size:
         return Linear()
     return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """What is measured; whether a search stopped early is recorded unasked with `Vertices`, the only solver that may."""
+    """Returns the metrics of a solver; only `Vertices` may stop early, which is then recorded by default."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
@@ -310,12 +308,12 @@ def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
 def solve_by_group(
     solver: Solver | None, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
 ) -> Selection:
-    """The relaxed selection; where each group has a budget, one for each group, put together.
+    """Returns the relaxed selection; if each group has a budget, the union of their selections.
 
-    Source: C2MAB-V, appendix C.1. The multiplier is then the sum of the groups', the price of raising every budget.
+    Source: C2MAB-V, appendix C.1. The multiplier is then the sum over the groups, the price of raising every budget.
 
     Args:
-      solver: an object of this file, None for `default_solver`.
+      solver: a solver of this module; None for `default_solver`.
       spec: sizes, groups and the reward.
       w: `[K]` probabilities, see `conditioned`.
       cost: `[K]` non-negative.
@@ -348,20 +346,20 @@ def solve_by_group(
 
 
 def conditioned(key: jax.Array, value: jax.Array, cap: Leaf, noise: Leaf) -> jax.Array:
-    """Probabilities `[K]` that the solvers take, from reward indices: capped, with ties broken at random.
+    """Converts reward indices to probabilities `[K]` for the solvers: capped, with ties broken at random.
 
     Args:
-      key: consumed.
+      key: key of the tie-breaks.
       value: `[K]` reward indices.
       cap: `[]` largest probability.
-      noise: `[]` size of the random tie-breaks.
+      noise: `[]` magnitude of the tie-breaks.
     """
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
 def info_of(found: Selection) -> Info:
-    """Info of a selection."""
+    """Returns the diagnostics of a selection."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -1,7 +1,7 @@
-"""What a set of models earns: any win, the sum of wins, or all of them.
+"""Rewards of a set of models: any win, the sum of wins, or all wins.
 
-`chosen` is a mask `[..., K]`, `z` a relaxed selection in [0, 1], `mean` the models' success probabilities `[..., K]`. Each
-function also works in NumPy, for optima in float64: pass `xp=numpy`.
+`chosen` is a mask `[..., K]`, `z` a relaxed selection in [0, 1], and `mean` has the models' success probabilities `[..., K]`. With `xp=numpy` each
+function works in NumPy, for optima in float64.
 """
 
 import math
@@ -16,7 +16,7 @@ from jaxroute.solvers.selection import any_win, any_win_weight
 
 @dataclass(frozen=True)
 class AnyWin:
-    """Cascade (AWC): the models are asked one after another until one succeeds; at most `N`.
+    """Cascade (AWC): at most `N` models are asked in sequence until one succeeds.
 
     Source: C2MAB-V, section 3, eq. (3).
     """
@@ -26,16 +26,16 @@ class AnyWin:
     approximation = 1.0 - 1.0 / math.e
 
     def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """`1 - prod over the set of (1 - mean)`; 0 for the empty set."""
+        """Returns `1 - prod over the set of (1 - mean)`; 0 for the empty set."""
         return 1.0 - xp.prod(xp.where(chosen, 1.0 - mean, 1.0), axis=-1)
 
     def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
-        """`1 - prod (1 - mean_k z_k)`, the multilinear extension."""
+        """Returns `1 - prod (1 - mean_k z_k)`, the multilinear extension."""
         del xp
         return any_win(mean, z)
 
     def weight(self, w: Array, xp: Any = jnp) -> Any:
-        """Additive weights of sets: `-log(1 - w)`, which order sets as `value` does."""
+        """Returns additive weights `-log(1 - w)`, which order sets like `value`."""
         return any_win_weight(w, xp)
 
 
@@ -48,15 +48,15 @@ class SumUp:
     approximation = 1.0
 
     def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Sum over the set of `mean`; 0 for the empty set."""
+        """Returns the sum of `mean` over the set; 0 for the empty set."""
         return xp.sum(xp.where(chosen, mean, 0.0), axis=-1)
 
     def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
-        """`sum mean_k z_k`."""
+        """Returns `sum mean_k z_k`."""
         return xp.sum(mean * z, axis=-1)
 
     def weight(self, w: Array, xp: Any = jnp) -> Any:
-        """Additive weights of sets: `w`."""
+        """Returns additive weights `w`."""
         return w
 
 
@@ -69,16 +69,16 @@ class AllIn:
     approximation = 1.0
 
     def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Product over the set of `mean`; 1 for the empty set."""
+        """Returns the product of `mean` over the set; 1 for the empty set."""
         return xp.prod(xp.where(chosen, mean, 1.0), axis=-1)
 
     def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
-        """`prod mean_k ** z_k`."""
-        possible = mean > 0.0  # 0 ** 0 is 1; written out, so that derivatives in `z` are finite
+        """Returns `prod mean_k ** z_k`."""
+        possible = mean > 0.0  # 0 ** 0 is 1; explicit, so that derivatives in `z` are finite
         return xp.prod(xp.where(possible, xp.where(possible, mean, 1.0) ** z, xp.where(z > 0.0, 0.0, 1.0)), axis=-1)
 
     def weight(self, w: Array, xp: Any = jnp) -> Any:
-        """Additive weights of sets: `log w`, which order sets as `value` does."""
+        """Returns additive weights `log w`, which order sets like `value`."""
         return xp.log(w)
 
 

@@ -1,7 +1,6 @@
-"""From scores or a relaxed selection to a set of models, and to the action that asks them.
+"""Rounding of a relaxed selection to a set of models, and selection by scores.
 
-A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`; it sees one group at a time
-(`round_by_group`).
+A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`, for one group at a time (`round_by_group`).
 """
 
 import dataclasses
@@ -18,10 +17,10 @@ from jaxroute.solvers import rounding
 
 
 class Rounding(Protocol):
-    """How a relaxed selection becomes a set."""
+    """Rounding of a relaxed selection to a set."""
 
     def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-        """A random set `[K]` bool with marginals `z` `[K]`."""
+        """Draws a random set `[K]` bool with marginals `z` `[K]`."""
         ...
 
 
@@ -38,7 +37,7 @@ class Swap:
     """Swap rounding. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-        # As words: a branch over keys would be taken by all runs.
+        # Keys as words: a branch over keys would be taken by all runs.
         words = [jax.random.key_data(k) for k in draws.split(key)]
         trade = np.arange(spec.max_size)
 
@@ -54,7 +53,7 @@ class Swap:
 
 @struct.dataclass
 class Indicator:
-    """The selection itself, where it is a set already, as that of `BestSet`."""
+    """Identity, for selections that are sets, such as those of `BestSet`."""
 
     def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
         del key, spec
@@ -62,17 +61,17 @@ class Indicator:
 
 
 def default_rounding(spec: CombinatorialSpec) -> Rounding:
-    """The paper's: `Swap` for any win, `Pairwise` for sets of exact size."""
+    """Returns the paper's rounding: `Swap` for any win, `Pairwise` for sets of exact size."""
     return Pairwise() if spec.reward.exact_size else Swap()
 
 
 def round_by_group(rounding: Rounding | None, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-    """A random set `[K]` bool with marginals `z`; each group is rounded by itself, so that its size is kept.
+    """Draws a random set `[K]` bool with marginals `z`; each group is rounded separately, which preserves its size.
 
     Args:
-      rounding: `Pairwise()` or `Swap()`, None for the paper's.
-      key: consumed.
-      z: `[K]` in [0, 1].
+      rounding: `Pairwise()` or `Swap()`; None for the paper's.
+      key: key of the rounding.
+      z: `[K]` relaxed selection in [0, 1].
       spec: sizes and groups.
     """
     rounding = default_rounding(spec) if rounding is None else rounding
@@ -89,16 +88,13 @@ def round_by_group(rounding: Rounding | None, key: jax.Array, z: jax.Array, spec
 
 
 def top_models(score: jax.Array, obs: Observation, spec: CombinatorialSpec, allowed: jax.Array | None = None) -> jax.Array:
-    """The `N` available models (of each group) of largest score, ties to the lower index; all if there are fewer.
+    """Returns the mask `[K]` of the `N` available models (of each group) with the largest scores; ties go to the lower index.
 
     Args:
-      score: `[K]`.
-      obs: what is available, and `N`.
+      score: `[K]` scores.
+      obs: observation with the available models and `N`.
       spec: the groups.
-      allowed: `[K]` bool, models to choose from in place of all available ones.
-
-    Returns:
-      `[K]` bool.
+      allowed: `[K]` bool, candidates instead of all available models.
     """
     allowed = obs.available if allowed is None else allowed
     if spec.groups is None:

@@ -1,4 +1,4 @@
-"""How a policy begins, before every model was seen."""
+"""Initial rounds of a policy, before every model has been observed."""
 
 from typing import Protocol
 
@@ -12,20 +12,20 @@ from jaxroute.problems.combinatorial.types import Observation
 
 
 class Start(Protocol):
-    """How a policy begins; `allowed` `[K]` bool are the models that it may select in the round."""
+    """Rule for the initial rounds; `allowed` `[K]` bool are the models that may be selected in the round."""
 
     def active(self, state: Statistics, allowed: jax.Array) -> jax.Array:
-        """Whether the start still goes on, `[]` bool."""
+        """Whether the start continues, `[]` bool."""
         ...
 
     def choose(self, state: Statistics, obs: Observation, allowed: jax.Array, selected: jax.Array) -> jax.Array:
-        """The set `[K]` of this round, given the one of the bounds."""
+        """Returns the set `[K]` of this round, given the one selected by the bounds."""
         ...
 
 
 @struct.dataclass
 class Optimistic:
-    """No rounds are set apart for a start: models that were never seen have the best bounds. Source: C2MAB-V, Algorithm 1."""
+    """No initial rounds: models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: jax.Array) -> jax.Array:
         del state, allowed
@@ -38,10 +38,9 @@ class Optimistic:
 
 @struct.dataclass
 class RoundRobin:
-    """As long as some model was never seen, the least seen models are selected: `K / N` rounds if all that is selected is
-    seen.
+    """Selection of the least observed models until all models have been observed: `K / N` rounds without a cascade.
 
-    Source: the first rounds of C2MAB-V's proofs, which assume that every model was seen.
+    Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
     """
 
     def active(self, state: Statistics, allowed: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What every learning policy counts: means of the outcomes and costs that it saw."""
+"""Means of the observed outcomes and costs, for all learning policies."""
 
 from typing import Self
 
@@ -15,9 +15,9 @@ class Statistics:
     Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
 
     Attributes:
-      outcome: of `K` models.
-      cost: of `K` models.
-      spec: what is known in advance (static).
+      outcome: means of the outcomes of `K` models.
+      cost: means of the costs of `K` models.
+      spec: information about the environment (static).
     """
 
     outcome: RunningMean
@@ -26,11 +26,11 @@ class Statistics:
 
     @classmethod
     def empty(cls, spec: CombinatorialSpec) -> "Statistics":
-        """Nothing has been seen."""
+        """Returns the statistics without observations."""
         return Statistics(RunningMean.empty(spec.num_models), RunningMean.empty(spec.num_models), spec)
 
     def add(self, feedback: Feedback) -> Self:
-        """With the feedback of a round, eq. (6)."""
+        """Returns the statistics with the feedback of a round, eq. (6)."""
         return self.replace(
             outcome=self.outcome.add(feedback.observed, feedback.outcome),
             cost=self.cost.add(feedback.cost_observed, feedback.cost),
