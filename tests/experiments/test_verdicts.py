@@ -270,7 +270,7 @@ def test_a_bound_that_others_keep_is_vacuous():
     for bound_, expected in ((21910.0, "vacuous"), (1000.0, "holds"), (-5.0, "refuted"), (3.0, "not decided")):
         judged = judge(value.at_most(bound_).unless("uniform choice", uniform.at_most(bound_)))
         assert judged.verdict == expected
-        assert ("uniform choice satisfies it as well, 1320" in judged.text) == (expected == "vacuous")
+        assert ("uniform choice satisfies it as well, 1,320" in judged.text) == (expected == "vacuous")
 
 
 def test_no_number_is_not_decided():
