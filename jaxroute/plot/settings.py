@@ -43,15 +43,7 @@ def sweep(
       ValueError: a name is unknown, more than one setting axis is left, or a mean is not positive on a logarithmic axis.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
-    axes = metrics.setting_axes(array)
-    if x is not None:
-        checks.one_of("x", x, axes) if axes else _refuse_axis(x)
-    others = [a for a in axes if a != (x or axes[0])]
-    if others:
-        raise ValueError(
-            f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...), "
-            "or draw two with plot.heat"
-        )
+    axes = _one_axis(array, x)
     middle, error = metrics.mean(data, metric), metrics.stderr(data, metric)
     note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
     names = policy_names(array)
@@ -145,14 +137,7 @@ def quantiles(
       ValueError: a name is unknown, more than one setting axis is left, or nothing is positive on a logarithmic axis.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
-    axes = metrics.setting_axes(array)
-    if x is not None:
-        checks.one_of("x", x, axes) if axes else _refuse_axis(x)
-    others = [a for a in axes if a != (x or axes[0])]
-    if others:
-        raise ValueError(
-            f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...)"
-        )
+    axes = _one_axis(array, x)
     names = policy_names(array)
     number = metrics.count(data, metric)
     drawn = [p for p in chosen_policies(array, policies) if number.isel(policy=names.index(p)).values.any()]
@@ -203,8 +188,20 @@ def quantiles(
     return ax
 
 
-def _refuse_axis(x: str) -> None:
-    raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
+def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
+    """Returns the setting axis as a list, empty if there is none; `ValueError` if there are more, or `x` is another one."""
+    axes = metrics.setting_axes(array)
+    if x is not None and not axes:
+        raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
+    if x is not None:
+        checks.one_of("x", x, axes)
+    others = [a for a in axes if a != (x or axes[0])]
+    if others:
+        raise ValueError(
+            f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...), "
+            "or draw two with plot.heat"
+        )
+    return axes
 
 
 @style.styled

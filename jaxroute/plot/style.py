@@ -124,23 +124,14 @@ _ORACLES = ("oracle", "optimal", "clairvoyant", "best single", "bestsingle", "co
 _RIVALS = {
     name: place
     for names in (
-        ("UCB1", "GaussianThompson", "BetaThompson", "EpsilonGreedy"),
-        ("Greedy", "GreedyByRatio", "GreedyToBest", "NoFiller", "RandomFiller", "IndexFiller", "RandomTie", "Lemma3"),
-        ("EducatedGuessing", "RouterDC", "RouteLLM"),
-        ("CUCB", "Thompson", "Direct", "EpsilonGreedy", "ConstrainedThompson"),
-        ("CQB-eps", "Q-UCB", "Q-ThS"),
-        (
-            "frugal",
-            "greedy",
-            "one call",
-            "static index",
-            "LinUCB",
-            "Thompson sampling",
-            "explore then commit",
-            "epsilon-greedy",
-        ),
+        "UCB1, GaussianThompson, BetaThompson, EpsilonGreedy",
+        "Greedy, GreedyByRatio, GreedyToBest, NoFiller, RandomFiller, IndexFiller, RandomTie, Lemma3",
+        "EducatedGuessing, RouterDC, RouteLLM",
+        "CUCB, Thompson, Direct, EpsilonGreedy, ConstrainedThompson",
+        "CQB-eps, Q-UCB, Q-ThS",
+        "frugal, greedy, one call, static index, LinUCB, Thompson sampling, explore then commit, epsilon-greedy",
     )
-    for place, name in enumerate(names)
+    for place, name in enumerate(names.split(", "))
 }
 
 

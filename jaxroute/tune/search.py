@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 import xarray as xr
 
 from jaxroute.core import checks
@@ -28,6 +29,7 @@ from jaxroute.core.description import describe
 from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.simulate import tqdm
+from jaxroute.metrics import rounded
 from jaxroute.tune.candidates import CandidateFactory, CandidateRunner, Outcomes
 from jaxroute.tune.history import Batch, History, dataset, open_history
 from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
@@ -81,6 +83,12 @@ class SearchResult(NamedTuple):
     feasible: bool
     rounds: dict[str, int]
     history: xr.Dataset
+
+    def _repr_html_(self) -> str:
+        name = self.history["score"].attrs["long_name"]
+        rows = {label: one for label, one in (("best", self.best), ("start", self.start)) if one is not None}
+        columns = [one.values | {f"mean {name}": rounded(*one.score)} | one.bounds for one in rows.values()]
+        return pandas.DataFrame(columns, list(rows)).to_html()
 
 
 @checks.suggest_keywords

@@ -95,6 +95,7 @@ def test_finds_a_known_optimum_and_its_true_mean():
     truth = (found.values["x"] - BEST) ** 2 + NOISE**2
     assert 0 < error < 0.1 * truth and abs(mean - truth) < 5 * error
     assert found.feasible and found.start is None and found.gain is None
+    assert "mean loss" in found._repr_html_() and "<table" in found._repr_html_()
 
 
 @pytest.mark.parametrize("strategy", [tune.Random(), tune.Lattice(9)])
