@@ -147,29 +147,6 @@ def test_curves_with_settings(tmp_path):
     written(ax, tmp_path)
 
 
-def test_curves_refuse_too_many_settings():
-    with pytest.raises(
-        ValueError, match=r"at most 8 settings for curves, got 9 \(gamma: 9\): select .* plot.sweep or plot.heat"
-    ):
-        plot.curves(fake({"gamma": range(9)}))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": "regrets"}, r"metric must be one of .* got 'regrets'; did you mean 'regret'\?"),
-        ({"metric": "deployed"}, "metric must be a single number per run, got 'deployed' with one per model"),
-        ({"policies": ["greedy"]}, r"policies must be one of .*; did you mean 'Greedy'\?"),
-        ({"band": "sd"}, "band must be one of 'stderr', 'deviation', 'quantile', got 'sd'"),
-        ({"log": "z"}, "log must be True, False, 'x' or 'y', got 'z'"),
-        ({"reference": {"bound": ([1, 2], [1])}}, r"reference\['bound'\] must be \(times, values\) of equal length"),
-    ],
-)
-def test_curves_name_the_wrong_argument(options, message):
-    with pytest.raises(ValueError, match=message):
-        plot.curves(fake(models=3), **options)
-
-
 def test_curves_refuse_a_logarithm_of_what_is_never_positive():
     data = fake()
     data["regret"][1] *= -1
@@ -326,8 +303,6 @@ def test_difference(tmp_path):
     assert second.get_label() == "Greedy"
     lines = plot.difference(data, minus="Greedy", policies="Oracle").lines
     assert [line.get_label() for line in lines] == ["Greedy", "Oracle"]
-    with pytest.raises(ValueError, match="minus must be one of .* did you mean 'Greedy'"):
-        plot.difference(data, minus="greedy")
 
 
 @pytest.mark.parametrize("policies", [None, ["Greedy"]])
@@ -396,16 +371,6 @@ def test_names_are_not_joined_by_lines(tmp_path):
     ax = plot.sweep(fake({"pool": ["small", "large"]}), "reward")
     assert ax.containers[0].lines[0].get_linestyle() == "None"
     written(ax, tmp_path)
-
-
-def test_sweep_errors():
-    two = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
-    with pytest.raises(ValueError, match=r"at most one setting axis, got gamma, budget: select with data.sel\(budget=...\)"):
-        plot.sweep(two, x="gamma")
-    with pytest.raises(ValueError, match=r"x must be one of 'gamma', 'budget', got 'gama'; did you mean 'gamma'\?"):
-        plot.sweep(two, x="gama")
-    with pytest.raises(ValueError, match="x must be None when the data has no setting axis, got 'gamma'"):
-        plot.sweep(fake(), x="gamma")
 
 
 def test_zero_stands_before_a_logarithmic_axis(tmp_path):
@@ -487,15 +452,6 @@ def test_quantiles_against_a_setting(tmp_path):
     assert len(ax.get_legend().get_texts()) == 2
 
 
-def test_quantiles_errors():
-    with pytest.raises(ValueError, match="data must have at most one setting axis, got a, b"):
-        plot.quantiles(fake({"a": [1, 2], "b": [1, 2]}))
-    negative = fake()
-    negative["regret"] *= -1
-    with pytest.raises(ValueError, match="log must be False where nothing is positive"):
-        plot.quantiles(negative, log=True)
-
-
 def test_heat(tmp_path):
     data = fake({"gamma": np.geomspace(0.01, 1, 5), "budget": [3, 1, 2]})
     data["regret"][1, 2, 0] = 1.0
@@ -538,64 +494,6 @@ def test_heat_leaves_missing_cells_empty(tmp_path):
     written(ax, tmp_path)
 
 
-def test_heat_errors():
-    three = fake({"gamma": [0.1, 0.2], "budget": [1, 2], "pool": ["a", "b"]}, seeds=2)
-    with pytest.raises(
-        ValueError, match=r"two setting axes, gamma and budget, got gamma, budget, pool: .*data.sel\(pool=...\)"
-    ):
-        plot.heat(three, policy="Greedy", x="gamma", y="budget")
-    with pytest.raises(ValueError, match=r"y must be one of 'gamma', 'budget', 'pool', got 'buget'; did you mean 'budget'"):
-        plot.heat(three, policy="Greedy", x="gamma", y="buget")
-    with pytest.raises(ValueError, match="y must differ from x, got 'gamma' for both"):
-        plot.heat(three, policy="Greedy", x="gamma", y="gamma")
-    with pytest.raises(ValueError, match=r"policy must be one of .* got 'UCB'"):
-        plot.heat(three, policy="UCB", x="gamma", y="budget")
-    with pytest.raises(
-        ValueError, match=r"data must have two setting axes for a heat map, got none: draw it with plot.sweep"
-    ):
-        plot.heat(fake(), policy="Greedy", x="gamma", y="budget")
-    with pytest.raises(ValueError, match="best must be 'auto', 'min', 'max' or None, got 'low'"):
-        plot.heat(three.sel(pool="a"), policy="Greedy", x="gamma", y="budget", best="low")
-
-
-@pytest.mark.fast
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"center": 1.0}, TypeError, r"^heat\(\) got an unexpected keyword argument 'center'; did you mean 'centre'\?$"),
-        ({"polcy": "Greedy"}, TypeError, "'polcy'; did you mean 'policy'"),
-        ({"zzz": 1}, TypeError, "'zzz'; it has data, metric, policy, x, y, best, centre, limits, ax, title$"),
-        ({"centre": "a"}, ValueError, "centre must be a number or an array of numbers, got 'a'"),
-        ({"centre": [1.0, 2.0]}, ValueError, r"centre must have shape \(\), got \(2,\)"),
-        ({"centre": float("nan")}, ValueError, "centre must be finite, got nan"),
-        ({"limits": 3}, ValueError, r"limits must be two finite numbers, the smaller first, such as \(0.0, 1.0\), got 3"),
-        ({"limits": (1.0,)}, ValueError, r"limits must be .*, got \(1.0,\)"),
-        ({"limits": (3.0, 1.0)}, ValueError, r"limits must be .*, got \(3.0, 1.0\)"),
-        ({"limits": (1.0, 1.0)}, ValueError, r"limits must be .*, got \(1.0, 1.0\)"),
-        ({"limits": ("a", "b")}, ValueError, r"limits must be .*, got \('a', 'b'\)"),
-        ({"limits": (0.0, float("nan"))}, ValueError, r"limits must be .*, got \(0.0, nan\)"),
-        ({"limits": "ab"}, ValueError, "limits must be .*, got 'ab'"),
-        ({"best": "Min"}, ValueError, "best must be 'auto', 'min', 'max' or None, got 'Min'"),
-        ({"ax": 3}, ValueError, "ax must be the axes of one panel, or None for a new figure, got 3"),
-        ({"ax": np.zeros((1, 2))}, ValueError, r"ax must be the axes of one panel, .* got ndarray of shape \(1, 2\)"),
-        ({"title": 3}, ValueError, "title must be a text or None, got 3"),
-    ],
-)
-def test_heat_refuses_bad_arguments_before_it_draws(arguments, error, message):
-    import matplotlib.pyplot as plt
-
-    data, figures = fake({"gamma": [0.1, 0.2], "budget": [1, 2]}, seeds=2), plt.get_fignums()
-    with pytest.raises(error, match=message):
-        plot.heat(data, **{"policy": "Greedy", "x": "gamma", "y": "budget", **arguments})
-    assert plt.get_fignums() == figures
-
-
-@pytest.mark.fast
-def test_misspelt_arguments():
-    with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
-        plot.curves(fake(), polices=["Greedy"])
-
-
 # Deployment.
 
 
@@ -629,13 +527,86 @@ def test_deployment_of_unnamed_models():
     assert ax.get_title(loc="left") == "Figure 5"
 
 
-def test_deployment_errors():
-    with pytest.raises(ValueError, match=r"no setting axis here, got gamma: select with data.sel\(gamma=...\)"):
-        plot.deployment(fake({"gamma": [1, 2]}, models=2), policy="Greedy")
-    with pytest.raises(ValueError, match="variable must have the dimensions time and model, got 'regret'"):
-        plot.deployment(fake(models=2), policy="Greedy", variable="regret")
-    with pytest.raises(ValueError, match=r"policy must be one of .*; did you mean 'Greedy'\?"):
-        plot.deployment(fake(models=2), policy="greedy")
+def test_quantiles_of_negative_numbers_have_no_logarithm():
+    negative = fake()
+    negative["regret"] *= -1
+    with pytest.raises(ValueError, match="log must be False where nothing is positive"):
+        plot.quantiles(negative, log=True)
+
+
+# Wrong arguments.
+
+ONE, TWO = {"gamma": [1, 2]}, {"gamma": [0.1, 0.2], "budget": [1, 2]}
+THREE, GRID = TWO | {"pool": ["a", "b"]}, {"policy": "Greedy", "x": "gamma", "y": "budget"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "axes", "options", "message"),
+    [
+        ("curves", {"gamma": range(9)}, {}, r"at most 8 settings for curves, got 9 \(gamma: 9\): select .* plot.sweep or plot.heat"),
+        ("curves", {}, {"metric": "regrets"}, r"metric must be one of .* got 'regrets'; did you mean 'regret'\?"),
+        ("curves", {}, {"metric": "deployed"}, "metric must be a single number per run, got 'deployed' with one per model"),
+        ("curves", {}, {"policies": ["greedy"]}, r"policies must be one of .*; did you mean 'Greedy'\?"),
+        ("curves", {}, {"band": "sd"}, "band must be one of 'stderr', 'deviation', 'quantile', got 'sd'"),
+        ("curves", {}, {"log": "z"}, "log must be True, False, 'x' or 'y', got 'z'"),
+        ("curves", {}, {"reference": {"bound": ([1, 2], [1])}}, r"reference\['bound'\] must be \(times, values\) of equal length"),
+        ("difference", {}, {"minus": "greedy"}, "minus must be one of .* did you mean 'Greedy'"),
+        ("sweep", TWO, {"x": "gamma"}, r"most one setting axis, got gamma, budget: select with data.sel\(budget=...\)"),
+        ("sweep", TWO, {"x": "gama"}, r"x must be one of 'gamma', 'budget', got 'gama'; did you mean 'gamma'\?"),
+        ("sweep", {}, {"x": "gamma"}, "x must be None when the data has no setting axis, got 'gamma'"),
+        ("quantiles", TWO, {}, "data must have at most one setting axis, got gamma, budget"),
+        ("heat", THREE, GRID, r"two setting axes, gamma and budget, got gamma, budget, pool: .*data.sel\(pool=...\)"),
+        ("heat", THREE, GRID | {"y": "buget"}, r"y must be one of 'gamma', 'budget', 'pool', got 'buget'; did you mean 'budget'"),
+        ("heat", THREE, GRID | {"y": "gamma"}, "y must differ from x, got 'gamma' for both"),
+        ("heat", THREE, GRID | {"policy": "UCB"}, r"policy must be one of .* got 'UCB'"),
+        ("heat", {}, GRID, r"data must have two setting axes for a heat map, got none: draw it with plot.sweep"),
+        ("heat", TWO, GRID | {"best": "low"}, "best must be 'auto', 'min', 'max' or None, got 'low'"),
+        ("deployment", ONE, {"policy": "Greedy"}, r"no setting axis here, got gamma: select with data.sel\(gamma=...\)"),
+        ("deployment", {}, {"policy": "Greedy", "variable": "regret"}, "the dimensions time and model, got 'regret'"),
+        ("deployment", {}, {"policy": "greedy"}, r"policy must be one of .*; did you mean 'Greedy'\?"),
+    ],
+)  # fmt: skip
+def test_bad_input(draw, axes, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(plot, draw)(fake(axes, seeds=2, models=3), **options)
+    with pytest.raises(ValueError, match=r"data must be the xarray\.Dataset of a simulation, got DataArray"):
+        getattr(plot, draw)(fake(axes, seeds=2)["regret"], **options)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"center": 1.0}, TypeError, r"^heat\(\) got an unexpected keyword argument 'center'; did you mean 'centre'\?$"),
+        ({"polcy": "Greedy"}, TypeError, "'polcy'; did you mean 'policy'"),
+        ({"zzz": 1}, TypeError, "'zzz'; it has data, metric, policy, x, y, best, centre, limits, ax, title$"),
+        ({"centre": "a"}, ValueError, "centre must be a number or an array of numbers, got 'a'"),
+        ({"centre": [1.0, 2.0]}, ValueError, r"centre must have shape \(\), got \(2,\)"),
+        ({"centre": float("nan")}, ValueError, "centre must be finite, got nan"),
+        ({"limits": 3}, ValueError, r"limits must be two finite numbers, the smaller first, such as \(0.0, 1.0\), got 3"),
+        ({"limits": (1.0,)}, ValueError, r"limits must be .*, got \(1.0,\)"),
+        ({"limits": (3.0, 1.0)}, ValueError, r"limits must be .*, got \(3.0, 1.0\)"),
+        ({"limits": (1.0, 1.0)}, ValueError, r"limits must be .*, got \(1.0, 1.0\)"),
+        ({"limits": ("a", "b")}, ValueError, r"limits must be .*, got \('a', 'b'\)"),
+        ({"limits": (0.0, float("nan"))}, ValueError, r"limits must be .*, got \(0.0, nan\)"),
+        ({"limits": "ab"}, ValueError, "limits must be .*, got 'ab'"),
+        ({"best": "Min"}, ValueError, "best must be 'auto', 'min', 'max' or None, got 'Min'"),
+        ({"ax": 3}, ValueError, "ax must be the axes of one panel, or None for a new figure, got 3"),
+        ({"ax": np.zeros((1, 2))}, ValueError, r"ax must be the axes of one panel, .* got ndarray of shape \(1, 2\)"),
+        ({"title": 3}, ValueError, "title must be a text or None, got 3"),
+    ],
+)
+def test_heat_refuses_bad_arguments_before_it_draws(arguments, error, message):
+    data, figures = fake({"gamma": [0.1, 0.2], "budget": [1, 2]}, seeds=2), plt.get_fignums()
+    with pytest.raises(error, match=message):
+        plot.heat(data, **{"policy": "Greedy", "x": "gamma", "y": "budget", **arguments})
+    assert plt.get_fignums() == figures
+
+
+@pytest.mark.fast
+def test_misspelt_arguments():
+    with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
+        plot.curves(fake(), polices=["Greedy"])
 
 
 # Files and defaults.
@@ -670,11 +641,6 @@ def test_long_numbers_have_commas():
     ax.figure.canvas.draw()
     assert labels(ax.get_xticklabels())[:2] == ["0", "2,000"]
     assert "1,000" in labels(plot.curves(fake(points=2)).get_xticklabels())
-
-
-def test_data_must_be_a_result():
-    with pytest.raises(ValueError, match=r"data must be the xarray\.Dataset of a simulation, got DataArray"):
-        plot.curves(fake()["regret"])
 
 
 def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
