@@ -100,6 +100,6 @@ def test_sizes_of_pools_decide(dim, models, offered, decisions):
     env = queueing.pool_queue(
         np.ones((60, dim)), np.full((60, models), 0.5), arrival_rate=0.8, horizon=50, num_offered=offered
     )
-    for policy in (queueing.ACQB(), queueing.SwitchAt(queueing.Random(), queueing.ACQB(), 5)):
+    for policy in (queueing.ACQB(), queueing.PolicySwitch(queueing.Random(), queueing.ACQB(), 5)):
         spec = rounds.spec_for(env, 50)
         assert (rounds.is_expensive(policy, spec), rounds.scan_is_faster(policy, spec)) == decisions
