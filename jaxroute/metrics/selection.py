@@ -102,7 +102,9 @@ def pick(data: Data, metric: str | None = None) -> xr.DataArray:
 def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
     """Returns one metric as it was recorded, with the dimension `seed`; raises the errors of `pick`."""
     if not has_runs(data):
-        raise NeedsRunsError(f"{metric or 'this'} needs single runs, and the result has only statistics; use keep='runs'")
+        raise NeedsRunsError(
+            f"{metric or 'this'}: single runs are needed, but only their statistics are stored; run with keep='runs'"
+        )
     if isinstance(data, xr.DataArray):
         if metric is not None:
             raise ValueError(f"metric must be None when data is a single variable, got {metric!r}")

@@ -57,6 +57,7 @@ def objective_of(
     root = jax.random.key_data(draws.key(root_seed))
     env = _WithObjective(env, objective)
 
+    @jax.jit  # The engine's loops must not close over tracers of the caller.
     def value(parameters: Mapping[str, Any], seeds: Any) -> jax.Array:
         with as_written():
             streams = run_streams(root, jnp.asarray(seeds, np.uint32))
