@@ -1,10 +1,10 @@
 """Measures decisions per second of every policy, next to other tools in the same process.
 
-    jaxroute bench                               # the rows of the page on performance, about five minutes on two cores
-    jaxroute bench --full                        # every policy of every problem, about a quarter of an hour
-    jaxroute bench --only staged --seeds 4096 --repeats 7
-    jaxroute bench --full --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
-    jaxroute bench --compare A.json B.json       # two stored results, row by row
+    python scripts/bench.py                               # the rows of the page on performance, about five minutes on two cores
+    python scripts/bench.py --full                        # every policy of every problem, about a quarter of an hour
+    python scripts/bench.py --only staged --seeds 4096 --repeats 7
+    python scripts/bench.py --full --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
+    python scripts/bench.py --compare A.json B.json       # two stored results, row by row
 
 Prints a table and writes JSON to scripts/bench_results/. A speed is the median of several repeats after a warm-up. "first call" is the time
 of tracing and compiling, with empty caches in memory and on disk. "per CPU s" divides by the CPU time of all threads. The last line reports
@@ -481,7 +481,7 @@ def _busy() -> tuple[float | None, float]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only", nargs="+", choices=list(PROBLEMS), default=[], metavar="PROBLEM", help="all policies of these problems"
     )
@@ -503,7 +503,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
     options = parser.parse_args(arguments)
     if options.compare:
-        print(compare(*options.compare))
+        try:
+            print(compare(*options.compare))
+        except ValueError as error:
+            parser.error(str(error))
     else:
         with empty_caches():
             _bench(options)

@@ -17,6 +17,7 @@ import xarray as xr
 
 import jaxroute as jr
 from jaxroute import cli, metrics, plot
+from jaxroute.cli.simulating import changes_of
 from jaxroute.data import (
     RoutingTable,
     costs_by_size,
@@ -295,9 +296,8 @@ def test_a_wrong_argument_is_named(name, tmp_path):
 
 # Commands, and what they say; {t} is a table.
 COMMANDS = {
-    "no command": ([], "the following arguments are required: COMMAND"),
     "an unknown command": (["plott"], "invalid choice: 'plott'"),
-    "an unknown option": (["run", "stochastic/regret", "--sedes", "5"], "unrecognized arguments: --sedes 5"),
+    "an unknown option": (["run", "stochastic/regret", "--sedes", "5"], "unrecognized argument: --sedes; did you mean --seeds"),
     "an unknown experiment": (["run", "staged/figure22"], "did you mean 'staged/figure-2"),
     "a text for an experiment": (["run", "t.csv"], "a file of your own must end in .py"),
     "a file that is no Python": (["run", "broken.py"], "broken.py, line 2: invalid syntax"),
@@ -312,12 +312,12 @@ COMMANDS = {
     "a case outside the folder": (["run", "outside.py"], "outside.py: cases must have different names of files without folders, got '../outside'"),
     "a file that leaves": (["run", "leaves.py"], "leaves.py, line 1: SystemExit: 3"),
     "a binary file": (["run", "binary.py"], "binary.py, line 1: "),
-    "too many seeds": (["run", "stochastic/regret", "--seeds", "1e12"], "argument --seeds: must be at most 4,294,967,296, got 1,000,000,000,000"),
+    "too many seeds": (["run", "stochastic/regret", "--seeds", "1e12"], "argument -n/--seeds: must be at most 4,294,967,296, got 1,000,000,000,000"),
     "too long a horizon": (["run", "stochastic/regret", "--horizon", "10**12"], "argument --horizon: must be a whole number, got '10**12'"),
     "a horizon beyond 32 bits": (["run", "stochastic/regret", "--horizon", "1e12"], "argument --horizon: must be at most 2,147,483,647"),
-    "a fractional key": (["run", "stochastic/regret", "--root-seed", "1.5"], "argument --root-seed: invalid int value: '1.5'"),
-    "a negative key": (["run", "stochastic/regret", "--root-seed", "-1"], "root_seed must be a whole number from 0 to 2**32 - 1, got -1"),
-    "an empty --out": (["run", "stochastic/regret", "--out", ""], "argument --out: must be a path, got an empty text"),
+    "a fractional root seed": (["run", "stochastic/regret", "--root-seed", "1.5"], "argument --root-seed: must be a whole number, got '1.5'"),
+    "a negative root seed": (["run", "stochastic/regret", "--root-seed", "-1"], "argument --root-seed: must be at least 0, got -1"),
+    "an empty --out": (["run", "stochastic/regret", "--out", ""], "argument -o/--out: must be a path, got an empty text"),
     "a file for --out": (["run", "stochastic/regret", "--out", "t.csv"], "out must be a folder or URL that can be written to, got 't.csv/store': Not a directory"),
     "an empty --data": (["run", "staged/table", "--data", ""], "argument --data: must be a path, got an empty text"),
     "a folder for --data": (["run", "staged/table", "--data", "folder"], "folder is a folder without files that can be read"),
@@ -330,7 +330,7 @@ COMMANDS = {
     "no features": (["run", "queueing/table", "--data", "t.csv"], "t.csv has no features, of text or otherwise: give embeddings"),
     "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
     "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
-    "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),
+    "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.NAME=VALUE, got 'UCB1=2'"),
     "a misspelt leaf": (["run", "stochastic/regret", "--set", "UCB1.with=2"], "hyperparameter of UCB1 must be one of 'width', got 'with'; did you mean 'width'?"),
     "a leaf as a list": (["run", "stochastic/regret", "--set", "UCB1.width=[1, 2]"], "UCB1.width must have shape (), got (2,)"),
     "a goal for nothing": (["run", "stochastic/regret", "--until-stderr", "regrets=1"], "until_stderr must be one of 'regret'"),
@@ -416,14 +416,14 @@ def test_warnings_of_a_command_are_one_line_each(here, capsys, monkeypatch):
     ("text", "value"), [(".5", 0.5), ("1.", 1.0), ("1e3", 1000.0), ("[1, 2]", [1, 2]), ("true", True), ("text", "text")]
 )
 def test_values_of_set(text, value):
-    assert cli._changes([f"A.b={text}"]) == {"A": {"b": value}}
+    assert changes_of([f"A.b={text}"]) == {"A": {"b": value}}
 
 
 def test_a_reader_that_has_gone_is_no_error(here, capfd, monkeypatch):
     def gone(*_):
         raise BrokenPipeError
 
-    monkeypatch.setitem(cli._COMMANDS, "list", gone)
+    monkeypatch.setattr(cli.list, "main", gone)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     assert cli.main(["list"]) == 141
     assert capfd.readouterr().err == ""

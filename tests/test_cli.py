@@ -1,8 +1,11 @@
-"""The command line: what a user types, sees and gets, and the errors for what is wrong."""
+"""Commands as a user gives them: output, files, and errors for wrong input."""
 
+import argparse
 import importlib.util
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +17,11 @@ import pytest
 import jaxroute as jr
 from jaxroute import cli, kernels
 from jaxroute.catalogue import catalogue, described
-from jaxroute.cli.parser import count
+from jaxroute.cli import doctor
+from jaxroute.cli import run as run_command
+from jaxroute.cli.output import Output
+from jaxroute.cli.simulating import store_programs
+from jaxroute.cli.values import whole
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.kernels import host
 
@@ -64,7 +71,7 @@ def test_list_shows_problems_policies_experiments_and_data(capsys):
 def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     out = tmp_path / "out"
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "mine/width" in shown and "not judged" in shown and "Greedy.epsilon = 0.2" in shown
     summary = json.loads((out / "summary.json").read_text())
     keys = [
@@ -93,7 +100,7 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     )
     claim = summary["claims"][0]
     assert set(claim) == {"id", "text", "source", "measured", "verdict"} and claim["verdict"] == "not judged"
-    assert "s compiling, " in shown and "nothing was left to play" not in shown
+    assert "s compiling, " in shown and "nothing was left to simulate" not in shown
     assert summary["last_call"] == {
         "compile_s": summary["compile_s"],
         "run_s": summary["run_s"],
@@ -103,7 +110,7 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0  # nothing left to play
     np.testing.assert_array_equal(jr.load(out)["regret"].values, before)
     shown, again = capsys.readouterr().out, json.loads((out / "summary.json").read_text())
-    assert "nothing was left to play" in shown
+    assert "nothing was left to simulate" in shown
     assert again["last_call"] == {"compile_s": 0, "run_s": 0, "decisions": 0}
     assert {n: again[n] for n in ("compile_s", "run_s")} == {n: summary[n] for n in ("compile_s", "run_s")}
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.3") == 0  # Beside the other.
@@ -127,29 +134,36 @@ def test_doctor_passes_its_own_checks(capsys):
     assert run("doctor") == 0
     shown = capsys.readouterr().out
     assert "FAILED" not in shown and "float32" in shown and "jaxlib" in shown
-    assert "this XLA has all that jaxroute compiles with" in shown
-    assert f"on this CPU by {host.compiler(wide=True)}" in shown or "there is no C++ compiler" in shown
+    assert "has all options that jaxroute compiles with" in shown
+    assert f"on the CPU, compiled by {host.compiler(wide=True)}" in shown or "there is no C++ compiler" in shown
 
 
 KERNELS = {
-    "all is well": ("/bin/c++", None, "13.0", None, True, ["on this CPU by /bin/c++", "on this GPU by NVRTC 13.0"]),
-    "no GPU": ("/bin/c++", None, None, None, True, ["not on a GPU: jax uses none"]),
-    "no compiler": (None, "install one", None, None, True, ["note       no kernel on this CPU: install one"]),
-    "a compiler refuses": ("/bin/c++", "set CXX", None, None, False, ["FAILED     no kernel on this CPU: set CXX"]),
-    "no NVRTC": ("/bin/c++", None, None, "pip install it", False, ["FAILED     no kernel on this GPU: pip install it"]),
+    "all is well": (
+        "/bin/c++",
+        None,
+        "13.0",
+        None,
+        True,
+        ["kernels: on the CPU, compiled by /bin/c++", "kernels: on the GPU, compiled by NVRTC 13.0"],
+    ),
+    "no GPU": ("/bin/c++", None, None, None, True, ["kernels: none on a GPU, as jax uses no GPU"]),
+    "no compiler": (None, "install one", None, None, True, ["note: no kernel on the CPU: install one"]),
+    "a compiler refuses": ("/bin/c++", "set CXX", None, None, False, ["FAILED: no kernel on the CPU: set CXX"]),
+    "no NVRTC": ("/bin/c++", None, None, "pip install it", False, ["FAILED: no kernel on the GPU: pip install it"]),
 }
 
 
 @pytest.mark.parametrize("case", KERNELS)
-def test_doctor_tries_kernels(case, monkeypatch, capsys):
+def test_doctor_tries_kernels(case, monkeypatch):
     path, refused, version, refused_by_gpu, fine, lines = KERNELS[case]
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu" if version is refused_by_gpu is None else "gpu")
     monkeypatch.setattr(kernels, "compiler", lambda wide: path)
     monkeypatch.setattr(kernels, "trial", {"cpu": refused, "gpu": refused_by_gpu}.get)
     monkeypatch.setattr(kernels, "nvrtc_version", lambda: version)
-    assert cli._kernels() == fine
-    shown = capsys.readouterr().out
-    assert all(line in shown for line in lines)
+    shown = [f"{label}: {text}" for label, text in doctor.check_kernels()]
+    assert set(lines) <= set(shown)
+    assert fine != any(line.startswith("FAILED") for line in shown)
 
 
 WRONG = {
@@ -160,15 +174,19 @@ WRONG = {
     "missing file": (["run", "nothing.py"], "existing file"),
     "zero seeds": (["run", "stochastic/regret", "--seeds", "0"], "at least 1"),
     "negative horizon": (["run", "stochastic/regret", "--horizon", "-5"], "at least 1"),
-    "seeds that are no number": (["run", "stochastic/regret", "--seeds", "many"], "whole number"),
-    "malformed --set": (["run", "stochastic/regret", "--set", "UCB1width"], "POLICY.LEAF=VALUE"),
-    "--set without value": (["run", "stochastic/regret", "--set", "UCB1.width="], "POLICY.LEAF=VALUE"),
+    "malformed --set": (["run", "stochastic/regret", "--set", "UCB1width"], "POLICY.NAME=VALUE"),
+    "--set without value": (["run", "stochastic/regret", "--set", "UCB1.width="], "POLICY.NAME=VALUE"),
     "unknown policy": (["run", "stochastic/regret", "--set", "UCB2.width=1"], "did you mean 'UCB1'"),
-    "unknown leaf": (["run", "stochastic/regret", "--set", "UCB1.widht=1"], "did you mean 'width'"),
-    "leaf that is no number": (["run", "stochastic/regret", "--set", "UCB1.width=wide"], "UCB1.width must be a number"),
-    "leaf out of range": (["run", "stochastic/regret", "--set", "UCB1.width=-1"], "width must be at least 0, got -1"),
-    "NaN leaf": (["run", "stochastic/regret", "--set", "UCB1.width=NaN"], "must be finite"),
-    "an oracle's leaf": (["run", "stochastic/regret", "--set", "Oracle.best=1"], "cannot change Oracle"),
+    "hyperparameter that is no number": (
+        ["run", "stochastic/regret", "--set", "UCB1.width=wide"],
+        "UCB1.width must be a number",
+    ),
+    "hyperparameter out of range": (
+        ["run", "stochastic/regret", "--set", "UCB1.width=-1"],
+        "width must be at least 0, got -1",
+    ),
+    "NaN": (["run", "stochastic/regret", "--set", "UCB1.width=NaN"], "must be finite"),
+    "hyperparameter of an oracle": (["run", "stochastic/regret", "--set", "Oracle.best=1"], "cannot change Oracle"),
     "negative budget": (["run", "staged/figure-2", "--smoke", "--set", "environment.budget=-1"], "budget must be above 0"),
     "infeasible budget": (
         ["run", "staged/figure-2", "--smoke", "--set", "environment.budget=0.01"],
@@ -176,7 +194,6 @@ WRONG = {
     ),
     "unknown setting": (["run", "staged/figure-2", "--smoke", "--set", "environment.bugdet=1"], "environment"),
     "no data": (["run", "staged/table", "--smoke"], "--data FILE"),
-    "missing data": (["run", "staged/table", "--smoke", "--data", "nowhere.csv"], "nowhere.csv"),
     "data for an experiment without": (["run", "stochastic/regret", "--data", "x.csv"], "takes no --data"),
     "data for a market of the paper": (["run", "staged/figure-2", "--data", "x.csv"], "takes no --data"),
     "setting of a fixed environment": (
@@ -188,12 +205,8 @@ WRONG = {
         "environment.size cannot be set: the environment of this experiment is fixed",
     ),
     "policy in lower case": (["run", "stochastic/regret", "--set", "ucb1.width=1"], "did you mean 'UCB1'"),
-    "unknown problem": (["list", "stage"], "problem must be one of"),
-    "misspelt option": (["run", "stochastic/regret", "--sedes", "5"], "did you mean --seeds?"),
     "misspelt choice": (["run", "stochastic/regret", "--keep", "moment"], "did you mean moments?"),
-    "misspelt command": (["rnu", "stochastic/regret"], "did you mean run?"),
     "fraction of a seed": (["run", "stochastic/regret", "--seeds", "1.5"], "must be a whole number, got '1.5'"),
-    "plot of nothing": (["plot", "nowhere"], "must hold a stored result"),
 }
 
 
@@ -258,9 +271,9 @@ def test_a_wrong_log_or_option_is_refused(name, tmp_path, capsys, monkeypatch):
     assert status == 2 and message in error and "Traceback" not in error and error.count("\n") == 1
 
 
-# What `compare` refuses, and before what: jax has not been imported, and the file, which is not there, has not been looked for.
+# Refused by `compare` before jax is imported, and before the file is opened, which does not exist.
 WRONG_COMPARISONS = {
-    "a target above 1": (["--target", "2"], "argument --target-quality: must be above 0 and below 1, got 2"),
+    "a target above 1": (["--target-quality", "2"], "argument --target-quality: must be above 0 and below 1, got 2"),
     "a target in percent": (["--target-quality", "70"], "got 70; for 70 % give 0.7"),
     "a target with a sign": (["--target-quality", "70%"], "got 70%; for 70 % give 0.7"),
     "a target in words": (["--target-quality", "high"], "argument --target-quality: must be a number, got 'high'"),
@@ -292,7 +305,7 @@ WRONG_COMPARISONS = {
 @pytest.mark.parametrize("name", WRONG_COMPARISONS)
 def test_a_comparison_that_makes_no_sense_is_refused_at_once(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jaxroute.data.read_log", None)  # Whoever gets as far fails in another way.
+    monkeypatch.setattr("jaxroute.data.read_log", None)  # A command that reads the file fails in another way.
     arguments, message = WRONG_COMPARISONS[name]
     try:
         status = run("compare", "nowhere.csv", *arguments)
@@ -339,7 +352,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     for word in (*words, "1 learning online, in 4 random orders", "LinUCB", "At most 16 steps"):
         assert word in early, word
     assert max(map(len, (before[0] + shown.out).splitlines())) <= 80
-    assert "kept:" not in shown.out and "out/index.html is the page" in shown.out
+    assert "kept:" not in shown.out and "the page is out/index.html" in shown.out
     # Where there is no terminal there are spare lines, and each step has its number.
     assert "step 1 of 16: fitted rules" in shown.err and 0 < shown.err.count("\n") < 16
     page = json.loads(Path("out/summary.json").read_text())
@@ -363,6 +376,136 @@ def test_wrong_input_is_refused_by_name_and_leaves_nothing(name, tmp_path, capsy
     assert not any(tmp_path.iterdir()), f"left behind: {list(tmp_path.iterdir())}"
 
 
+COMMANDS = [*cli.COMMANDS, "help"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_help_has_a_description_and_examples_and_fits(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = [["help"], []] if name is None else [["help", name], [name, "--help"]]
+    shown = []
+    for one in arguments:
+        try:
+            assert run(*one) == 0
+        except SystemExit as stop:  # argparse
+            assert stop.code == 0
+        shown.append(capsys.readouterr().out)
+    usage, description, *_ = shown[0].split("\n\n")
+    assert shown[0] == shown[1] and usage.startswith("usage: jaxroute") and description.endswith(".")
+    examples = shown[0].partition("\nexamples:\n")[2].splitlines()
+    assert examples and all("jaxroute" in line or line.startswith("      ") for line in examples), examples
+    assert max(map(len, shown[0].splitlines())) <= 80
+
+
+@pytest.mark.fast
+def test_examples_in_the_help_are_understood(monkeypatch):
+    monkeypatch.setattr(cli.parsing.Parser, "_read_args_from_files", lambda self, texts: [t for t in texts if t[0] != "@"])
+    for module, _ in cli.COMMANDS.values():
+        examples = module.__doc__.partition("\nExamples:\n")[2].replace("\\\n", " ")
+        for line in re.findall(r"jaxroute (.*)", examples):
+            words = shlex.split(line.partition("|")[0].replace(')"', ""), comments=True)
+            cli.make_parser().parse_args(["run", "x"] if words == ["run", "@options.txt"] else words)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_are_never_abbreviated(name, capsys):
+    parser = cli.make_parser()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    known = [text for text in commands.choices[name]._option_string_actions if text.startswith("--")]
+    for option in known:
+        for prefix in {option[: len(option) - 1], option[:5]} - set(known):
+            with pytest.raises(SystemExit, match="2"):
+                parser.parse_args([name, prefix])
+            assert f"jaxroute {name}: unrecognized argument: {prefix}" in capsys.readouterr().err
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "x", "--seed", "3"], "did you mean --seeds or --root-seed?"),
+        (["run", "x", "--hor", "50"], "did you mean --horizon?"),
+        (["list", "--quiet"], "unrecognized argument: --quiet (see"),
+        (["tune", "x", "--maximiz"], "did you mean --maximi"),
+        (["compare", "x.csv", "--target", "0.7"], "did you mean --target-quality?"),
+        (["hlep"], "did you mean help?"),
+        (["help", "rum"], "did you mean run?"),
+        (["--sedes"], "jaxroute: unrecognized arguments: --sedes (see"),
+        (["run", "x", "-z"], "jaxroute run: unrecognized arguments: -z (see"),
+        (["run", "@nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_may_be_meant_is_suggested_if_it_is_similar(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        run(*arguments)
+    assert message in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+@pytest.mark.fast
+def test_options_have_two_spellings_and_short_forms_and_may_be_in_a_file(tmp_path):
+    read = cli.make_parser().parse_args
+    tune = ["tune", "x", "--param", "a", "--metric", "b"]
+    assert [read([*tune, f"--{word}"]).maximise for word in ("maximise", "maximize", "minimise", "minimize")] == [
+        *(True, True, False, False)
+    ]
+    assert read(tune).maximise is None
+    short = read(["run", "x", "-n", "1e3", "-o", "out", "-q", "--root-seed", "1_000"])
+    assert (short.seeds, short.out, short.quiet, short.root_seed) == (1000, Path("out"), True, 1000)
+    file = tmp_path / "options.txt"
+    file.write_text("# of a figure\nx --seeds 2:5\n--set 'A.b=some text'   # a comment\n--verbose\n")
+    given = read(["run", f"@{file}"])
+    assert (given.experiment, given.seeds, given.set, given.verbose) == ("x", range(2, 5), ["A.b=some text"], True)
+
+
+def as_json(capsys, *arguments):
+    """Runs a command with --json; returns the document, which must be all that it prints."""
+    assert run(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_is_all_that_is_printed_and_quiet_prints_nothing(mine, tmp_path, capsys, monkeypatch):
+    """Also where a user's file prints."""
+    from jaxroute.comparison import learning
+
+    monkeypatch.chdir(tmp_path)
+    mine.write_text(mine.read_text() + "print('from the file')\n")
+    out, command = tmp_path / "out", ["run", mine, "-n", 4, "-o", tmp_path / "out"]
+    made = as_json(capsys, *command)
+    assert (made["seeds"], made["out"]) == (4, str(out)) and set(made["policies"]) == {"UCB1", "Greedy"}
+    assert run(*command, "--quiet") == 0
+    assert capsys.readouterr() == ("from the file\n", "")
+    (stored,) = as_json(capsys, "store", out)["stores"]
+    assert (stored["seeds"], stored["horizon"], stored["sound"], stored["missing"]) == ([[0, 3]], 400, True, "")
+    assert stored["policies"] == ["UCB1", "Greedy"] and stored["calls"][0]["decisions"] == 3 * 4 * 400
+    assert as_json(capsys, "store", out, "--export", "a.nc") == {"files": ["a.nc"]}
+    assert run("store", out, "-q", "--verify") == 0 and capsys.readouterr() == ("", "")
+    assert as_json(capsys, "plot", out, mine)["summary"]["experiment"] == "mine/width"
+    found = as_json(capsys, "tune", mine, "--param", "Greedy.epsilon=linear:0:1", "--metric", "regret", "--rounds", "1e5")
+    assert found["policy"] == "Greedy" and 0 <= found["best"]["values"]["epsilon"] <= 1
+    report = as_json(capsys, "doctor")
+    assert report["passed"] and {"label": "precision", "text": "float32"} in report["lines"]
+    assert {"problems", "experiments", "data_sets"} == set(as_json(capsys, "list"))
+    Path("log.csv").write_text(PROMPTS)
+    assert as_json(capsys, "data", "log.csv")["queries"] == 60
+    monkeypatch.setattr(learning.strategies, "STRATEGIES", {"LinUCB": learning.STRATEGIES["LinUCB"]})
+    comparison = ["compare", "log.csv", "--target-quality", "0.6", "--orders", "4"]
+    found = as_json(capsys, *comparison)
+    assert (found["target"], found["out"]) == (0.6, "report-log") and Path("report-log/summary.json").is_file()
+    assert run(*comparison, "--quiet") == 0 and capsys.readouterr() == ("", "")
+
+
+def test_verbose_prints_blocks_and_the_traceback_of_an_error(mine, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run("run", mine, "-n", 4, "-o", out, "-v") == 0
+    assert "block 2 of 2: " in capsys.readouterr().err
+    assert run("run", mine, "-n", 4, "-o", out, "--set", "UCB2.width=1", "-v") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Traceback") and "did you mean 'UCB1'" in error.splitlines()[-1]
+
+
 def test_version_and_lists_for_people_and_programs(capsys):
     with pytest.raises(SystemExit) as stop:
         run("--version")
@@ -377,7 +520,7 @@ def test_version_and_lists_for_people_and_programs(capsys):
 
 
 def test_seeds_may_be_written_with_an_exponent():
-    assert [count(text) for text in ("1e3", "1_000", "1,000", "1000")] == [1000] * 4
+    assert [whole(text) for text in ("1e3", "1_000", "1,000", "1000")] == [1000] * 4
 
 
 FIGURE = """
@@ -429,7 +572,7 @@ def test_the_command_is_installed():
     if not command.exists():
         pytest.skip("jaxroute is not installed as a command in this environment")
     shown = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
-    assert all(word in shown for word in ("list", "run", "plot", "bench", "doctor"))
+    assert all(word in shown for word in ("list", "run", "plot", "store", "doctor"))
 
 
 def test_the_catalogue_is_that_of_the_code():
@@ -464,25 +607,25 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     try:
         jax.config.update("jax_enable_compilation_cache", False)
-        assert cli._keep_compiled() is None
+        assert store_programs() is None
         jax.config.update("jax_enable_compilation_cache", True)
         jax.config.update("jax_compilation_cache_dir", None)
         monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
-        assert cli._keep_compiled() is None and jax.config.jax_compilation_cache_dir is None
+        assert store_programs() is None and jax.config.jax_compilation_cache_dir is None
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert cli._keep_compiled() == str(tmp_path / "jaxroute" / "compiled")
+        assert store_programs() == str(tmp_path / "jaxroute" / "compiled")
         assert (
             jax.config.jax_persistent_cache_min_compile_time_secs == 0
         )  # All programs are kept, those that compile in no time too.
         jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
-        assert cli._keep_compiled() == str(tmp_path / "mine")
+        assert store_programs() == str(tmp_path / "mine")
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
 
 
 @pytest.mark.fast
-def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a_file():
+def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a_file(capsys):
     """Every experiment on a user's table has one of both: `--data` that must be given, or a stand-in that is called one."""
     named = {name for name in EXPERIMENTS if EXPERIMENTS[name].stands_in({})}
     prompts = {"queueing/figure-3", "queueing/figure-6", "queueing/figure-7", "queueing/table"}
@@ -490,7 +633,8 @@ def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a
     for name in named:
         assert "stand-in" in catalogue()["experiments"][name]["title"]
         assert not EXPERIMENTS[name].stands_in({"environment": {"data": "table.npz"}})
-    said = " ".join(cli._stand_in("contextual/table").split())
+    run_command.print_stand_in("contextual/table", Output())
+    said = " ".join(capsys.readouterr().out.split())
     assert "Stand-in: no --data was given" in said and "`jaxroute run contextual/table --data FILE`" in said
 
 
@@ -499,7 +643,7 @@ def test_a_stand_in_is_called_one_before_and_after_it_is_played(tmp_path, capsys
 
     before = []
     monkeypatch.setattr(experiments, "run", lambda *a, **k: before.append(capsys.readouterr().out) or {})
-    monkeypatch.setattr(cli, "_report", lambda *a: "the report")
+    monkeypatch.setattr(run_command, "print_report", lambda *a: None)
     assert run("run", "contextual/table", "--smoke", "--out", tmp_path / "a") == 0
     assert "no --data was given" in before[0] and "no --data was given" in capsys.readouterr().out
     assert run("run", "contextual/table", "--smoke", "--data", "t.csv", "--out", tmp_path / "b") == 0

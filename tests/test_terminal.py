@@ -1,4 +1,4 @@
-"""What the terminal shows: widths, colours, lines of progress, completion."""
+"""Output in a terminal: widths, colours, lines of progress, completion."""
 
 import io
 import os
@@ -9,7 +9,8 @@ import pytest
 
 from jaxroute import cli
 from jaxroute.catalogue import catalogue
-from jaxroute.cli import completion, terminal
+from jaxroute.cli import completion, output, run
+from jaxroute.cli.output import Output
 from jaxroute.engine import waiting
 
 pytestmark = pytest.mark.fast
@@ -35,14 +36,18 @@ class Screen(io.StringIO):
     ],
 )
 def test_colours_are_where_they_are_wanted(stream, variables, expected, monkeypatch):
-    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
+    for name, value in ({"TERM": "xterm"} | variables).items():
         monkeypatch.setenv(name, value)
-    assert terminal.has_colours(stream) == expected
+    monkeypatch.setattr(sys, "stdout", stream)
+    Output().rows([("label", "text", "red")])
+    Output().table(("Head",), [("text",)])
+    assert ("\033[31m" in stream.getvalue()) == ("\033[1m" in stream.getvalue()) == expected
+    assert ("\033" in stream.getvalue()) == expected
 
 
-def test_verdicts_are_coloured_and_claims_fit(monkeypatch):
+def test_verdicts_are_coloured_and_claims_fit(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "60")
@@ -50,7 +55,8 @@ def test_verdicts_are_coloured_and_claims_fit(monkeypatch):
         {"verdict": verdict, "text": "holds refuted not decided " * 5, "source": "Fig. 1", "measured": "1 against 2 " * 9}
         for verdict in ("holds", "refuted", "not decided")
     ]
-    lines = "\n".join(cli._claims(claims, 8)).splitlines()
+    run.print_claims(claims, 8, Output())
+    lines = capsys.readouterr().out.splitlines()
     for colour, verdict in ((32, "holds"), (31, "refuted"), (33, "not decided")):
         assert sum(line.startswith(f"  \033[{colour}m{verdict}\033[0m ") for line in lines) == 1
     assert max(len(line) for line in lines if "\033" not in line) <= 60
@@ -62,14 +68,15 @@ def test_lines_are_as_wide_as_the_terminal(said, columns, width, monkeypatch):
     if said:
         monkeypatch.setenv("COLUMNS", said)
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: (_ for _ in ()).throw(OSError))  # A pipe.
-    assert (terminal.columns(), terminal.width()) == (columns, width)
+    assert (output.table_width(), output.text_width()) == (columns, width)
 
 
 @pytest.mark.parametrize("columns", [80, 60])
 def test_the_list_fits(columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     assert cli.main(["list"]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns and not any(line.endswith(" ") for line in lines)
 
 
 def test_progress_is_told_ever_less_often(capsys, monkeypatch):
@@ -89,7 +96,7 @@ def test_progress_is_told_ever_less_often(capsys, monkeypatch):
 
 
 def completed(line):
-    """What the shell is told about a line, by a process that loads no jax."""
+    """Returns the completions of a line, from a process that does not import jax."""
     code = (
         "import sys; from jaxroute import cli\n"
         "try: cli.main()\n"
@@ -118,17 +125,15 @@ def test_a_shell_is_told_what_fits(line, among):
 
 
 def test_names_and_files_are_completed(tmp_path, monkeypatch):
+    pytest.importorskip("argcomplete")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").touch()
     (tmp_path / "log.csv").touch()
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "other.py").touch()
     names = completion.experiments("")
-    assert set(catalogue()["experiments"]) < set(names) and {"mine.py", f"folder{os.sep}"} < set(names)
-    assert "log.csv" not in names and "log.csv" in completion.files()("l")
-    assert completion.files(".py")(f"folder{os.sep}o") == [f"folder{os.sep}other.py"]
-    assert completion.files()("nowhere/x") == []
-    assert completion.problems() == list(catalogue()["problems"])
+    assert set(catalogue()["experiments"]) < set(names) and {"mine.py", "folder/"} < set(names)
+    assert "log.csv" not in names and completion.problems() == list(catalogue()["problems"])
+    assert [text.strip() for text in completed("jaxroute data l")] == ["log.csv"]
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)

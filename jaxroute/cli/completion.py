@@ -1,31 +1,55 @@
-"""Completion of commands, names and files in a shell, by argcomplete where it is installed."""
+"""Prints the script that lets a shell complete commands, options, names and files.
+
+Needs argcomplete: pip install "jaxroute[completion]".
+
+Examples:
+  eval "$(jaxroute completion bash)"           # in ~/.bashrc
+  eval "$(jaxroute completion zsh)"            # in ~/.zshrc, after compinit
+  jaxroute completion fish | source            # in ~/.config/fish/config.fish
+"""
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxroute.cli.output import Output
+
 SHELLS = ("bash", "zsh", "fish")
-_HOW = {
-    "bash": '# in ~/.bashrc: eval "$(jaxroute completion bash)"',
-    "zsh": '# in ~/.zshrc, after compinit: eval "$(jaxroute completion zsh)"',
-    "fish": "# in ~/.config/fish/config.fish: jaxroute completion fish | source",
-}
 
 
-def script(shell: str) -> str:
-    """What a shell has to read so that it completes the command.
-
-    Raises:
-      ImportError: argcomplete is not installed.
-    """
-    return f"{_HOW[shell]}\n{_argcomplete().shellcode(['jaxroute'], shell=shell)}"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="your shell")
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answers the shell and ends the process, if it is a shell that asks; otherwise nothing."""
+def main(options: argparse.Namespace, output: Output) -> int:
+    """Prints the script of a shell."""
+    output.lines(_argcomplete().shellcode(["jaxroute"], shell=options.shell))
+    return 0
+
+
+def answer_shell(parser: argparse.ArgumentParser) -> None:
+    """Answers a shell that completes a line, and ends the process; does nothing otherwise."""
     if "_ARGCOMPLETE" in os.environ:
         _argcomplete().autocomplete(parser, always_complete_options=False)
+
+
+def problems(**_: Any) -> list[str]:
+    """Returns the names of the problems."""
+    from jaxroute.catalogue import catalogue
+
+    return list(catalogue()["problems"])
+
+
+def experiments(prefix: str = "", **_: Any) -> list[str]:
+    """Returns the names of the experiments, and Python files."""
+    from jaxroute.catalogue import catalogue
+
+    return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]
+
+
+def completed(action: argparse.Action, completer: Any) -> None:
+    """Sets the function, or the texts, that complete an argument; files do where nothing is set."""
+    action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 
 def _argcomplete() -> Any:
@@ -34,47 +58,3 @@ def _argcomplete() -> Any:
     except ImportError:
         raise ImportError('completion needs argcomplete: pip install "jaxroute[completion]"') from None
     return argcomplete
-
-
-def problems(**_: Any) -> list[str]:
-    """Names of the problems."""
-    from jaxroute.catalogue import catalogue
-
-    return list(catalogue()["problems"])
-
-
-def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Names of the experiments, and Python files."""
-    from jaxroute.catalogue import catalogue
-
-    return [*catalogue()["experiments"], *files(".py")(prefix)]
-
-
-def choices(*texts: str) -> Callable[..., list[str]]:
-    """These texts."""
-    return lambda **_: list(texts)
-
-
-def files(*endings: str) -> Callable[..., Sequence[str]]:
-    """Files with one of some endings, and folders."""
-
-    def find(prefix: str = "", **_: Any) -> list[str]:
-        folder, slash, start = prefix.rpartition(os.sep)
-        place = folder + slash
-        try:
-            with os.scandir(place or ".") as entries:
-                found = [(entry.name, entry.is_dir()) for entry in entries]
-        except OSError:
-            return []
-        shown = [
-            (name, is_folder) for name, is_folder in found if name.startswith(start) and (start or not name.startswith("."))
-        ]
-        return [f"{place}{n}{os.sep * d}" for n, d in shown if d or not endings or n.lower().endswith(endings)]
-
-    return find
-
-
-def completed(action: argparse.Action, completer: Callable[..., Sequence[str]]) -> argparse.Action:
-    """An argument that is completed by a function."""
-    action.completer = completer  # type: ignore[attr-defined]
-    return action

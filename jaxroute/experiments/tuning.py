@@ -37,10 +37,10 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
         target, equals, scale = text.partition("=")
         kind, colon, rest = scale.partition(":")
         if not (equals and colon and "." in target.strip(".")):
-            raise ValueError(f"--parameter must have the form {_FORM}, got {text!r}")
+            raise ValueError(f"--param must have the form {_FORM}, got {text!r}")
         if target in found:
-            raise ValueError(f"--parameter {target} must be given once")
-        checks.one_of(f"--parameter {target}: the scale", kind, [*_SCALES, "choice"])
+            raise ValueError(f"--param {target} must be given once")
+        checks.one_of(f"--param {target}: the scale", kind, [*_SCALES, "choice"])
         try:
             if kind == "choice":
                 found[target] = tune.Choice([_value(part) for part in rest.split(",")])
@@ -49,7 +49,7 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
                 low, high = (read(part) for part in rest.split(":"))
                 found[target] = _SCALES[kind](low, high)
         except ValueError:
-            raise ValueError(f"--parameter must have the form {_FORM}, got {text!r}") from None
+            raise ValueError(f"--param must have the form {_FORM}, got {text!r}") from None
     return found
 
 
@@ -58,24 +58,6 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def bounds(option: str, texts: Sequence[str]) -> dict[str, float]:
-    """`["violation=0.1"]` as `{"violation": 0.1}`.
-
-    Raises:
-      ValueError: a text has another form.
-    """
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not (equals and name):
-            raise ValueError(f"{option} must have the form METRIC=NUMBER, got {text!r}")
-    return found
 
 
 def search(
@@ -120,7 +102,7 @@ def search(
     mine = {key.removeprefix(f"{name}."): scale for key, scale in parameters.items() if key not in own}
     settings = {key.removeprefix("environment."): parameters[key] for key in own}
     if mine and (isinstance(chosen, Grid) or not is_policy(chosen)):
-        raise ValueError(f"--parameter cannot change {name}: it is a grid, or is made from the environment")
+        raise ValueError(f"--param cannot change {name}: it is a grid, or is made from the environment")
     start = None if settings else _start(mine, chosen)
     made = _environments(one, list(settings)) if settings else env
     found = tune.search(
@@ -155,10 +137,10 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
     found = []
     for name in (name for name in parameters if name not in own):
         known = next((one for one in names if name.startswith(f"{one}.")), None)
-        found.append(known or checks.one_of("--parameter", name.partition(".")[0], [*policies, "environment"]))
+        found.append(known or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"]))
     found = list(dict.fromkeys([*found, *([] if policy is None else [checks.one_of("--policy", policy, policies)])]))
     if len(found) > 1:
-        raise ValueError(f"--parameter must name hyperparameters of one policy, got those of {' and '.join(found)}")
+        raise ValueError(f"--param must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
         raise ValueError(
             f"--policy must name the policy if all hyperparameters are the environment's: one of {', '.join(map(repr, policies))}"

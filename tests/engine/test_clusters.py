@@ -12,7 +12,7 @@ import xarray as xr
 from helpers import ROOT
 
 import jaxroute as jr
-from jaxroute.cli import stores
+from jaxroute.cli.store import rows_of
 from jaxroute.engine import execution
 from jaxroute.engine.execution import share_here
 from jaxroute.engine.plan import parts_of
@@ -111,7 +111,7 @@ def test_of_what_a_lost_share_left_nothing_else_is_simulated(keep, lost, tmp_pat
     whole = jr.simulate(env, settings, execution=jr.Execution(block=1024), **options)
     assert whole.attrs["decisions"] == 3 * 11 * 256 * 10
     same(whole, jr.simulate(env, settings, **options | {"out": None}))
-    (made,) = [line for line in stores.lines_of(results.inspect(tmp_path)) if line.startswith("made")]
+    (made,) = [text for label, text, *_ in rows_of(results.inspect(tmp_path)) if label == "created"]
     assert "by 4 calls on " in made and made.endswith(": 84,480 decisions")
 
 

@@ -61,7 +61,7 @@ def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
     command = [
         "tune",
         mine,
-        "--parameter",
+        "--param",
         "UCB1.width=log:0.01:10",
         "--metric",
         "regret",
@@ -98,7 +98,7 @@ def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
         run(
             "tune",
             mine,
-            "--parameter",
+            "--param",
             "environment.gap=linear:0:0.5",
             "--policy",
             "Greedy",
@@ -114,7 +114,7 @@ def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
 
 
 def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
-    leaves = ["--parameter", "environment.gap=linear:0:0.5", "--parameter", "Greedy.epsilon=linear:0.1:1"]
+    leaves = ["--param", "environment.gap=linear:0:0.5", "--param", "Greedy.epsilon=linear:0.1:1"]
     options = ["--metric", "regret", "--rounds", "30_000", "--no-figures", "--out", tmp_path / "o"]
     assert run("tune", mine, *leaves, *options) == 0
     values = json.loads((tmp_path / "o" / "summary.json").read_text())["best"]["values"]
@@ -125,44 +125,44 @@ def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--parameter", "UCB1.width"], "--parameter must have the form POLICY.NAME=SCALE"),
-        (["--parameter", "width=log:1:2"], "--parameter must have the form POLICY.NAME=SCALE"),
-        (["--parameter", "UCB1.width=log:1"], "--parameter must have the form POLICY.NAME=SCALE"),
+        (["--param", "UCB1.width"], "--param must have the form POLICY.NAME=SCALE"),
+        (["--param", "width=log:1:2"], "--param must have the form POLICY.NAME=SCALE"),
+        (["--param", "UCB1.width=log:1"], "--param must have the form POLICY.NAME=SCALE"),
         (
-            ["--parameter", "UCB1.width=lag:1:2"],
+            ["--param", "UCB1.width=lag:1:2"],
             "the scale must be one of 'linear', 'log', 'integer', 'log-integer', 'choice', got 'lag'",
         ),
         (
-            ["--parameter", "UCB1.width=log:1:2", "--parameter", "UCB1.width=log:1:3"],
-            "--parameter UCB1.width must be given once",
+            ["--param", "UCB1.width=log:1:2", "--param", "UCB1.width=log:1:3"],
+            "--param UCB1.width must be given once",
         ),
-        (["--parameter", "UCB1.width=log:0:2"], "must have 0 < low"),
-        (["--parameter", "UCB1.wdth=log:1:2"], "parameter of UCB1 must be one of 'width', got 'wdth'; did you mean 'width'"),
+        (["--param", "UCB1.width=log:0:2"], "must have 0 < low"),
+        (["--param", "UCB1.wdth=log:1:2"], "parameter of UCB1 must be one of 'width', got 'wdth'; did you mean 'width'"),
         (
-            ["--parameter", "UCB.width=log:1:2"],
-            "--parameter must be one of 'UCB1', 'Greedy', 'Widths', 'Oracle', 'environment', got 'UCB'",
+            ["--param", "UCB.width=log:1:2"],
+            "--param must be one of 'UCB1', 'Greedy', 'Widths', 'Oracle', 'environment', got 'UCB'",
         ),
         (
-            ["--parameter", "UCB1.width=log:1:2", "--parameter", "Greedy.epsilon=linear:0:1"],
+            ["--param", "UCB1.width=log:1:2", "--param", "Greedy.epsilon=linear:0:1"],
             "hyperparameters of one policy, got those of UCB1 and Greedy",
         ),
-        (["--parameter", "Widths.width=log:1:2"], "--parameter cannot change Widths: it is a grid"),
+        (["--param", "Widths.width=log:1:2"], "--param cannot change Widths: it is a grid"),
         (
-            ["--parameter", "Oracle.width=log:1:2"],
-            "--parameter cannot change Oracle: it is a grid, or is made from the environment",
+            ["--param", "Oracle.width=log:1:2"],
+            "--param cannot change Oracle: it is a grid, or is made from the environment",
         ),
-        (["--parameter", "environment.gap=linear:0:1"], "--policy must name the policy"),
-        (["--parameter", "environment.gop=linear:0:1", "--policy", "UCB1"], "must be one of 'gap', got 'gop'"),
+        (["--param", "environment.gap=linear:0:1"], "--policy must name the policy"),
+        (["--param", "environment.gop=linear:0:1", "--policy", "UCB1"], "must be one of 'gap', got 'gop'"),
         (
-            ["--parameter", "environment.gap=linear:0:1", "--policy", "UCB1", "--case", "second"],
+            ["--param", "environment.gap=linear:0:1", "--policy", "UCB1", "--case", "second"],
             "environment of this experiment is fixed",
         ),
-        (["--parameter", "UCB1.width=log:1:2", "--case", "third"], "--case must be one of 'first', 'second', got 'third'"),
+        (["--param", "UCB1.width=log:1:2", "--case", "third"], "--case must be one of 'first', 'second', got 'third'"),
         (
-            ["--parameter", "UCB1.width=log:1:2", "--at-most", "regret"],
+            ["--param", "UCB1.width=log:1:2", "--at-most", "regret"],
             "--at-most must have the form METRIC=NUMBER, got 'regret'",
         ),
-        (["--parameter", "UCB1.width=log:1:2", "--rounds", "1000"], "rounds must be about"),
+        (["--param", "UCB1.width=log:1:2", "--rounds", "1000"], "rounds must be about"),
     ],
 )
 def test_wrong_input(mine, tmp_path, capsys, arguments, message):

@@ -7,8 +7,6 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxroute import cli
-
 ROOT = Path(__file__).resolve().parents[2]
 bench, performance = (importlib.import_module(name) for name in ("bench", "performance"))
 
@@ -36,7 +34,7 @@ def stored(folder, *reports):
 
 def test_two_results_are_compared(tmp_path, capsys):
     files = stored(tmp_path, report(2e6), report(3e6, device="1 x H200"))
-    assert cli.main(["bench", "--compare", *files]) == 0
+    assert bench.main(["--compare", *files]) == 0
     shown = capsys.readouterr().out
     assert "1.50" in shown and "The devices differ." in shown and "1,000 x 64" in shown
 
@@ -47,13 +45,15 @@ def test_what_is_no_result_is_refused(tmp_path, capsys, second):
     other = tmp_path / "other"
     if second is not None:
         other.write_text(second)
-    assert cli.main(["bench", "--compare", *files, str(other)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        bench.main(["--compare", *files, str(other)])
     assert f"--compare must be given two JSON files of this benchmark, got {str(other)!r}" in capsys.readouterr().err
 
 
 def test_results_without_a_common_row_are_refused(tmp_path, capsys):
     files = stored(tmp_path, report(2e6), report(2e6, tool="loop"))
-    assert cli.main(["bench", "--compare", *files]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        bench.main(["--compare", *files])
     assert "must have a row in common" in capsys.readouterr().err
 
 
@@ -76,7 +76,7 @@ def test_a_noisy_machine_gives_first_calls_and_no_speeds(tmp_path):
 
 def test_a_comparison_says_which_result_is_noisy(tmp_path, capsys):
     files = stored(tmp_path, report(2e6), report(3e6, noise="noisy"))
-    assert cli.main(["bench", "--compare", *files]) == 0
+    assert bench.main(["--compare", *files]) == 0
     assert "B: machine: noisy" in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from every_experiment import EXPERIMENTS
 from PIL import Image
 
 from jaxroute import experiments
-from jaxroute.cli.parser import parser
+from jaxroute.cli import make_parser
 from jaxroute.experiments.base import on_table
 from jaxroute.experiments.verdicts import Verdict
 from jaxroute.problems import problems
@@ -71,7 +71,7 @@ def test_an_entry_is_what_the_experiment_says_now(entry):
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["experiment"] for entry in ENTRIES])
 def test_a_command_is_understood_and_names_what_was_played(entry):
     program, *arguments = shlex.split(entry["command"])
-    options = parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     assert program == "jaxroute"
     named = re.fullmatch(r"scripts/studies/(\w+)\.py:(.+)", options.experiment)
     assert ("/".join(named.groups()) if named else options.experiment) == entry["experiment"]

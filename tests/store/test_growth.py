@@ -20,7 +20,7 @@ from store_cases import BOTH, KEEPS, assert_same, flip, interrupted, stored_file
 from toys import Clock, Cycle, Idle, Planner
 
 import jaxroute as jr
-from jaxroute.cli import stores
+from jaxroute.cli.store import merge_folders
 from jaxroute.core.attributes import decoded
 from jaxroute.problems import stochastic
 from jaxroute.store import cells, results
@@ -389,11 +389,11 @@ def test_folders_without_results_or_with_others_are_not_put_together(tmp_path):
     with pytest.raises(ValueError, match="path must be a folder with a stored result, got .*nothing"):
         results.merge([tmp_path / "0" / "a", tmp_path / "nothing"], tmp_path / "all")
     with pytest.raises(ValueError, match="folder must hold a stored result, got .*nothing"):
-        stores.merge_folders([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
+        merge_folders([tmp_path / "0", tmp_path / "nothing"], tmp_path / "all")
     with pytest.raises(ValueError, match="folders must hold the same stores, got a in .* and b in"):
-        stores.merge_folders([tmp_path / "0", tmp_path / "2"], tmp_path / "all")
+        merge_folders([tmp_path / "0", tmp_path / "2"], tmp_path / "all")
     assert not (tmp_path / "all").exists()
-    assert stores.merge_folders([tmp_path / "0", tmp_path / "1"], tmp_path / "all") == [tmp_path / "all" / "a"]
+    assert merge_folders([tmp_path / "0", tmp_path / "1"], tmp_path / "all") == [tmp_path / "all" / "a"]
     assert differences(run(seeds=10), jr.load(tmp_path / "all" / "a")) == []
 
 

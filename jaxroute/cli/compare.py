@@ -1,0 +1,95 @@
+"""Compares fixed models, mixtures, routers, cascades and learning policies on a log of models' answers to queries.
+
+Writes a page that says which of them reaches a quality at the lowest cost, with standard errors. The same command resumes an interrupted
+comparison.
+
+Examples:
+  jaxroute compare answers.csv --target-quality 0.7
+  jaxroute compare answers.csv --target-quality 0.7 --minutes 10 -o report
+"""
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxroute.cli import data
+from jaxroute.cli.output import Output, table_width
+from jaxroute.cli.values import folder, orders, positive, quality, share
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    needed = parser.add_argument_group("required options")
+    needed.add_argument("--target-quality", type=quality, required=True, metavar="Q", help="mean score to reach, as in 0.75")
+    data.add_options(parser)
+    add = parser.add_argument_group("the comparison").add_argument
+    text = "time for the whole comparison; what is left of it is spent on more random orders of the queries"
+    add("--minutes", type=positive, metavar="MINUTES", help=text)
+    add("--orders", type=orders, metavar="N", help="random orders in which policies learn, at least 4 (default: 8 to 32)")
+    text = "share of the queries, at most 0.5, that policies learn from before they are measured (default: 0)"
+    add("--warm-start", type=share, default=0.0, metavar="SHARE", help=text)
+    text = "folder for page and numbers (default: report-answers for answers.csv)"
+    add("-o", "--out", type=folder, metavar="FOLDER", help=text)
+
+
+def main(options: argparse.Namespace, output: Output) -> int:
+    """Compares all ways of routing and prints the answer."""
+    start = time.perf_counter()
+    arguments = data.reading(options)
+    from jaxroute.data import read_log  # Before the imports that take seconds, so that the file is described at once.
+
+    log = read_log(data.files(options), **arguments)
+    output.lines("Read")
+    for line in log.read:
+        output.text(f"  {line}", 6)
+
+    from jaxroute.cli.simulating import store_programs
+    from jaxroute.comparison import compare
+    from jaxroute.engine.waiting import Lines, tell
+
+    first = options.file[0].resolve()
+    out = options.out or Path(f"report-{_stem(first)}")
+    is_bar = sys.stderr.isatty() and not (output.quiet or options.verbose)
+    store_programs()
+
+    def announce(lines: Sequence[str]) -> None:
+        first, *ways, last = lines
+        output.text(f"\n{first}")
+        for way in ways:
+            output.text(f"  {way}", 6)
+        output.text(last)
+
+    comparison = compare(
+        log,
+        target_quality=options.target_quality,
+        out=out,
+        name=first.name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else ""),
+        minutes=options.minutes,
+        orders=options.orders,
+        warm=options.warm_start,
+        command=shlex.join(["jaxroute", *options.arguments]),
+        progress=is_bar,
+        begun=announce,
+        callback=None if is_bar or output.quiet else tell if options.verbose else Lines().say,
+    )
+    output.document({**comparison.summary, "out": out})
+    answer, *others = comparison.sentences
+    for text in (answer, " ".join(others)):
+        if text:
+            output.lines("")
+            output.text(text)
+    output.lines("", comparison.table(table_width()), "", comparison.shares(table_width()), "")
+    words, code = comparison.to_route(str(out / "choice.npz"))
+    output.text(f"To route a new query: {words}", 2)
+    output.lines(*(f"    {line}".rstrip() for line in code.splitlines()), "")
+    seconds, page = time.perf_counter() - start, out / "index.html"  # Missing without the extra `plot`.
+    output.lines(f"{seconds:.0f} s; {f'the page is {page}' if page.exists() else f'the numbers are in {out}'}")
+    return 0
+
+
+def _stem(file: Path) -> str:
+    """Returns the name of a log without its endings, of which a compressed one has two."""
+    is_compressed = file.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
+    return Path(file.stem).stem if is_compressed else file.stem

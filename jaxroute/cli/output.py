@@ -1,0 +1,77 @@
+"""Standard output of a command: paragraphs and tables for people, or one JSON document for programs."""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def table_width() -> int:
+    """Returns the columns of the terminal, or of the variable COLUMNS; 80 in a pipe."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def text_width() -> int:
+    """Returns the columns of a paragraph: longer lines than 110 characters are hard to read."""
+    return min(table_width(), 110)
+
+
+class Output:
+    """Standard output of a command.
+
+    Attributes:
+      json: whether only `document` prints.
+      quiet: whether nothing is printed.
+    """
+
+    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+        self.json, self.quiet = json, quiet
+        self._stream = sys.stdout
+
+    def document(self, value: Any) -> None:
+        """Prints JSON, where it was requested."""
+        if self.json:
+            print(json.dumps(value, indent=2, default=str), file=self._stream)
+
+    def lines(self, *lines: str) -> None:
+        """Prints lines as they are."""
+        if not (self.json or self.quiet):
+            print(*lines, sep="\n", file=self._stream, flush=True)
+
+    def text(self, text: str, indent: int = 0) -> None:
+        """Prints a paragraph; further lines are indented."""
+        wrapper = textwrap.TextWrapper(text_width(), subsequent_indent=" " * indent, replace_whitespace=False)
+        wrapper.break_on_hyphens = wrapper.break_long_words = False
+        self.lines(wrapper.fill(text))
+
+    def rows(self, rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None) -> None:
+        """Prints texts beside their labels; a third item of a row is the colour of its label."""
+        self.table((), rows, indent=indent, label_width=label_width)
+
+    def table(
+        self, heads: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None
+    ) -> None:
+        """Prints a table, whose last column folds; without heads, labels and texts."""
+        if self.json or self.quiet:
+            return
+        from rich.console import Console
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
+        for i, head in enumerate(heads or ("", "")):
+            table.add_column(Text.assemble((head, "bold")), no_wrap=i + 1 < len(heads or "12"), overflow="fold")
+        table.columns[0].min_width = label_width
+        for label, *texts in rows:
+            style = "" if heads or len(texts) < 2 else texts.pop()
+            table.add_row(Text.assemble((label, style)), *map(Text, texts))
+        width = table_width() if heads else text_width()
+        colours = None if os.environ.get("NO_COLOR") else "auto"
+        console = Console(file=self._stream, color_system=colours, width=width, highlight=False)
+        with console.capture() as captured:
+            console.print(Padding(table, (0, 0, 0, indent)))
+        self.lines(*(line.rstrip() for line in captured.get().splitlines()))
