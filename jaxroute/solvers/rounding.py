@@ -122,8 +122,8 @@ def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.A
 def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.Array:
     """Swap rounding: merges the sets of `decompose` sequentially and trades elements by coins with the bias of their weights.
 
-    A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside, trades the r-th lowest elements that only one of the two has
-    against each other, and retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
+    A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
+    against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
     two that sum to one: two sets have a weight, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.

@@ -201,8 +201,8 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
 
     Returns:
       Variables along `evaluation`: `phase`, `generation` (in the selection: the rung), `structure`, `candidate`, `first_seed`, `seeds`,
-      `rounds` (simulated until then), `score` and its standard error `stderr`, `feasible` (whether the runs satisfy all bounds with the margin),
-      `valid`, `parameter.<name>` for each hyperparameter (the name of a choice), and for each metric `mean.<name>` and `stderr.<name>`.
+      `rounds` (simulated until then), `score`, its standard error `stderr`, `valid` and `feasible`: whether the runs satisfy all bounds with the
+      margin. Beside them `parameter.<name>` for each hyperparameter (the name of a choice), and for each metric `mean.<name>` and `stderr.<name>`.
     """
     rows: list[dict[str, Any]] = []
     rounds = 0

@@ -4,7 +4,7 @@
 operation. `vmap` moves it to the front wherever a mapped and an unmapped array meet, which costs a transposition each time
 and leaves the short axis (models, slots) innermost, where a compiler for CPUs cannot vectorise. With thousands of runs on the
 last axis, every elementwise operation and every small reduction of an unbatched step function becomes one pass over
-contiguous runs, so policies and environments stay written for one run and still execute like hand-batched code.
+contiguous runs. So policies and environments stay written for one run and still execute like hand-batched code.
 
 The function is traced once without the run axis, and the resulting jaxpr is replayed with rules for the primitives that occur
 in step functions. A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
