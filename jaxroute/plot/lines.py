@@ -12,14 +12,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.metrics.comparisons import is_paired
 from jaxroute.plot import style
 from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid_lines, marker_places, numbers
-from jaxroute.plot.selection import (
-    check_few_settings,
-    check_time,
-    chosen_policies,
-    policy_names,
-    scalar_metric,
-    time_label,
-)
+from jaxroute.plot.selection import check_few_settings, check_time, chosen_policies, policy_names, scalar_metric, time_label
 
 
 @style.styled

@@ -116,8 +116,7 @@ def test_a_function_of_metrics_is_maximised():
 
 
 @pytest.mark.parametrize(
-    ("bounds", "low", "high"),
-    [({"at_most": {"spend": 0.06}}, 0.04, 0.06), ({"at_least": {"spend": 0.3}}, 0.3, 0.33)],
+    ("bounds", "low", "high"), [({"at_most": {"spend": 0.06}}, 0.04, 0.06), ({"at_least": {"spend": 0.3}}, 0.3, 0.33)]
 )
 def test_a_bound_that_is_active_at_the_optimum(bounds, low, high):
     """The error of a mean spend is 0.1 / sqrt(20 seeds): the margin costs that."""
