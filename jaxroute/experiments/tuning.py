@@ -134,7 +134,7 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
     """Name of the searched policy, and the hyperparameters that are settings of the environment."""
     own = [name for name in parameters if name.startswith("environment.")]
     names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
-    found = []
+    found: list[str] = []
     for name in (name for name in parameters if name not in own):
         known = next((one for one in names if name.startswith(f"{one}.")), None)
         found.append(known or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"]))

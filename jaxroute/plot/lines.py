@@ -1,7 +1,7 @@
 """Curves over time, and their differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsFloat
 
 import numpy as np
 import xarray as xr
@@ -21,7 +21,7 @@ def curves(
     metric: str = "regret",
     *,
     band: Literal["stderr", "deviation", "quantile"] | None = "stderr",
-    reference: Mapping[str, tuple[Any, Any] | float] | None = None,
+    reference: Mapping[str, Sequence[Any] | SupportsFloat] | None = None,
     log: bool | Literal["x", "y"] = False,
     ax: Any = None,
     policies: Sequence[str] | None = None,

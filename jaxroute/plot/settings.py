@@ -206,7 +206,7 @@ def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
 
 @style.styled
 def points(
-    series: Mapping[str, Sequence[tuple[Any, Any]]],
+    series: Mapping[str, Sequence[Sequence[Any]]],
     *,
     x: str,
     y: str,
