@@ -265,7 +265,7 @@ def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
             "simulate must be called outside jit, vmap and grad: it compiles and maps over seeds and settings (jaxroute.grid) by itself, and "
-            "its result is on the host; jaxroute.tune has gradients of what is simulated"
+            "its result is on the host; jaxroute.tune.objective_of is differentiable"
         )
 
 
