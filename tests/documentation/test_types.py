@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 
 import pytest
@@ -44,27 +45,17 @@ def test_pyright_on_the_pages(tmp_path):
         name = page.relative_to(ROOT).with_suffix("").as_posix().replace("/", "-")
         (tmp_path / f"{name}.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (tmp_path / "misspelt.py").write_text(MISSPELT)
-    (tmp_path / "pyrightconfig.json").write_text(
-        json.dumps(
-            {
-                "include": ["."],
-                "extraPaths": [str(ROOT)],
-                "typeCheckingMode": "standard",
-                "reportAttributeAccessIssue": False,
-                "reportMissingModuleSource": False,
-                "reportMissingImports": False,
-                "pythonVersion": "3.11",
-            }
-        )
-    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]
+    config = project | {"include": ["."], "extraPaths": [str(ROOT)], "reportMissingImports": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     command = [pyright, "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)]
     found = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["generalDiagnostics"]
-    lines: dict[str, list[str]] = defaultdict(list)
+    errors: dict[str, list[str]] = defaultdict(list)
     for one in found:
         if one["severity"] == "error":
             file = one["file"].rpartition("/")[2]
-            lines[file].append(f"{one['range']['start']['line'] + 1}: {one['message']}")
-    misspelt = {int(text.partition(":")[0]) for text in lines.pop("misspelt.py")}
-    wrong = MISSPELT.splitlines()
-    assert misspelt == set(range(7, len(wrong) + 1)), [wrong[i - 1] for i in set(range(7, len(wrong) + 1)) - misspelt]
-    assert dict(lines) == {}
+            errors[file].append(f"{one['range']['start']['line'] + 1}: {one['message']}")
+    misspelt = {int(text.partition(":")[0]) for text in errors.pop("misspelt.py")}
+    expected = set(range(7, len(MISSPELT.splitlines()) + 1))
+    assert misspelt == expected
+    assert dict(errors) == {}
