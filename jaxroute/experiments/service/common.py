@@ -26,7 +26,7 @@ from jaxroute.problems import service as sv
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
 STAND_IN = (
     "satisfaction and costs follow recorded outcomes of the eight benchmarks; the features are uninformative, since text is hardly "
-    "informative about the outcomes (service/signal has informative features)"
+    'informative about the outcomes (the study "signal" has informative features)'
 )
 TRAINED = "RouterDC is trained eight times and each router is used in 64 runs: its error is that over the trainings"
 _ROUTER = "-RouterDC"
