@@ -8,10 +8,14 @@ The true indices are known exactly in every environment.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid, metrics, plot
+from jaxroute.core import draws
+from jaxroute.core.quick import quick_jit
 from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM, fit_glm
 from jaxroute.experiments.base import Case, Results
@@ -22,10 +26,10 @@ from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, r
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.quantities import Quantity, gap, growth, late, mean, quantile, slope
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.env import reward_pairs
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.streaming import ConstantCurvature
 from jaxroute.problems.cascade.parts.window import Window
+from jaxroute.problems.cascade.sources.features import reward_of
 
 _ONE = "one call"
 
@@ -207,6 +211,31 @@ _TRUE = "oracle's evaluator"
 
 def _both(fit: Any, note: str = "") -> dict[str, ca.COSMOS]:
     return {f"COSMOS{note}": c.learns_scores(fit=fit), f"greedy{note}": c.learns_scores(0.0, 0.0, 0.0, fit)}
+
+
+def reward_pairs(env: ca.CascadeEnv, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training data of an evaluator: features and rewards of one output per request, of a random model.
+
+    Args:
+      env: an environment whose scores are not seen.
+      number: pairs of a sample.
+      samples: independent samples.
+
+    Returns:
+      Features `[samples, number, d]` and rewards `[samples, number]`.
+    """
+    key = draws.key(1_000_000)
+
+    def one(period: jax.Array) -> tuple[jax.Array, jax.Array]:
+        k_period, k_start, k_box = draws.split(draws.fold_in(key, period), 3)
+        drawn = env.draw(k_period, env.init(k_start), period)
+        box = (draws.uniform(k_box) * drawn.score.shape[0]).astype(jnp.int32)
+        assert drawn.features is not None
+        return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
+
+    drawn = quick_jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(number * samples))
+    features, rewards = (np.asarray(x) for x in drawn)
+    return features.reshape(samples, number, -1), rewards.reshape(samples, number)
 
 
 def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:

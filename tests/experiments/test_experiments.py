@@ -177,7 +177,7 @@ def test_cascade_on_columns_with_confidences(tmp_path):
     halves = rows.halves()
     assert [len(half.groups) for half in halves] == [59, 60] and all(set(half.groups) == {0, 1, 2} for half in halves)
     env = cascade_replay.replay(**environment).objects[1]
-    assert float(env.cost_weight) * halves[1].dearest == pytest.approx(0.075), (
+    assert float(env.cost_weight) * halves[1].highest_cost == pytest.approx(0.075), (
         "a mean call of the dearest model counts the weight"
     )
     np.testing.assert_allclose(env.boxes.cost.mean(axis=0), halves[1].costs.mean(axis=0), rtol=1e-6)  # In the file's unit.

@@ -45,13 +45,6 @@ def table(number=40, groups=3):
     return score, rng.uniform(0.01, 0.2, (number, 3)), group, rng.normal(size=(number, 3, 2))
 
 
-def replay(**options):
-    score, cost, group, features = table()
-    if options.pop("features", False):
-        options["features"] = features
-    return ca.replay_cascade(score, cost, group, **options)
-
-
 NUMBER = 20_000
 
 
@@ -63,7 +56,7 @@ def drawn(env, key=0):
     return jax.vmap(lambda t: env.draw(draws.fold_in(now, t), state, t))(jnp.arange(NUMBER))
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "LOC": lambda: ca.uniform_cascade(3, 3),
     "HET": lambda: ca.uniform_cascade(3, 3, tilt=0.25),
     "HET 10": lambda: ca.uniform_cascade(10, 5, tilt=0.20),
@@ -77,16 +70,14 @@ LAWS = {
     "FROZEN_X": ca.frozen_cascade,
     "MISSPEC": lambda: ca.uniform_cascade(bend=0.05),
     "cheap": lambda: ca.uniform_cascade(cost_weight=0.25),
-    "dear": lambda: ca.uniform_cascade(cost_weight=4.0),
-    "dear SPIKE": lambda: ca.spike_cascade(cost_weight=2.0),
-    "dear PASSFAIL": lambda: ca.pass_fail_cascade(cost_weight=2.0),
-    "replay": replay,
-    "dear replay": lambda: replay(cost_weight=3.0),
-    "joint replay": lambda: replay(joint=True),
+    "expensive": lambda: ca.uniform_cascade(cost_weight=4.0),
+    "expensive SPIKE": lambda: ca.spike_cascade(cost_weight=2.0),
+    "expensive PASSFAIL": lambda: ca.pass_fail_cascade(cost_weight=2.0),
+    "replay": lambda: rows(),
+    "expensive replay": lambda: rows(cost_weight=3.0),
+    "joint replay": lambda: rows(joint=True),
 }
-
-
-FEW = ("LOC", "SPIKE", "PASSFAIL", "TWOBOX", "dear", "replay")
+FEW = ("LOC", "SPIKE", "PASSFAIL", "TWOBOX", "expensive", "replay")
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
@@ -166,7 +157,9 @@ def custom(**options):
 
 
 def rows(**options):
-    score, cost, group, _ = table()
+    score, cost, group, features = table()
+    if options.get("features") is True:
+        options["features"] = features
     return ca.replay_cascade(**({"scores": score, "costs": cost, "groups": group} | options))
 
 
@@ -181,14 +174,8 @@ def run(policy, env=None, **options):
 
 
 X = np.array([-0.9, -0.6, -0.3, 0.0, 0.2, 0.5, 0.7, 0.95])
-
-
 PSI = np.column_stack([np.ones(8), X])
-
-
 SCORE = np.array([0.35, 0.62, 0.41, 0.70, 0.33, 0.81, 0.55, 0.90])
-
-
 COST = np.array([0.05, 0.07, 0.04, 0.06, 0.05, 0.08, 0.05, 0.06])
 
 
@@ -245,28 +232,6 @@ def moment_of(K=3, m=3, T=10_000, n=5000, t=1000, d=0, trace=None, square=8.0, e
     )
 
 
-LEARNERS = {
-    "COSMOS": ca.COSMOS(fit=StreamingNewton()),
-    "LinUCB": ca.LinUCB(),
-    "epsilon": ca.EpsilonGreedy(fit=StreamingNewton()),
-    "etc": ca.ExploreThenCommit(fit=StreamingNewton()),
-    "warm greedy": ca.Greedy(fit=StreamingNewton(), exploration=WarmUp(10)),
-    "greedy": ca.Greedy(fit=StreamingNewton()),
-    "window": ca.COSMOS(),
-}
-
-
-RULES = {
-    "oracle": ca.Oracle.of,
-    "one call": ca.ContextSingle.of,
-    "static": ca.StaticIndex.of,
-    "frugal": ca.Frugal(),
-    "all": ca.QueryAll(),
-    "best": ca.BestSingle.of,
-    "random": ca.RandomCascade(),
-}
-
-
 def study(env, policies, horizon=2000, seeds=256, **options):
     return jr.simulate(
         env, policies, **{"horizon": horizon, "seeds": seeds, "record_every": horizon // 4, "progress": False} | options
@@ -275,9 +240,9 @@ def study(env, policies, horizon=2000, seeds=256, **options):
 
 @functools.cache
 def first_study():
-    """Some policies on REF, all on the same luck."""
-    names = ("oracle", "one call", "all")
-    return study(ca.uniform_cascade(), {n: RULES[n] for n in names} | {"COSMOS": LEARNERS["COSMOS"]})
+    """Some policies on REF, with common random numbers."""
+    policies = {"oracle": ca.Oracle.of, "one call": ca.ContextSingle.of, "all": ca.QueryAll()}
+    return study(ca.uniform_cascade(), policies | {"COSMOS": ca.COSMOS(fit=StreamingNewton())})
 
 
 def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):

@@ -6,8 +6,6 @@ import jaxroute as jr
 from jaxroute.problems import queueing as qu
 
 THETA = [[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]]
-
-
 RECORD = (
     "queue_length",
     "queue_regret",

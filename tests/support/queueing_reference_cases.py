@@ -27,8 +27,6 @@ FLOWS = {
     "explored": "explored",
     "sojourn": "sojourn",
 }
-
-
 KEY = draws.key(7)
 
 
@@ -77,7 +75,7 @@ def _uniforms_and_normals(key, horizon, children, size):
     return jax.vmap(at)(jnp.arange(horizon))
 
 
-def luck_of(key, horizon, children=3, size=64):
+def noise_of(key, horizon, children=3, size=64):
     """Uniforms and normals `[T, children, size]` that a policy may draw from the children of its key in each round, as float64.
 
     A draw of fewer elements holds the first ones of a draw of more, so that one compiled function serves all shapes.
@@ -85,15 +83,15 @@ def luck_of(key, horizon, children=3, size=64):
     return [np.asarray(x, float) for x in _uniforms_and_normals(key, horizon, children, size)]
 
 
-def learner_luck(horizon, parameters, d, M, key=KEY):
+def learner_noise(horizon, parameters, d, M, key=KEY):
     """(coin `[T]`, normals `[T, parameters, d, M]`, size `[T]`) that `ACQB.act` draws."""
     number = parameters * d * M
-    uniform, normal = luck_of(key, horizon, size=64 * -(-number // 64))
+    uniform, normal = noise_of(key, horizon, size=64 * -(-number // 64))
     return uniform[:, 0, 0], normal[:, 1, :number].reshape(horizon, parameters, d, M), uniform[:, 2, 0]
 
 
 @dataclass(frozen=True)
-class Luck:
+class Instance:
     """An instance: theta `[N, d]` or `[d]`, contexts `[T, d]` or `[T, N, d]`, arrivals `[T]`, uniforms `[T]`."""
 
     theta: np.ndarray
@@ -117,12 +115,12 @@ def instance(seed, T, N, d, K, pair=False, arrival_rate=0.7):
         theta, contexts = rng.uniform(-1, 1, d), rng.uniform(-1, 1, (T, N, d))
     else:
         theta, contexts = ref.draw_instance(rng, T, N, d, K, arrival_rate, 0.03)
-    return Luck(theta, contexts, rng.random(T) < arrival_rate, rng.random(T))
+    return Instance(theta, contexts, rng.random(T) < arrival_rate, rng.random(T))
 
 
-def assert_same_run(seen, luck, K, want):
+def assert_same_run(seen, inst, K, want):
     """Equal decisions, choices, queues, flows and gauges in every round, and no flow that must be zero."""
-    optimal = ref.simulate(luck.A, luck.U, luck.utility, K, ref.Optimal(luck.utility, K))
+    optimal = ref.simulate(inst.A, inst.U, inst.utility, K, ref.Optimal(inst.utility, K))
     busy = ~want["idle"]
 
     def equal(ours, theirs, what, rounds=slice(None)):
@@ -141,7 +139,7 @@ def assert_same_run(seen, luck, K, want):
         assert not seen["flows"][name].any(), name
     equal(seen["flows"]["mean_queue"], want["queue"], "mean_queue")
     equal(seen["flows"]["mean_queue_regret"], want["queue"] - optimal["queue"], "mean_queue_regret")
-    equal(seen["flows"]["arrivals"], luck.A, "arrivals")
+    equal(seen["flows"]["arrivals"], inst.A, "arrivals")
     np.testing.assert_array_equal(seen["flows"]["offered_share"], want["offered"])
     # Gauges are read after the round.
     equal(seen["gauges"]["queue_length"], want["queue_after"], "queue_length")

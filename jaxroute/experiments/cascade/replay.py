@@ -71,7 +71,7 @@ def replay(
 
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"joint": joint, "features": rows.features, "names": rows.names, "cost_unit": rows.unit}
-        return ca.replay_cascade(rows.scores, rows.costs, rows.groups, cost_weight=weight / rows.dearest, **options)
+        return ca.replay_cascade(rows.scores, rows.costs, rows.groups, cost_weight=weight / rows.highest_cost, **options)
 
     return grid(weighted, weight=checks.positive("weights", np.asarray(list(weights))).tolist())
 
@@ -254,7 +254,7 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
     """Environments in which each row occurs once, by cost weight."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
-        options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.dearest}
+        options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.highest_cost}
         return ca.query_cascade(rows.scores, rows.costs, rows.contexts, **options)
 
     return grid(weighted, weight=list(weights))
@@ -264,7 +264,7 @@ def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, 
     """Learners, baselines fitted to the other half of the rows, and the best in sample."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
-    fitted = _queries(train, [w * train.dearest for w in weights]).objects
+    fitted = _queries(train, [w * train.highest_cost for w in weights]).objects
     lists = [ca.Frugal.fit(train.scores, w * train.costs) for w in weights]
     return {
         "COSMOS": grid(c.learner, index=_BONUSES, fit=c.STREAMING),

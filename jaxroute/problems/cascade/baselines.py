@@ -1,6 +1,4 @@
-"""Baselines: relatives of COSMOS that differ in a part, one call per request, cascades with fixed thresholds, all boxes at
-once.
-"""
+"""Baselines: variants of COSMOS, one call per request, cascades with fixed thresholds, all boxes at once."""
 
 import abc
 from typing import Any
@@ -16,7 +14,7 @@ from jaxroute.estimators.glm import GLM, FrozenGLM, OnlineGLM
 from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
-from jaxroute.problems.cascade.parts import evaluation as ev
+from jaxroute.problems.cascade.parts import evaluator as evaluators
 from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
 from jaxroute.problems.cascade.parts.exploration import (
     BlockExploration,
@@ -35,9 +33,7 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 @struct.dataclass
 class Greedy(COSMOS):
-    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts
-    too low.
-    """
+    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts too low."""
 
     radius: Radius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0, optimism=0.0))
 
@@ -51,14 +47,14 @@ class EpsilonGreedy(Greedy):
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
-    """Opens all boxes in the first `T^(2/3)` periods, then searches by the indices that it has."""
+    """`Greedy` that opens all boxes in the first `T^(2/3)` periods, and then stops learning."""
 
     exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """Opens all boxes once per block of `T^(1/6)` periods, and descends the loss with the samples of these periods alone.
+    """`Greedy` that opens all boxes once per block of `T^(1/6)` periods, with gradient steps on the loss of the samples of these periods alone.
 
     Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
@@ -69,7 +65,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """Takes each box's scores to be a linear mean plus noise of one distribution, learns both, and solves for the index.
+    """COSMOS with scores modelled as a linear mean plus noise of one distribution; it learns both and solves for the index.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -80,9 +76,9 @@ class DistributionLearner(COSMOS):
 
 @struct.dataclass
 class ThompsonSampling(COSMOS):
-    """COSMOS that draws its estimates at random around themselves in place of bonuses. Not in the paper.
+    """COSMOS with random draws around its estimates instead of bonuses. Not in the paper.
 
-    Its estimator is `StreamingNewton`: with an unknown evaluator its warning applies.
+    Its estimator is `StreamingNewton`, whose warning about unknown evaluators applies.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -93,7 +89,7 @@ class ThompsonSampling(COSMOS):
 class BootstrapCOSMOS(COSMOS):
     """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods.
 
-    Estimate and copies are `StreamingNewton`: with an unknown evaluator its warning applies.
+    Estimate and copies are `StreamingNewton`, whose warning about unknown evaluators applies.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -103,21 +99,20 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """What a fixed search knows.
+    """State of a fixed search.
 
     Attributes:
-      evaluation: what is known of the evaluator, None where scores are seen.
-      spec: what was known in advance (static).
+      evaluation: estimate of the evaluator, None where scores are seen.
+      spec: sizes and links of the environment (static).
     """
 
-    evaluation: ev.Evaluation | None
+    evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
 
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """A search that depends on nothing that was seen before but, where scores are not seen, the evaluator that is learned on
-    the way.
+    """A search that learns at most the evaluator, where scores are not seen.
 
     Attributes:
       evaluator: as in `COSMOS`.
@@ -130,40 +125,34 @@ class FixedSearch(abc.ABC):
     evaluator_bound: Leaf = struct.field(default=4.0, kw_only=True)
 
     def check(self) -> None:
-        ev.check(self.evaluator)
+        evaluators.check(self.evaluator)
         for name in ("eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
 
     def check_spec(self, spec: CascadeSpec) -> None:
-        ev.check_spec(self.evaluator, spec)
+        evaluators.check_spec(self.evaluator, spec)
 
     def init(self, key: jax.Array, spec: CascadeSpec) -> SearchState:
         del key
-        return SearchState(evaluation=ev.start(self.evaluator, spec, self.eta0), spec=spec)
+        return SearchState(evaluation=evaluators.initial(self.evaluator, spec, self.eta0), spec=spec)
 
     @abc.abstractmethod
     def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-        """Priorities and thresholds `[K]` of so many boxes."""
+        """Priorities and thresholds `[K]` of `number` boxes."""
 
     def act(self, key: jax.Array, state: SearchState, obs: Observation, t: jax.Array) -> Decision:
         del obs, t
         priority, threshold = self._rule(key, state.spec.num_models)
-        return IndexSearch(priority, threshold, ev.mean_scoring(state.evaluation, state.spec)), {}
+        return IndexSearch(priority, threshold, evaluators.mean_scoring(state.evaluation, state.spec)), {}
 
     def update(
-        self,
-        key: jax.Array,
-        state: SearchState,
-        obs: Observation,
-        action: IndexSearch,
-        feedback: Feedback,
-        t: jax.Array,
+        self, key: jax.Array, state: SearchState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
     ) -> SearchState:
         del key, obs, action, t
         if state.evaluation is None:
             return state
         args = self.evaluator, state.spec, feedback, self.eta0, self.evaluator_bound
-        return state.replace(evaluation=ev.learned(state.evaluation, *args))
+        return state.replace(evaluation=evaluators.updated(state.evaluation, *args))
 
 
 @struct.dataclass
@@ -179,15 +168,14 @@ class QueryAll(FixedSearch):
 class Frugal(FixedSearch):
     """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
 
-    `Frugal.of` has the boxes from the cheapest to the dearest, `Frugal.tuned` also the best threshold on other draws than those of a
-    run, and `Frugal.fit` chooses models, their order and a threshold for each. Without an order the boxes come as they are numbered,
-    whatever they cost.
+    `Frugal.of` orders boxes from the cheapest to the most expensive, `Frugal.tuned` also sets the best threshold on other draws than those of a run, and
+    `Frugal.fit` chooses models, their order and a threshold for each. Without an order boxes come by their numbers, whatever they cost.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
     Attributes:
-      threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not
-        matter); `-inf` for a box that is never opened, nor any after it.
+      threshold: `[]`, or `[K]` for the level that the best score must miss before each box is opened (that of the first one does not matter); `-inf` for
+        a box that is never opened, nor any after it.
       order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
     """
 
@@ -215,15 +203,14 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """From the cheapest model of an environment to the dearest."""
+        """The cascade from the cheapest model of an environment to the most expensive."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """From the cheapest model to the dearest, with the best single threshold (`tuned_threshold`, on `number` draws).
+        """The cascade from the cheapest model to the most expensive, with the best single threshold (`tuned_threshold`, on `number` draws).
 
-        Where scores are not seen it plays with the evaluator that the threshold was set for, as FrugalGPT does, which trains one
-        beforehand.
+        Where scores are not seen it uses the evaluator for which the threshold was set, as FrugalGPT does, which trains one beforehand.
         """
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
@@ -235,9 +222,9 @@ class Frugal(FixedSearch):
 
         Args:
           scores: `[N, K]` of training rows.
-          costs: `[N, K]`, in units of utility: weighted as in the environment that is played.
-          seen: `[N, K]`, what a scorer that was trained beforehand says of the scores; None if scores are seen. It is played with that
-            scorer, `evaluator=FrozenGLM(...)`.
+          costs: `[N, K]`, in units of utility: weighted as in the environment of the run.
+          seen: `[N, K]`, scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
+            `evaluator=FrozenGLM(...)`.
           options: fields of the policy.
         """
         models, thresholds, _ = best_list(scores, costs, seen)
@@ -276,10 +263,10 @@ class LinUCBState:
     """State of `LinUCB`.
 
     Attributes:
-      inverse: `[m, m, K]` of the design matrices.
+      inverse: `[m, m, K]` inverses of the design matrices.
       target: `[m, K]`, sum of `y psi`.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      spec: what was known in advance (static).
+      spec: sizes and links of the environment (static).
     """
 
     inverse: jax.Array
@@ -290,8 +277,7 @@ class LinUCBState:
 
 @struct.dataclass
 class LinUCB:
-    """One call per request, of the model with the largest upper bound on score less cost: what a router does that never
-    cascades.
+    """One call per request, of the model with the largest upper bound on score less cost: a router that never cascades.
 
     With an unknown evaluator it learns from rewards, and so nothing in the free first period.
 
@@ -299,7 +285,7 @@ class LinUCB:
 
     Attributes:
       alpha: `[]` width of the bonus.
-      ridge: `[]`.
+      ridge: `[]` ridge of the design matrices.
     """
 
     alpha: Leaf = 0.5
@@ -330,13 +316,7 @@ class LinUCB:
         return IndexSearch(mean + self.alpha * norm, never, scoring, order=draws.order(key, spec.num_models)), {}
 
     def update(
-        self,
-        key: jax.Array,
-        state: LinUCBState,
-        obs: Observation,
-        action: IndexSearch,
-        feedback: Feedback,
-        t: jax.Array,
+        self, key: jax.Array, state: LinUCBState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
     ) -> LinUCBState:
         del key, action, t
         if state.spec.feature_dim:

@@ -1,7 +1,6 @@
 """COSMOS (Belloni, Chen and Wei, 2026): Weitzman's search on optimistic estimates of reservation indices and scores.
 
-Lines are those of Algorithm 2, with an unknown evaluator, counted from its initialisation, which is line 1; Algorithm 1 has
-the same.
+Line numbers are those of Algorithm 2, with an unknown evaluator; the initialisation is line 1. Algorithm 1 has the same lines.
 """
 
 import jax
@@ -12,7 +11,7 @@ from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric, PyTree
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
-from jaxroute.problems.cascade.parts import evaluation as ev
+from jaxroute.problems.cascade.parts import evaluator as evaluators
 from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse, square_norm
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
 from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
@@ -21,35 +20,34 @@ from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scorin
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
-# A link that comes closer to 1 than this has rounded: no score stops the search then.
+# An estimated index above this may be 1 by rounding: no score stops the search then.
 _SATURATED = 1.0 - 1e-6
 
 
 @struct.dataclass
 class CosmosState:
-    """What COSMOS knows before a request.
+    """State of COSMOS before a request.
 
     Attributes:
-      number: `[K]` int32, samples that the estimates of each box rest on, `n_at`.
+      number: `[K]` int32, number of samples of each box's estimates, `n_at`.
       rho: `[m, K]`, estimates of the indices' coefficients, eqs. (10) and (23).
       fit: state of the index estimator.
       design: `[m, m, K]`, inverses of the design matrices `V_at`, eq. (13).
-      evaluation: what is known of the evaluator, eqs. (19) and (20); None with a known evaluator.
+      evaluation: estimate of the evaluator, eqs. (19) and (20); None with a known evaluator.
       opened: `[d, d, K]`, sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
-      potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq.
-        (16).
-      score_potential: `[]`, likewise of deployed outputs.
+      potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq. (16).
+      score_potential: `[]`, the same sum for deployed outputs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       radius: state of the radius.
       exploration: state of the exploration.
-      spec: what was known in advance (static).
+      spec: sizes and links of the environment (static).
     """
 
     number: jax.Array
     rho: jax.Array
     fit: PyTree
     design: jax.Array
-    evaluation: ev.Evaluation | None
+    evaluation: evaluators.EvaluatorState | None
     opened: jax.Array | None
     potential: jax.Array
     score_potential: jax.Array
@@ -59,32 +57,23 @@ class CosmosState:
     spec: CascadeSpec = struct.field(pytree_node=False)
 
 
-_GAUGES = (
-    Metric("samples", "outputs that a model's estimates rest on", "outputs", "gauge", ("model",), default=False),
-    Metric("potential", "elliptical potential of the requests", "", "gauge", ("model",), default=False),
-    Metric("score_potential", "elliptical potential of the deployed outputs", "", "gauge", default=False),
-)
-
-
 @struct.dataclass
 class COSMOS:
-    """Online contextual Pandora's box: estimates the indices of all boxes, adds a bonus to each, and searches by Weitzman's
-    rule.
+    """Online contextual Pandora's box: estimates the indices of all boxes, adds a bonus to each, and searches by Weitzman's rule.
 
-    Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's
-    inverse design matrix. Boxes are opened by falling index until the best score so far reaches the next index. Where scores
-    are not seen, an output counts with an optimistic estimate of its score, learned from the rewards of deployed outputs.
+    Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's inverse design matrix.
+    Boxes are opened by falling index until the best score so far reaches the next index. Where scores are not seen, outputs have an optimistic estimate
+    of their score, learned from the rewards of deployed outputs.
 
     A grid over constants of a part is a grid over a function that makes the policy:
     `jr.grid(lambda index: COSMOS(radius=PracticalRadius(index=index)), index=[.03, .1, .3])`.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
 
-    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box.
-    Indices are fitted to the minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the
-    evaluator by one Newton step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all);
-    what is too long is shortened, not projected. A score of 1 ends a search whatever the indices; where the estimate's link
-    has rounded to 1, none does.
+    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box. Indices are fitted to the
+    minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` stores all), and the evaluator by one Newton step per pair, each
+    linearised once, instead of eq. (19) (`OnlineGLM`; `ExactGLM` stores all); estimates that are too long are shortened, not projected. A score of 1
+    ends a search whatever the indices; if the link of an estimated score has rounded to 1, no score ends it.
 
     Attributes:
       fit: index estimator, `Window`, `StreamingNewton`, `MomentEquations`, ....
@@ -93,9 +82,9 @@ class COSMOS:
       exploration: `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
       eta1: `[]`, ridge of the design matrices of requests.
       eta0: `[]`, ridge of the design matrix of deployed outputs.
-      evaluator_bound: `[]`, longest `theta`.
-      deploy_optimism: `[]`, 1 if the output with the largest optimistic score is deployed, 0 if by the plain estimate.
-      horizon: `[]`, `T` in the radii, None for the run's.
+      evaluator_bound: `[]`, largest length of `theta`.
+      deploy_optimism: `[]`, 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
+      horizon: `[]`, `T` in the radii, None for that of the run.
     """
 
     fit: IndexEstimator = struct.field(default_factory=Window)
@@ -108,23 +97,11 @@ class COSMOS:
     deploy_optimism: Leaf = 1.0
     horizon: Leaf | None = None
 
-    def check(self) -> None:
-        parts = {
-            "fit": ("predict", "Window(...), StreamingNewton(...), ..."),
-            "radius": ("bonus", "PracticalRadius(...), TheoreticalRadius(...), ..."),
-            "exploration": ("forced", "WarmUp(...), DecayingExploration(...), ..."),
-        }
-        for name, (needs, example) in parts.items():
-            checks.part(name, getattr(self, name), needs, example)
-        ev.check(self.evaluator)
-        for name in ("eta1", "eta0", "evaluator_bound"):
-            checks.positive(name, getattr(self, name), ())
-        checks.probability("deploy_optimism", self.deploy_optimism, ())
-        if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
-            raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
-
-    def check_spec(self, spec: CascadeSpec) -> None:
-        ev.check_spec(self.evaluator, spec)
+    metrics = (
+        Metric("samples", "outputs behind a model's estimates", "outputs", "gauge", ("model",), default=False),
+        Metric("potential", "elliptical potential of the requests", "", "gauge", ("model",), default=False),
+        Metric("score_potential", "elliptical potential of the deployed outputs", "", "gauge", default=False),
+    )
 
     def init(self, key: jax.Array, spec: CascadeSpec) -> CosmosState:
         # Algorithm 2, line 1. The environment opens all boxes in period 0, which is free; `update` learns from it.
@@ -142,27 +119,24 @@ class COSMOS:
             number=jnp.zeros((number,), jnp.int32),
             rho=jnp.zeros((dim, number), jnp.float32),
             fit=self.fit.init(sizes),
-            evaluation=ev.start(self.evaluator, spec, self.eta0),
-            design=sums["design"],
-            opened=sums.get("opened"),
-            potential=sums["potential"],
-            score_potential=sums["score_potential"],
+            evaluation=evaluators.initial(self.evaluator, spec, self.eta0),
             errors=numerics.no_errors(**sums),
             radius=self.radius.init(sizes),
             exploration=self.exploration.init(key),
             spec=spec,
+            **{"opened": None, **sums},
         )
 
     def act(self, key: jax.Array, state: CosmosState, obs: Observation, t: jax.Array) -> Decision:
         k_index, k_score, k_forced = draws.split(key, 3)
         spec, psi = state.spec, obs.context  # Algorithm 2, line 3.
-        now = self._now(state, psi, t)
+        inputs = self._radius_inputs(state, psi, t)
         # Algorithm 2, line 4: optimistic indices `L(rho . psi + B |psi|)`, eqs. (15) and (27).
         middle, index_of = self.fit.predict(state.fit, state.rho, psi, spec.index_link)
-        bonus = self.radius.bonus(k_index, state.radius, now)
+        bonus = self.radius.bonus(k_index, state.radius, inputs)
         u = xla.compute_once(middle + bonus)
         index = index_of(u)
-        # A score of 1 ends a search, unless it is an estimate that has rounded, as the link may have.
+        # A score of 1 ends a search, unless it is an estimate, which may be 1 by rounding, like the link.
         if not spec.feature_dim:
             threshold = jnp.minimum(index, 1.0)
         elif spec.index_link is IDENTITY:
@@ -170,9 +144,8 @@ class COSMOS:
         else:
             threshold = jnp.where(index >= _SATURATED, jnp.inf, index)
         forced = self.exploration.forced(k_forced, state.exploration, t, self._horizon(spec))
-        # Algorithm 2, lines 5 to 13: boxes by falling `u`, which is the order of the indices, until `M_t` reaches the next index;
-        # then the best is deployed.
-        scoring = self._scoring(k_score, state, now)
+        # Algorithm 2, lines 5 to 13: boxes by falling `u`, the order of the indices, until `M_t` reaches the next index; the best is deployed.
+        scoring = self._scoring(k_score, state, inputs)
         action = IndexSearch(
             priority=u,
             threshold=jnp.where(forced, jnp.inf, threshold),
@@ -183,29 +156,21 @@ class COSMOS:
             order=draws.order(draws.fold_in(key, 3), u.shape[0]),
         )
         info = {"index": index, "bonus": bonus, "forced": forced.astype(jnp.float32)}
-        if now.trace is not None:
-            info |= {"trace": now.trace}
+        if inputs.trace is not None:
+            info |= {"trace": inputs.trace}
         return action, info
 
     def update(
-        self,
-        key: jax.Array,
-        state: CosmosState,
-        obs: Observation,
-        action: IndexSearch,
-        feedback: Feedback,
-        t: jax.Array,
+        self, key: jax.Array, state: CosmosState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
     ) -> CosmosState:
-        spec, psi, seen = state.spec, obs.context, feedback.seen
+        spec, psi, seen, score = state.spec, obs.context, feedback.seen, feedback.score
         evaluation, newest = state.evaluation, None
-        score = feedback.score
         if evaluation is not None:
-            # The reward of Algorithm 2, line 13: `theta_hat` and `Phi` of the next period, eqs. (19) and (20), and scores by
-            # them, eq. (22).
+            # The reward of Algorithm 2, line 13: `theta_hat` and `Phi` of the next period, eqs. (19) and (20), and their scores, eq. (22).
             assert feedback.features is not None
-            state = numerics.accumulate(state, score_potential=ev.square_norm(evaluation, feedback))
-            evaluation = ev.learned(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
-            score = ev.estimated_scores(evaluation, spec, feedback.features)
+            state = numerics.accumulate(state, score_potential=evaluators.deployed_square_norm(evaluation, feedback))
+            evaluation = evaluators.updated(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
+            score = evaluators.estimated_scores(evaluation, spec, feedback.features)
             newest = Evaluator(evaluation.state.theta, spec.score_link) if self._learns_scores(spec) else None
         assert score is not None and action.forced is not None
         learns = self.exploration.learns(action.forced, t, self._horizon(spec))
@@ -227,12 +192,22 @@ class COSMOS:
             radius=radius,
         )
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return _GAUGES
-
     def gauges(self, state: CosmosState) -> dict[str, jax.Array]:
         return {"samples": state.number, "potential": state.potential, "score_potential": state.score_potential}
+
+    def check(self) -> None:
+        checks.part("fit", self.fit, "predict", "Window(...), StreamingNewton(...), ...")
+        checks.part("radius", self.radius, "bonus", "PracticalRadius(...), TheoreticalRadius(...), ...")
+        checks.part("exploration", self.exploration, "forced", "WarmUp(...), DecayingExploration(...), ...")
+        evaluators.check(self.evaluator)
+        for name in ("eta1", "eta0", "evaluator_bound"):
+            checks.positive(name, getattr(self, name), ())
+        checks.probability("deploy_optimism", self.deploy_optimism, ())
+        if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
+            raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
+
+    def check_spec(self, spec: CascadeSpec) -> None:
+        evaluators.check_spec(self.evaluator, spec)
 
     def _learns_scores(self, spec: CascadeSpec) -> bool:
         return bool(spec.feature_dim) and self.evaluator.learns
@@ -240,11 +215,11 @@ class COSMOS:
     def _horizon(self, spec: CascadeSpec) -> jax.Array:
         horizon = spec.horizon if self.horizon is None else self.horizon
         if horizon is None:
-            raise ValueError("horizon must be given where no run gives it")
+            raise ValueError("horizon must be given outside a run")
         return jnp.asarray(horizon, jnp.float32)
 
-    def _now(self, state: CosmosState, psi: jax.Array, t: jax.Array) -> RadiusInputs:
-        """What the radii depend on: norms of eq. (14), and the traces of proposition 5.4."""
+    def _radius_inputs(self, state: CosmosState, psi: jax.Array, t: jax.Array) -> RadiusInputs:
+        """Inputs of the radii: norms of eq. (14), and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:
@@ -266,13 +241,11 @@ class COSMOS:
             spec=state.spec,
         )
 
-    def _scoring(self, key: jax.Array, state: CosmosState, now: RadiusInputs) -> Scoring | None:
-        """Algorithm 2, line 9: how an output is scored, eq. (21); None where scores are seen, as in Algorithm 1 with a known
-        evaluator.
-        """
+    def _scoring(self, key: jax.Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
+        """Algorithm 2, line 9: scores of outputs, eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
         if not self._learns_scores(state.spec):
-            return ev.mean_scoring(state.evaluation, state.spec)
+            return evaluators.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None
-        theta, width = self.radius.evaluator(key, now, state.evaluation.state.theta, state.evaluation.inverse)
+        theta, width = self.radius.scoring(key, inputs, state.evaluation.state.theta, state.evaluation.inverse)
         width = jnp.asarray(width, jnp.float32)
         return Scoring(theta, state.evaluation.inverse, width, width * self.deploy_optimism, link=state.spec.score_link)

@@ -1,5 +1,6 @@
 """The cascade: models are boxes that cost something to open; one opened output is deployed and earns its score."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,7 +9,6 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics, xla
-from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
@@ -26,13 +26,13 @@ from jaxroute.problems.cascade.types import (
     metrics_in,
 )
 
-# Regret that float32 cannot tell from zero.
+# Regret below this is zero up to the rounding of float32.
 _ROUNDING = 1e-5
 
 
 @struct.dataclass
 class Period:
-    """What probability decides in a period.
+    """Random draws of one period.
 
     Attributes:
       psi: `[m]`.
@@ -41,7 +41,7 @@ class Period:
       score: `[K]`.
       cost: `[K]`, in units of utility.
       features: `[K, d]`, None with a known evaluator.
-      coin: `[]` of the reward.
+      coin: `[]`, uniform number of the reward.
     """
 
     psi: jax.Array
@@ -55,16 +55,14 @@ class Period:
 
 @struct.dataclass
 class CascadeEnv:
-    """`K` models, each a box: for every request some are opened one after another, at a cost that is seen afterwards, and
-    one is deployed.
+    """`K` models, each a box: for every request some are opened one after another, at a cost seen afterwards, and one is deployed.
 
-    A period: the request's features are seen, the policy's search opens boxes one by one and stops, one of the opened
-    outputs is deployed, and a noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the
-    reward of outputs that were not deployed. In a first period, which does not count, all boxes are opened.
+    In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and a
+    noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
+    which does not count, all boxes are opened.
 
-    Regret is measured in three ways, all with the same mean: `regret` puts the excess `(M - index)^+` in the place of each
-    cost, so that it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the
-    oracle's search on the same outputs, by costs and by mean costs.
+    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(M - index)^+`, so that it is never negative and
+    zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean costs.
 
     Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
@@ -73,15 +71,14 @@ class CascadeEnv:
       boxes: distribution of outputs.
       index: `[K, m]`, coefficients of the base index, eq. (5).
       evaluator: features of outputs (`ScoredFeatures`, ...), None if scores are seen.
-      cost_weight: `[]`, what a unit of cost counts in utility.
+      cost_weight: `[]`, utility of a unit of cost.
       bend: `[]` of a misfit `bend cos(3 x_1 + box)` of the index, None for 0.
-      index_link: of the index (static).
+      index_link: link of the index (static).
       shows_all: unopened outputs are shown after the period (static).
-      names: of the models (static).
-      cost_unit: what a unit of cost is, for tables and axes (static).
-      context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades
-        (static).
-      feature_bound: longest features of an output, likewise (static).
+      names: names of the models (static).
+      cost_unit: unit of cost, for tables and axes (static).
+      context_bound: largest length of a request's features, for radii and bounds; set by the constructors of cascades (static).
+      feature_bound: largest length of an output's features, set likewise (static).
     """
 
     contexts: Contexts
@@ -116,11 +113,10 @@ class CascadeEnv:
         )
 
     def check(self) -> None:
-        parts = {"contexts": ("draw", "UniformContexts(...)"), "boxes": ("play", "UniformBoxes(...)")}
+        checks.part("contexts", self.contexts, "draw", "UniformContexts(...)")
+        checks.part("boxes", self.boxes, "draw", "UniformBoxes(...)")
         if self.evaluator is not None:
-            parts["evaluator"] = ("draw", "ScoredFeatures(...)")
-        for name, (needs, example) in parts.items():
-            checks.part(name, getattr(self, name), needs, example)
+            checks.part("evaluator", self.evaluator, "draw", "ScoredFeatures(...)")
         number, dim = self.boxes.num_boxes, self.contexts.dim
         checks.numbers("index", self.index, (number, dim))
         checks.positive("cost_weight", self.cost_weight, ())
@@ -128,15 +124,19 @@ class CascadeEnv:
             checks.numbers("bend", self.bend, ())
         if not isinstance(self.index_link, Link):
             raise ValueError(f"index_link must be a Link, got {checks.show(self.index_link)}")
-        if self.names and len(self.names) != number:
+        listed = isinstance(self.names, Sequence) and not isinstance(self.names, str)
+        if not listed or not all(isinstance(name, str) for name in self.names):
+            raise ValueError(f"names must be a list of names, got {checks.show(self.names)}")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"names must differ from each other, got {checks.show(self.names)}")
+        if len(self.names) not in (0, number):
             raise ValueError(f"names must have one name per model ({number}), got {len(self.names)}")
         check_feature("bend", self.bend, dim)
         boxes: Any = self.boxes
-        evaluator: Any = self.evaluator
         if hasattr(boxes, "check_spec"):
             boxes.check_spec(dim)
-        if hasattr(evaluator, "check_spec"):
-            evaluator.check_spec(boxes, dim)
+        if hasattr(self.evaluator, "check_spec"):
+            self.evaluator.check_spec(boxes, dim)  # type: ignore[union-attr]
         if hasattr(boxes, "check_index"):
             boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
 
@@ -157,22 +157,18 @@ class CascadeEnv:
     def single_value(self, psi: jax.Array) -> jax.Array:
         """Expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
         base = self.base_index(psi)
-        return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * jnp.asarray(
-            self.cost_weight, jnp.float32
-        )
-
-    def _context(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
-        return self.contexts.draw(draws.fold_in(key, 0), state, t)
+        weight = jnp.asarray(self.cost_weight, jnp.float32)
+        return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
 
     def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> Period:
-        """The period `t`."""
+        """Random draws of the period `t`."""
         _, k_score, k_cost, k_rare, k_features, k_coin = draws.split(key, 6)
-        psi = self._context(key, state, t)
+        psi = self.contexts.draw(draws.fold_in(key, 0), state, t)
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         recorded = self.contexts.row(state, t) if isinstance(self.contexts, RecordedContexts) else None
-        score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base, recorded)
-        # One array of scores for all comparisons of the period.
+        score, cost, row = self.boxes.draw((k_score, k_cost, k_rare), psi, base, recorded)
+        # All comparisons of the period read the same array of scores.
         score, cost, index = xla.barrier((score, cost * weight, self.boxes.index(psi, base, weight)))
         features = None
         if self.evaluator is not None:
@@ -181,103 +177,54 @@ class CascadeEnv:
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 
     def observe(self, key: jax.Array, state: PyTree, t: jax.Array) -> Observation:
-        return Observation(context=self._context(key, state, t))
+        return Observation(context=self.contexts.draw(draws.fold_in(key, 0), state, t))
 
     def step(
         self, key: jax.Array, state: PyTree, action: Search, t: jax.Array
     ) -> tuple[PyTree, Feedback, dict[str, jax.Array]]:
         period = self.draw(key, state, t)
-        score, index = period.score, period.index
+        score = period.score
         free = t < self.spec.free_rounds
         outputs = Outputs(score=score if self.evaluator is None else None, features=period.features, cost=period.cost)
         result = action.run(outputs)
         opened, deployed = result.opened | free, result.deployed & ~free
         reward = reward_of(self.spec.score_link, numerics.pick(deployed, score), period.coin)
         seen = jnp.ones_like(opened) if self.shows_all else opened
-        shown = seen_outputs(outputs, seen)
-        feedback = Feedback(
-            opened=opened,
-            seen=seen,
-            deployed=deployed,
-            cost=shown.cost,
-            score=shown.score,
-            features=shown.features,
-            reward=jnp.where(free, 0.0, reward),
-        )
-        # Proposition 3.1: the search by the true indices, on the same outputs.
-        best = opened_in_order(index, index, score)
-        regret = _amortised_regret(period, opened, deployed)
-        flows = _flows(period, best, best_opened(best, score), opened, deployed, regret, self.cost_weight) | _optimism(
-            period, action, result, opened, deployed, regret, free
-        )
-        return state, feedback, flows
+        shown, reward = vars(seen_outputs(outputs, seen)), jnp.where(free, 0.0, reward)
+        feedback = Feedback(opened=opened, seen=seen, deployed=deployed, reward=reward, **shown)
+        flows = _flows(period, opened, deployed, self.cost_weight)
+        return state, feedback, flows | _optimism(period, action, result, opened, deployed, flows["regret"], free)
 
 
 def as_cascade(env: Any) -> CascadeEnv:
-    """The environment itself; `ValueError` if it is none of this problem's."""
+    """The environment itself; raises `ValueError` if it is no `CascadeEnv`."""
     if not isinstance(env, CascadeEnv):
         raise ValueError(f"env must be a CascadeEnv, got {checks.show(env)}")
     return env
-
-
-def reward_pairs(env: CascadeEnv, number: int, samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """What an evaluator may be fitted to before a run: features and rewards of one output per request, of a model picked at random.
-
-    Args:
-      env: an environment whose scores are not seen.
-      number: pairs of a sample.
-      samples: independent samples.
-
-    Returns:
-      Features `[samples, number, d]` and rewards `[samples, number]`.
-    """
-    if as_cascade(env).evaluator is None:
-        raise ValueError("reward_pairs needs an environment with an evaluator, got one whose scores are seen")
-    size = checks.count("number", number) * checks.count("samples", samples)
-    key = draws.key(1_000_000)
-
-    def one(period: jax.Array) -> tuple[jax.Array, jax.Array]:
-        k_period, k_start, k_box = draws.split(draws.fold_in(key, period), 3)
-        drawn = env.draw(k_period, env.init(k_start), period)
-        box = (draws.uniform(k_box) * drawn.score.shape[0]).astype(jnp.int32)
-        assert drawn.features is not None
-        return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
-
-    drawn = quick_jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(size))
-    features, rewards = (np.asarray(x) for x in drawn)
-    return features.reshape(samples, number, -1), rewards.reshape(samples, number)
 
 
 def _utility(score: jax.Array, cost: jax.Array, opened: jax.Array, deployed: jax.Array) -> jax.Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
 
-def _amortised_regret(period: Period, opened: jax.Array, deployed: jax.Array) -> jax.Array:
-    """Regret `[]` with the excess `(M - index)^+` in the place of each cost: eq. (3) less the utility, never negative."""
-    excess = jnp.maximum(period.score - period.index, 0.0)
-    return jnp.max(jnp.minimum(period.score, period.index)) - _utility(period.score, excess, opened, deployed)
+def _flows(period: Period, opened: jax.Array, deployed: jax.Array, cost_weight: Leaf) -> dict[str, jax.Array]:
+    score, cost, index = period.score, period.cost, period.index
+    # Proposition 3.1: the search by the true indices, on the same outputs.
+    best = opened_in_order(index, index, score)
+    # Eq. (3) less the utility, with the excess `(M - index)^+` instead of each cost: never negative.
+    excess = jnp.maximum(score - index, 0.0)
+    regret = jnp.max(jnp.minimum(score, index)) - _utility(score, excess, opened, deployed)
+    best_deployed = best_opened(best, score)
 
-
-def _flows(
-    period: Period,
-    best: jax.Array,
-    best_deployed: jax.Array,
-    opened: jax.Array,
-    deployed: jax.Array,
-    regret: jax.Array,
-    cost_weight: Leaf,
-) -> dict[str, jax.Array]:
-    score, cost = period.score, period.cost
-
-    def behind(costs: jax.Array) -> jax.Array:
+    def difference(costs: jax.Array) -> jax.Array:
         return _utility(score, costs, best, best_deployed) - _utility(score, costs, opened, deployed)
 
     paid = jnp.sum(jnp.where(opened, cost, 0.0))
     reward = numerics.pick(deployed, score)
     return {
         "regret": regret,
-        "mean_cost_regret": behind(period.mean_cost),
-        "realised_regret": behind(cost),
+        "mean_cost_regret": difference(period.mean_cost),
+        "realised_regret": difference(cost),
         "utility": reward - paid,
         "reward": reward,
         "cost": paid / jnp.asarray(cost_weight, jnp.float32),
@@ -296,14 +243,14 @@ def _optimism(
     regret: jax.Array,
     free: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Whether indices and scores were optimistic, up to rounding, and whether the regret was what theorem 3.3 then allows, path by path."""
+    """Whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3, path by path."""
     score, index = period.score, period.index
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)
     if getattr(action, "index", None) is not None:
         all_indices = jnp.all(action.index >= index - _ROUNDING)
         all_scores = jnp.all(result.score >= score - _ROUNDING)
-        # What is too low by no more than rounding counts as equal: it does not make up for other excesses.
+        # An index that is too low within rounding counts as equal: it does not compensate for other excesses.
         above, over = jnp.maximum(action.index - index, 0.0), jnp.maximum(result.score - score, 0.0)
         allowed = numerics.pick(deployed, over) + jnp.sum(jnp.where(opened, above, 0.0))
         ruled = all_indices & all_scores & (action.bounded is None or action.bounded)

@@ -1,10 +1,10 @@
-"""Cascades to experiment with: the index of each is known exactly, by construction.
+"""Ready-made cascades: the index of each is known exactly, by construction.
 
 The paper has no experiment. These environments, their names and numbers are ours; `two_boxes` is its only example.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -26,17 +26,13 @@ from jaxroute.problems.cascade.sources.contexts import (
 from jaxroute.problems.cascade.sources.features import FrozenFeatures, OutputFeatures, RecordedFeatures, ScoredFeatures
 from jaxroute.solvers.reservation import discrete_index, linear_index
 
-_GROUP_CHANCES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
-# How far a score may take an output's features: squared length along `theta` where scores stay between .03 and .97.
+_GROUP_PROBABILITIES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
+# Squared length that a score between .03 and .97 may add to the features of an output, along `theta`.
 _REACH = 3.0
 
 
 def _float32(x: Any) -> np.ndarray:
     return np.asarray(x, np.float32)
-
-
-def _scalar(name: str, value: Any, check: Callable[..., np.ndarray] = checks.numbers) -> np.float32:
-    return np.float32(check(name, value, ()))
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -45,47 +41,30 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _names(names: Sequence[str], number: int) -> tuple[str, ...]:
-    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"names must be a list of names, got {checks.show(names)}")
-    if len(set(names)) < len(names):
-        raise ValueError(f"names must differ from each other, got {checks.show(names)}")
-    if len(names) not in (0, number):
-        raise ValueError(f"names must have one name per model ({number}), got {len(names)}")
-    return tuple(names)
-
-
 def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
     """Given contexts, or uniform ones."""
     if contexts is None:
         return UniformContexts(dim)
-    if isinstance(contexts, type) or not hasattr(contexts, "draw"):
-        raise ValueError(f"contexts must be an object such as UniformContexts(...), got {checks.show(contexts)}")
-    contexts.check()
+    checks.part("contexts", contexts, "draw", "UniformContexts(...)")
     if contexts.dim != dim:
         raise ValueError(f"contexts must have {dim} features, as the indices, got {contexts.dim}")
     return contexts
 
 
 def _share(num_models: int) -> np.ndarray:
-    """`a / (K - 1)` of the boxes: from the cheapest to the dearest."""
+    """`a / (K - 1)` of the boxes, from the cheapest to the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 
-def _costs(num_models: int) -> np.ndarray:
-    return 0.015 * 5.0 ** _share(num_models)
-
-
-def _quantiles(num_models: int) -> np.ndarray:
-    return 0.7 - 0.4 * _share(num_models)
+def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, tilt: Leaf | None = None) -> UniformBoxes:
+    share = _share(num_models)
+    return kind(base_cost=_float32(0.015 * 5.0**share), quantile=_float32(0.7 - 0.4 * share), tilt=tilt)
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
     """`[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
-    a, j = (
-        np.arange(checks.count("num_models", num_models, minimum=2))[:, None],
-        np.arange(1, checks.count("dim", dim))[None, :],
-    )
+    a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
+    j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
     rows = slopes * wave / np.maximum(np.abs(wave).sum(axis=1, keepdims=True), 1e-12)
     return np.column_stack([0.52 + 0.05 * np.cos(2.4 * a), rows])
@@ -97,18 +76,14 @@ def default_theta(dim: int) -> np.ndarray:
     return _float32(2.0 * h / np.linalg.norm(h))
 
 
-def _makes_features(evaluator: Any) -> bool:
-    return not isinstance(evaluator, type) and all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
-
-
 def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
-    """Features of outputs: None, a number of them, or an object that makes them."""
-    if evaluator is None or _makes_features(evaluator):
+    """Features of outputs from a specification: None, a number of features, or an `OutputFeatures`."""
+    has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
+    if evaluator is None or (has_methods and not isinstance(evaluator, type)):
         return cast(OutputFeatures | None, evaluator)
     if isinstance(evaluator, bool) or not isinstance(evaluator, int | np.integer) or evaluator < 1:
-        raise ValueError(
-            f"evaluator must be None, a number of features or ScoredFeatures(...), got {checks.show(evaluator)}"
-        )
+        shown = checks.show(evaluator)
+        raise ValueError(f"evaluator must be None, a number of features or ScoredFeatures(...), got {shown}")
     return ScoredFeatures(default_theta(int(evaluator)))
 
 
@@ -117,19 +92,22 @@ def _built(
     boxes: Boxes,
     index: Leaf,
     evaluator: OutputFeatures | int | None = None,
+    cost_weight: float = 1.0,
+    *,
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """The environment. reach: squared length that a score may add to an output's features."""
+    """The environment; `reach` is the squared length that a score may add to an output's features."""
     features = _evaluator(evaluator)
+    options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
     env.check()
     longest = 1.0 if features is None else features.bound(float(np.sqrt(reach)))
-    return env.replace(context_bound=float(contexts.bound), feature_bound=float(longest))
+    return env.replace(names=tuple(env.names), context_bound=float(contexts.bound), feature_bound=float(longest))
 
 
-def _with_a_reason_to_call(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """The environment; warns where no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
+def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
+    """The environment; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -155,33 +133,28 @@ def uniform_cascade(
 ) -> CascadeEnv:
     """The main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
 
-    Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; dear ones are reliable.
+    Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; expensive ones are reliable.
 
     Args:
       num_models: `K`, at least 2.
       dim: `m`.
-      tilt: mean costs and widths are `1 + tilt x_1` times as large (`HET` with .25).
+      tilt: mean costs and widths have the factor `1 + tilt x_1` (`HET` with .25).
       bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05).
       link: "identity", "tanh" or "flat".
       contexts: default `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
-      cost_weight: what a unit of cost counts.
+      cost_weight: utility of a unit of cost.
       shows_all: unopened outputs are shown afterwards.
     """
-    boxes = UniformBoxes(
-        base_cost=_float32(_costs(num_models)),
-        quantile=_float32(_quantiles(num_models)),
-        tilt=None if tilt is None else _scalar("tilt", tilt),
-    )
     return _built(
         _contexts(contexts, dim),
-        boxes,
+        _uniform_boxes(num_models, tilt=None if tilt is None else np.float32(checks.numbers("tilt", tilt, ()))),
         _index(num_models, dim),
         evaluator,
         reach=_REACH if tilt is None and bend is None else 8.2,
-        bend=None if bend is None else _scalar("bend", bend),
+        bend=None if bend is None else np.float32(checks.numbers("bend", bend, ())),
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
+        cost_weight=cost_weight,
         shows_all=_flag("shows_all", shows_all),
     )
 
@@ -190,16 +163,8 @@ def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
     """`uniform_cascade` whose boxes score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
-    boxes = SpikeBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
-    index = _index(num_models, dim)
-    return _built(
-        UniformContexts(dim),
-        boxes,
-        index,
-        evaluator,
-        reach=3.1,
-        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
-    )
+    boxes = _uniform_boxes(num_models, SpikeBoxes)
+    return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
 
 def pass_fail_cascade(
@@ -211,43 +176,26 @@ def pass_fail_cascade(
     boxes = PassFailBoxes(
         base_probability=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None
     )
-    return _built(
-        UniformContexts(dim), boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive)
-    )
+    return _built(UniformContexts(dim), boxes, index, evaluator, cost_weight)
 
 
 def group_cascade(
-    probabilities: Sequence[float] = _GROUP_CHANCES,
+    probabilities: Sequence[float] = _GROUP_PROBABILITIES,
     num_models: int = 3,
     *,
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Requests of a few groups, some of them rare, with different indices.
-
-    Args:
-      probabilities: of the groups.
-      num_models: `K`.
-      evaluator: as in `uniform_cascade`.
-      cost_weight: what a unit of cost counts.
-    """
-    probability = checks.probability("probabilities", probabilities)
-    if probability.ndim != 1 or abs(probability.sum() - 1.0) > 1e-5:
-        raise ValueError(
-            f"probabilities must be a vector that sums to 1, got shape {probability.shape} with sum {probability.sum():g}"
-        )
-    costs = _float32(_costs(num_models))
-    a, g = np.arange(num_models)[:, None], np.arange(len(probability))[None, :]
+    """Requests of groups with given probabilities, some of them rare, and different indices; other arguments as in `uniform_cascade`."""
+    GroupContexts(probabilities).check()
+    contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
+    a, g = np.arange(num_models)[:, None], np.arange(contexts.dim)[None, :]
     index = 0.52 + 0.15 * np.cos(2.4 * a + 1.7 * g + 0.9 * a * g)
-    boxes = UniformBoxes(base_cost=costs, quantile=_float32(_quantiles(num_models)))
-    contexts = GroupContexts(_float32(probability))
-    return _built(contexts, boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive))
+    return _built(contexts, boxes, index, evaluator, cost_weight)
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Two boxes without contexts: a narrow one with index .5 and a wide one with index `.5 - gap`. The hard case for `gap =
-    s / sqrt(T)`.
-    """
+    """Two boxes without contexts, a narrow one with index .5 and a wide one with index `.5 - gap`: the hard case for `gap = s / sqrt(T)`."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
@@ -267,13 +215,12 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Three boxes, and one context for the whole run: an evaluator's coefficient that may never show.
+    """Three boxes, and one context for the whole run, so that a coefficient of the evaluator may never be observable.
 
     Source: Belloni, Chen and Wei (2026), remark 5.2.
     """
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
-    boxes = UniformBoxes(base_cost=_float32(_costs(3)), quantile=_float32(_quantiles(3)))
-    return _built(FrozenContexts(), boxes, index, FrozenFeatures())
+    return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 
 
 def custom_cascade(
@@ -294,16 +241,10 @@ def custom_cascade(
     Args:
       index: `[K, m]` coefficients of the indices.
       mean_cost: `[K]`.
-      quantile: `[K]` probability that a score is below the index.
-      contexts, evaluator: as in `uniform_cascade`.
-      cost_spread: of the costs around their mean, at most 1.
-      link: as in `uniform_cascade`.
-      cost_weight: what a unit of cost counts.
-      shows_all: unopened outputs are shown afterwards.
-      names: of the models.
-
-    Raises:
-      ValueError: an argument is out of range.
+      quantile: `[K]` probability of a score below the index.
+      cost_spread: relative spread of the costs around their mean, at most 1.
+      contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
+      names: names of the models.
     """
     index = checks.numbers("index", index)
     if index.ndim != 2 or 0 in index.shape:
@@ -311,7 +252,7 @@ def custom_cascade(
     boxes = UniformBoxes(
         base_cost=_float32(checks.positive("mean_cost", mean_cost, (len(index),))),
         quantile=_float32(checks.probability("quantile", quantile, (len(index),))),
-        spread=_scalar("cost_spread", cost_spread, checks.probability),
+        spread=np.float32(checks.probability("cost_spread", cost_spread, ())),
     )
     env = _built(
         _contexts(contexts, index.shape[1]),
@@ -320,11 +261,11 @@ def custom_cascade(
         evaluator,
         reach=25.0,
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
+        cost_weight=cost_weight,
         shows_all=_flag("shows_all", shows_all),
-        names=_names(names, len(index)),
+        names=names,
     )
-    return _with_a_reason_to_call(env, env.true_index(env.contexts.mean))
+    return _with_warning(env, env.true_index(env.contexts.mean))
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
@@ -332,22 +273,18 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
     Source: Belloni, Chen and Wei (2026), remark 2.1.
     """
-    parts = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "input_price": input_price,
-        "output_price": output_price,
-    }
-    i, o, p, q = (checks.non_negative(name, x) for name, x in parts.items())
+    names = ("input_tokens", "output_tokens", "input_price", "output_price")
+    values = (input_tokens, output_tokens, input_price, output_price)
+    i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
     try:
         np.broadcast_shapes(*(x.shape for x in (i, o, p, q)))
     except ValueError:
-        raise ValueError(f"{', '.join(parts)} must broadcast, got {i.shape}, {o.shape}, {p.shape} and {q.shape}") from None
+        raise ValueError(f"{', '.join(names)} must broadcast, got {i.shape}, {o.shape}, {p.shape} and {q.shape}") from None
     return p * i + q * o
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Features `[N, K, d]` of outputs in an order of rows, and the fit of their scores, which have that order already."""
+    """Features `[N, K, d]` of outputs, in an order of the rows, and the fit of their scores, which are in that order already."""
     table = checks.numbers("features", features)
     if table.ndim != 3 or table.shape[:2] != scores.shape:
         raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {table.shape}")
@@ -383,16 +320,13 @@ def replay_cascade(
       scores: `[N, K]` in [0, 1].
       costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
       groups: `[N]` number of each query's group, from 0.
-      cost_weight: what a unit of cost counts.
-      joint: all models answer the same query, as they really did; otherwise each box draws a query of the group for itself,
-        which the theory asks for. With `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
-      features: `[N, K, d]` of outputs, where the evaluator is to be learned.
+      cost_weight: utility of a unit of cost.
+      joint: all models answer the same query, as in the data; otherwise each box draws a separate query of the group, as the theory assumes. With `joint`
+        the indices are not optimal, and the best policy in sample is `JointOracle`.
+      features: `[N, K, d]` of outputs, for a learned evaluator.
       score_link: "logistic", "probit" or "identity".
-      names: of the models.
-      cost_unit: of `costs`, for tables and axes.
-
-    Raises:
-      ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a group empty.
+      names: names of the models.
+      cost_unit: unit of `costs`, for tables and axes.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
@@ -420,15 +354,13 @@ def replay_cascade(
         cost=_float32(costs),
         first=np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int32),
         count=count.astype(np.int32),
-        group_score=_float32(mean_score),
-        group_cost=_float32(mean_cost),
+        score_fit=_float32(mean_score),
+        cost_fit=_float32(mean_cost),
         joint=_flag("joint", joint),
     )
     contexts = GroupContexts(_float32(count / count.sum()))
-    options = {"names": _names(names, scores.shape[1]), "cost_unit": str(cost_unit)}
-    return _with_a_reason_to_call(
-        _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), **options), index
-    )
+    env = _built(contexts, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
+    return _with_warning(env, index)
 
 
 def query_cascade(
@@ -445,22 +377,14 @@ def query_cascade(
 ) -> CascadeEnv:
     """Recorded scores and costs of real queries, each once a pass; a request shows the features of its query.
 
-    All models answer the same query, so that outputs depend on each other, and nothing says how a query with the same features would have
-    been answered: the indices of the environment are the linear ones that fit the played rows best, in hindsight.
+    All models answer the same query, so that outputs depend on each other, and the data contain no other answers to a query with the same features: the
+    indices of the environment are the linear ones with the best fit to the rows, in hindsight.
 
     Args:
-      scores: `[N, K]` in [0, 1].
-      costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
-      contexts: `[N, m]` features of queries, as they are; a column of ones is the intercept.
-      cost_weight: what a unit of cost counts.
-      shuffled: in another order for each run, otherwise in that of the rows.
-      features: `[N, K, d]` of outputs, where the evaluator is to be learned.
-      score_link: "logistic", "probit" or "identity".
-      names: of the models.
-      cost_unit: of `costs`, for tables and axes.
-
-    Raises:
-      ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a model has no cost at all.
+      scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.
+      contexts: `[N, m]` features of queries, used unchanged; a column of ones is the intercept.
+      shuffled: a separate order for each run, otherwise that of the rows.
+      features: `[N, K, d]` of outputs, for a learned evaluator.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     psi = checks.numbers("contexts", contexts)
@@ -473,6 +397,5 @@ def query_cascade(
     evaluator = None if features is None else _recorded_features(features, scores, score_link, np.arange(len(scores)))
     boxes = QueryBoxes(_float32(scores), _float32(costs), *(_float32(np.linalg.lstsq(psi, x)[0]) for x in (scores, costs)))
     made = (ShuffledContexts if _flag("shuffled", shuffled) else RecordedContexts)(_float32(psi))
-    options = {"names": _names(names, scores.shape[1]), "cost_unit": str(cost_unit)}
-    env = _built(made, boxes, index, evaluator, cost_weight=np.float32(weight), **options)
-    return _with_a_reason_to_call(env, psi @ np.transpose(index))
+    env = _built(made, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
+    return _with_warning(env, psi @ np.transpose(index))

@@ -1,6 +1,4 @@
-"""Policies that know the environment: the optimal search, the optimum of rows that all models share, the best single calls, and
-indices that ignore the request.
-"""
+"""Policies that know the environment: optimal searches, the best single calls, and indices that ignore the request."""
 
 import abc
 import warnings
@@ -19,13 +17,26 @@ from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, LoopSe
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation, Outputs
 
 
+class _FixedPolicy:
+    """A policy without a state."""
+
+    def init(self, key: jax.Array, spec: CascadeSpec) -> tuple[()]:
+        del key, spec
+        return ()
+
+    def update(
+        self, key: jax.Array, state: tuple[()], obs: Observation, action: Any, feedback: Feedback, t: jax.Array
+    ) -> tuple[()]:
+        del key, obs, action, feedback, t
+        return state
+
+
 @struct.dataclass
-class TrueSearch(abc.ABC):
+class TrueSearch(_FixedPolicy, abc.ABC):
     """A search by the true scores that learns nothing.
 
     Attributes:
-      env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a
-        fit to all.
+      env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a fit to all.
     """
 
     env: CascadeEnv
@@ -40,23 +51,17 @@ class TrueSearch(abc.ABC):
 
     def check_spec(self, spec: CascadeSpec) -> None:
         for name in ("num_models", "context_dim", "feature_dim"):
-            value, played = getattr(self.env.spec, name), getattr(spec, name)
-            if value != played:
-                raise ValueError(f"env must have {name}={played}, as the one that is played, got {value}")
-
-    def init(self, key: jax.Array, spec: CascadeSpec) -> tuple[()]:
-        del key, spec
-        return ()
+            value, needed = getattr(self.env.spec, name), getattr(spec, name)
+            if value != needed:
+                raise ValueError(f"env must have {name}={needed}, as the environment of the run, got {value}")
 
     @abc.abstractmethod
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
-        """The search of a period."""
+    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Priorities and thresholds `[K]` for a request `psi` `[m]`."""
 
-    def update(
-        self, key: jax.Array, state: tuple[()], obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
-    ) -> tuple[()]:
-        del key, obs, action, feedback, t
-        return state
+    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
+        del key, state, t
+        return IndexSearch(*self._rule(obs.context), self._scoring()), {}
 
     def _scoring(self) -> Scoring | None:
         evaluator = self.env.evaluator
@@ -68,45 +73,48 @@ class TrueSearch(abc.ABC):
 
 @struct.dataclass
 class TrueIndexSearch(TrueSearch):
-    """Weitzman's rule with the true indices of the boxes, each taken by itself.
+    """Weitzman's rule with the true indices of the boxes, each computed separately.
 
-    The best policy if outputs are independent (`Oracle`); where all models answer the same query one call may earn more.
+    The best policy if outputs are independent (`Oracle`); if all models answer the same query one call may earn more.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
 
+    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        index = self.env.true_index(psi)
+        return index, index
+
     def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
-        del key, state, t
-        index = self.env.true_index(obs.context)
-        return IndexSearch(index, index, self._scoring(), index), {}
+        search, info = super().act(key, state, obs, t)
+        return search.replace(index=search.priority), info
 
 
 @struct.dataclass
 class Oracle(TrueIndexSearch):
-    """The best policy where outputs are independent: the search by the true indices.
+    """The best policy for independent outputs: the search by the true indices.
 
-    Where all models share a recorded row it is not the best, and says so; `JointOracle` is.
+    If all models share a recorded row it is not the best, and warns; `JointOracle` is.
     """
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
         if getattr(as_cascade(env).boxes, "joint", False):
             warnings.warn(
-                "Oracle is not the best policy where all models answer the same query: outputs depend on each other. "
-                "JointOracle is; TrueIndexSearch is the same search without this warning",
+                "Oracle is not the best policy where all models answer the same query, since outputs depend on each other: use "
+                "JointOracle, or TrueIndexSearch for the same search without this warning",
                 stacklevel=2,
             )
         return cls(env)
 
 
 @struct.dataclass
-class JointOracle:
-    """The best policy on recorded rows that all models share, in sample: it knows these rows, but not which one is played.
+class JointOracle(_FixedPolicy):
+    """The best policy on recorded rows that all models share, in sample: it knows the rows, but not which one is drawn.
 
-    It calls and stops by the group and by all that it has seen of this query, as `joint_plan` says.
+    It calls and stops by the group and by all that it has seen of the query, according to `joint_plan`.
 
     Attributes:
-      decisions: of `joint_plan`.
+      decisions: result of `joint_plan`.
     """
 
     decisions: JointPlan
@@ -123,12 +131,8 @@ class JointOracle:
         shape = np.shape(self.decisions.signals)[-3], np.shape(self.decisions.start)[-1]
         if shape != (spec.num_models, spec.context_dim):
             raise ValueError(
-                f"decisions must be for {spec.num_models} models and {spec.context_dim} groups, as the rows that are played, got {shape}"
+                f"decisions must be for {spec.num_models} models and {spec.context_dim} groups, as the rows of the run, got {shape}"
             )
-
-    def init(self, key: jax.Array, spec: CascadeSpec) -> tuple[()]:
-        del key, spec
-        return ()
 
     def act(
         self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array
@@ -138,15 +142,9 @@ class JointOracle:
         start = jnp.sum(jnp.where(obs.context > 0.5, plan.start, 0))
         return LoopSearch(plan._replace(start=start), _next_call, _to_deploy), {}
 
-    def update(
-        self, key: jax.Array, state: tuple[()], obs: Observation, action: LoopSearch, feedback: Feedback, t: jax.Array
-    ) -> tuple[()]:
-        del key, obs, action, feedback, t
-        return state
-
 
 def _planned(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
-    """Action `[]` after a history: of these calls, and what was seen of them."""
+    """Action `[]` of the plan after a history: the calls so far, and their outputs."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
@@ -165,24 +163,21 @@ def _to_deploy(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
 
 @struct.dataclass
 class StaticIndex(TrueSearch):
-    """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts): the same way for every
-    request.
-    """
+    """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts), the same for every request."""
 
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
-        del key, state, obs, t
+    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        del psi
         index = self.env.true_index(self.env.contexts.mean)
-        return IndexSearch(index, index, self._scoring()), {}
+        return index, index
 
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
     """One call, of the model with the largest expected score less cost for the request: the best that any router can do."""
 
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
-        del key, state, t
-        value = self.env.single_value(obs.context)
-        return IndexSearch(value, jnp.full_like(value, -jnp.inf), self._scoring()), {}
+    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        value = self.env.single_value(psi)
+        return value, jnp.full_like(value, -jnp.inf)
 
 
 @struct.dataclass
@@ -205,8 +200,8 @@ class BestSingle(TrueSearch):
         model = checks.numbers("model", self.model, ())
         checks.count("model", int(model) if model == int(model) else self.model, 0, self.env.spec.num_models - 1)
 
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
-        del key, state, obs, t
+    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        del psi
         number = self.env.spec.num_models
         first = numerics.one_hot(jnp.asarray(self.model, jnp.int32), number)
-        return IndexSearch(first.astype(jnp.float32), jnp.full((number,), -jnp.inf), self._scoring()), {}
+        return first.astype(jnp.float32), jnp.full((number,), -jnp.inf)

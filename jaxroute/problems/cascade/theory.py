@@ -1,7 +1,7 @@
-"""The paper's bounds and rules, for comparison: none of the constants is sharp. And probes of what its proofs speak about.
+"""Bounds and rules of the paper, for comparison (none of the constants is sharp), and probes for the quantities of its proofs.
 
-A probe measures what only somebody who knows both the truth and a policy's state can see: `simulate(..., probes={"error":
-index_error})`, for policies of the `COSMOS` family.
+A probe measures a quantity that depends on both the truth and the policy's state: `simulate(..., probes={"error": index_error})`, for policies of the
+`COSMOS` family.
 
 Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
 """
@@ -17,8 +17,9 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.cosmos import CosmosState
 from jaxroute.problems.cascade.env import CascadeEnv
-from jaxroute.problems.cascade.parts.evaluation import Evaluation
-from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex
+from jaxroute.problems.cascade.parts.evaluator import EvaluatorState
+from jaxroute.problems.cascade.parts.location import LocationFamily
+from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator
 from jaxroute.problems.cascade.parts.radii import RadiusInputs, TheoreticalRadius
 from jaxroute.problems.cascade.parts.window import SampleWindow
 from jaxroute.problems.cascade.types import CascadeSpec
@@ -45,8 +46,7 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
       num_models: `K`.
       dim: `m`.
       feature_dim: `d`.
-      corrected: `r = d / (sqrt(d) + K sqrt(m))`, which keeps a factor that the derivation drops; in simulations neither
-        matters.
+      corrected: `r = d / (sqrt(d) + K sqrt(m))`, with a factor that the derivation drops; in simulations neither version matters.
     """
     for name, value in (("num_models", num_models), ("dim", dim), ("feature_dim", feature_dim)):
         checks.count(name, value)
@@ -56,19 +56,15 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Most that `sum |psi_s|^2` in the inverse design matrix of the samples before can be: `(1 + C^2 / eta) m log(1 + n C^2
-    / (eta m))`.
+    """Bound of `sum |psi_s|^2` in the inverse design matrices before each sample: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
 
     Source: Belloni, Chen and Wei (2026), section 12.
 
     Args:
-      number: samples `n`, a number or an array.
+      number: number of samples `n`, a number or an array.
       dim: `m`.
-      longest: `C`, of the features.
+      longest: `C`, largest length of the features.
       ridge: `eta`.
-
-    Returns:
-      An array like `number`.
     """
     checks.non_negative("number", number)
     checks.count("dim", dim)
@@ -81,7 +77,7 @@ def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.
 def regret_bound(
     spec: CascadeSpec,
     horizon: int,
-    radius: TheoreticalRadius | None = None,
+    radius: TheoreticalRadius = TheoreticalRadius(),
     *,
     eta1: float = 1.0,
     eta0: float = 1.0,
@@ -89,24 +85,22 @@ def regret_bound(
     evaluator_bound: float = 4.0,
     growth: float | None = None,
 ) -> float:
-    """The bound on the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated
-    horizon.
+    """Bound of the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
 
     Source: eq. (58) with a known evaluator, otherwise eq. (86).
 
     Differs from the paper: eq. (83) is printed with other logarithms than proposition 11.2, whose are used here.
 
     Args:
-      spec: of the environment (`env.spec`).
+      spec: sizes and links of the environment (`env.spec`).
       horizon: `T`.
-      radius: its constants, None for the defaults.
+      radius: its constants.
       eta1: ridge of the design matrices of requests.
       eta0: ridge of the design matrix of deployed outputs.
-      index_bound: longest `rho`.
-      evaluator_bound: longest `theta`.
-      growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, the least that it allows.
+      index_bound: largest length of `rho`.
+      evaluator_bound: largest length of `theta`.
+      growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, its least value.
     """
-    radius = TheoreticalRadius() if radius is None else radius
     for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, TheoreticalRadius)):
         if not isinstance(value, kind):
             raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(value)}")
@@ -118,7 +112,7 @@ def regret_bound(
         checks.positive(name, value, ())
     L, square = float(radius.lipschitz), spec.feature_bound**2
     spread = math.sqrt(T * float(potential_bound(T, m, spec.context_bound, eta1)))
-    now = RadiusInputs(
+    inputs = RadiusInputs(
         t=jnp.float32(T),
         log_horizon=jnp.log(jnp.float32(T)),
         number=jnp.full((1,), T, jnp.float32),
@@ -131,18 +125,18 @@ def regret_bound(
         evaluator_bound=jnp.float32(evaluator_bound),
         spec=spec,
     )
-    index = 2.0 * L * float(radius.index_radius(now)[0]) * K * spread
+    index = 2.0 * L * float(radius.index_radius(inputs)[0]) * K * spread
     if not d:
         return index
-    width = float(radius.evaluator(draws.key(0), now, jnp.zeros(d), jnp.eye(d))[1])
+    width = float(radius.scoring(draws.key(0), inputs, jnp.zeros(d), jnp.eye(d))[1])
     mean = 2.0 * L * width * math.sqrt((1.0 + square / eta0) * math.log1p(T * square / (eta0 * d)))
     start = 100.0 * square * growth * math.log(6.0 * T * K * d * math.sqrt(T))
     first = mean * math.sqrt(d) + 4.0 * L * float(radius.reward_bound) * math.sqrt(eta0) * evaluator_bound + 4.0 * K + 2.0
     return first * math.sqrt(T) + 2.0 * K * start + index
 
 
-def _learned(name: str, state: Any) -> Evaluation:
-    """What a policy knows of an evaluator that it must learn."""
+def _learned(name: str, state: Any) -> EvaluatorState:
+    """The evaluator's estimate in the state of a policy."""
     evaluation = getattr(state, "evaluation", None)
     if evaluation is None:
         raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
@@ -150,10 +144,10 @@ def _learned(name: str, state: Any) -> Evaluation:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
-    """`|rho_hat - rho|` `[K]` of each model's index. Exact where the index is linear in the request before its link."""
+    """`|rho_hat - rho|` `[K]` of each model's index, exact if the index before its link is linear in the request."""
     del env_state, t
     fit = getattr(policy, "fit", None)
-    if not isinstance(fit, LinearIndex):
+    if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):
         raise ValueError(f"index_error needs a policy with an estimator of linear indices, got {checks.show(fit)}")
     difference = state.rho - jnp.swapaxes(jnp.asarray(env.index, jnp.float32), 0, 1)
     return jnp.sqrt(jnp.sum(jnp.square(difference), axis=0))
@@ -175,16 +169,15 @@ def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: j
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
-    """Largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run that has frozen.
+    """Largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run whose estimates have frozen.
 
-    For index estimators that keep samples (`Window`, `MomentEquations`).
+    For index estimators that store samples (`Window`, `MomentEquations`).
     """
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, SampleWindow):
-        raise ValueError(
-            f"residual needs a policy with an index estimator that keeps samples (Window), got {checks.show(fit)}"
-        )
+        shown = checks.show(fit)
+        raise ValueError(f"residual needs a policy with an index estimator that stores samples (Window), got {shown}")
     evaluator = None
     if state.fit.features is not None:
         evaluator = Evaluator(_learned("residual", state).state.theta, env.spec.score_link)

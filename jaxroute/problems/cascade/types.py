@@ -1,6 +1,6 @@
-"""Values that pass between environment and policies of the cascade problem, and what is measured.
+"""Values shared by environment and policies of the cascade problem, and its metrics.
 
-Sizes: `K` boxes (models), `m` index features of a request, `d` features of an output (0 where scores are seen).
+Sizes: `K` boxes (models), `m` index features of a request, `d` features of an output (0 if scores are seen).
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ METRICS = (
     Metric("mean_cost_regret", "cumulative regret with mean costs", "utility", "total"),
     Metric("realised_regret", "cumulative regret with realised costs", "utility", "total"),
     Metric("utility", "mean score less weighted cost", "utility per request", "average"),
-    Metric("reward", "mean score of what was deployed", "per request", "average"),
+    Metric("reward", "mean score of the deployed output", "per request", "average"),
     Metric("cost", "mean cost", "per request", "average"),
     Metric("queries", "models called", "per request", "average"),
     Metric("opened", "requests on which a model was called", "share", "average", ("model",), default=False),
@@ -25,18 +25,17 @@ METRICS = (
     Metric("optimistic", "requests with all indices at least the true ones", "share", "average", default=False),
     Metric("optimistic_score", "requests with all scores at least the true ones", "share", "average", default=False),
 )
-# What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows; scores
-# outside 0 to 1 or negative costs, for which neither the optimal search nor the bounds hold.
+# Flows that make a run invalid: no box opened or not exactly one deployed; regret outside the bounds of the decomposition; scores outside 0 to 1 or
+# negative costs, for which neither the optimal search nor the bounds hold.
 ZERO_FLOWS = ("empty", "violations", "outside")
 
 
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
-    """What is measured.
+    """The metrics.
 
     Args:
-      cost_unit: what a unit of cost is.
-      joint: outputs depend on each other: `regret` and `mean_cost_regret` do not have the regret's mean then, and are recorded only if
-        asked for.
+      cost_unit: unit of cost.
+      joint: outputs depend on each other: `regret` and `mean_cost_regret` then have another mean than the regret, and are not recorded by default.
     """
     changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
     if joint:
@@ -46,16 +45,16 @@ def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...
 
 @dataclass(frozen=True)
 class CascadeSpec(Spec):
-    """What a policy may know in advance.
+    """Sizes and links of a cascade that policies may use.
 
     Attributes:
       context_dim: `m`.
       feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator).
       index_link: link of the indices.
       score_link: link of the evaluator.
-      context_bound: longest `psi`.
-      feature_bound: longest `phi`.
-      shows_all: after a request the outputs of unopened boxes are shown as well.
+      context_bound: largest length of `psi`.
+      feature_bound: largest length of `phi`.
+      shows_all: the outputs of unopened boxes are shown after a request.
     """
 
     context_dim: int = 1
@@ -69,7 +68,7 @@ class CascadeSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """What is seen before a search.
+    """The request, before a search.
 
     Attributes:
       context: `[m]`, index features of the request, the paper's `psi(x)`.
@@ -80,7 +79,7 @@ class Observation:
 
 @struct.dataclass
 class Outputs:
-    """What the boxes hold: only a search may look at it, box by box.
+    """Outputs of the boxes: a search may read only those of opened boxes.
 
     Attributes:
       score: `[K]` true scores, None with an unknown evaluator.
@@ -100,7 +99,7 @@ class SearchResult:
     Attributes:
       opened: `[K]` bool.
       deployed: `[K]` bool, one-hot.
-      score: `[K]`, what the search took the scores to be.
+      score: `[K]`, scores by which the search decided.
     """
 
     opened: jax.Array
@@ -110,7 +109,7 @@ class SearchResult:
 
 @struct.dataclass
 class Feedback:
-    """What the client sees after a request; zero wherever `seen` is False.
+    """Feedback after a request; zero wherever `seen` is False.
 
     In the free first round all boxes are opened and nothing is deployed.
 
@@ -140,5 +139,5 @@ class Search(Protocol):
     """
 
     def run(self, outputs: Outputs) -> SearchResult:
-        """Opens boxes and deploys one; an output that is not opened must not influence it."""
+        """Opens boxes and deploys one; an unopened output must not influence it."""
         ...

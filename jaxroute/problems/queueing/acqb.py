@@ -52,20 +52,19 @@ class LearnerState:
 class ACQB:
     """Anytime contextual queueing bandit: Thompson sampling of query and assortment, with forced exploration of arrivals.
 
-    Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from
-    `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and assortment with the largest
-    departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit (relative to logits above 1): up to 8
-    features by Newton steps (`Tracked` if rounds show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton
-    steps (`BFGS`). The metric `residual` is a bound of the remaining error. `Online` is an approximation without a pass over the data: many times
-    as fast in long runs.
+    Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from `N(theta_j, radius_j^2 V_j^-1)`
+    for each model; a utility is the largest over the samples, and the query and assortment with the largest departure rate are served. The estimate
+    is the regularised maximum-likelihood one, to 1e-3 in a logit (relative to logits above 1): up to 8 features by Newton steps (`Tracked` if rounds
+    show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton steps (`BFGS`). The metric `residual` is a bound
+    of the remaining error. `Online` is an approximation without a pass over the data: many times as fast in long runs.
 
     The environment decides whether features belong to queries (one parameter per model) or to pairs (one for all).
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With the kappa of the theory the policy is hardly better than a random one;
-    the default is a tuned scale. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`. Ties go to the query that arrived first, then to the
-    lower models.
+    the default is a tuned scale. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`. Ties go to the query that arrived first, then to the lower
+    models.
 
     Attributes:
       curvature: `[]`, the paper's kappa.

@@ -17,12 +17,7 @@ from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
-from jaxroute.problems.queueing.sources.contexts import (
-    PoolContexts,
-    RandomContexts,
-    RecordedContexts,
-    RecordedPrompts,
-)
+from jaxroute.problems.queueing.sources.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
 from jaxroute.problems.queueing.sources.utility import departure_probability, divide_costs
 
 # Places for waiting queries to begin with, where the horizon has more rounds.

@@ -8,14 +8,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.protocols import (
-    check_suits,
-    check_values,
-    cost_hint,
-    gauges_of,
-    is_policy,
-    metrics_of,
-)
+from jaxroute.core.protocols import check_suits, check_values, cost_hint, gauges_of, is_policy, metrics_of
 from jaxroute.core.types import CostHint, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
@@ -150,13 +143,7 @@ class PolicySwitch:
         return jax.tree.map(lambda a, b: jnp.where(before, a, b), action, other), info
 
     def update(
-        self,
-        key: jax.Array,
-        state: tuple[Any, Any],
-        obs: Observation,
-        action: Action,
-        feedback: Feedback,
-        t: jax.Array,
+        self, key: jax.Array, state: tuple[Any, Any], obs: Observation, action: Action, feedback: Feedback, t: jax.Array
     ) -> tuple[Any, Any]:
         before = t < self.at
         # The first policy learns nothing from an empty queue, hence nothing from the queries that the second one serves.

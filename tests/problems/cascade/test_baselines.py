@@ -1,12 +1,10 @@
 """Baselines: what they open, and what they learn. That they lose what they should is in `test_reference.py`."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import as_numpy, f32, history
+from cascade_cases import f32
 
 import jaxroute as jr
 from jaxroute.core import draws
@@ -15,28 +13,7 @@ from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators.glm import FrozenGLM
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import cost_order, single_values
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.types import Observation, Outputs
-
-
-@pytest.mark.slow
-def test_explore_then_commit_keeps_its_indices():
-    policy = ca.ExploreThenCommit(fit=StreamingNewton())
-    _, action, info, feedback, *_, state = as_numpy(history(ca.uniform_cascade(), policy, 0, 64, 10))
-    assert feedback.opened[:, :17].all() and not feedback.opened[:, 17:].all()
-    np.testing.assert_array_equal(info["forced"], np.broadcast_to(np.arange(65) <= 16, (10, 65)))
-    assert (np.diff(state.rho[:, :17], axis=1) != 0).any(axis=(2, 3)).all()
-    assert (state.rho[:, 17:] == state.rho[:, 17:18]).all()
-    assert (info["bonus"] == 0).all() and np.isinf(action.threshold[:, 1:17]).all()
-
-
-@pytest.mark.slow
-def test_exploration_once_per_block_learns_from_it_alone():
-    _, _, info, feedback, *_, state = as_numpy(history(ca.uniform_cascade(), ca.OnlineGradient(), 0, 64, 10))
-    changed = (np.diff(state.rho, axis=1) != 0).any(axis=(2, 3))  # After periods 0 to 63.
-    np.testing.assert_array_equal(changed[:, 1:], info["forced"][:, 1:64] > 0)
-    assert not changed[:, 0].any()
-    assert feedback.opened[:, 1:][info["forced"][:, 1:] > 0].all()
 
 
 def test_baselines_open_what_they_say():
@@ -81,23 +58,6 @@ def random_priorities():
     return np.asarray(
         jax.jit(jax.vmap(lambda n: policy.act(draws.fold_in(draws.key(1), n), state, obs, n)[0].priority))(jnp.arange(100))
     )
-
-
-@pytest.mark.slow
-def test_linucb_is_ridge_regression_on_net_values():
-    period, action, _, feedback, *_ = as_numpy(history(ca.uniform_cascade(), ca.LinUCB(alpha=0.3), 0, 60, 5))
-    assert (feedback.opened[:, 1:].sum(axis=-1) == 1).all()
-    for run in range(3):
-        A, b = np.tile(np.eye(3), (3, 1, 1)), np.zeros((3, 3))
-        for t in range(61):
-            psi, seen = period["psi"][run, t], feedback.seen[run, t]
-            for a in range(3):
-                inverse = np.linalg.inv(A[a])
-                bound = psi @ inverse @ b[a] + 0.3 * math.sqrt(psi @ inverse @ psi)
-                assert action.priority[run, t, a] == pytest.approx(bound, abs=1e-5)
-                if seen[a]:
-                    A[a] += np.outer(psi, psi)
-                    b[a] += (feedback.score - feedback.cost)[run, t, a] * psi
 
 
 def test_frugal_of_an_environment_goes_from_the_cheapest_to_the_dearest():

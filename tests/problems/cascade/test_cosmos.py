@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cascade_cases import (
-    HISTORIES,
-    LAWS,
+    DISTRIBUTIONS,
     NOISES,
     SETTINGS,
     as_numpy,
     f32,
     history,
-    known,
     play,
-    replay,
+    rows,
     runs,
     study,
     unknown,
@@ -51,7 +49,7 @@ def test_a_shift_of_the_requests_is_learned():
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"joint": True}, {"features": True}, {"features": True, "score_link": "identity"}])
 def test_replayed_queries_are_learned(options):
-    env = replay(**options)
+    env = rows(**options)
     policies = {"COSMOS": ca.COSMOS(), "all": ca.QueryAll(), "oracle": ca.Oracle.of}
     data = play(env, policies, horizon=1000, seeds=128, record_every=500)
     assert data["valid"].all()
@@ -59,43 +57,6 @@ def test_replayed_queries_are_learned(options):
     assert float(utility.sel(policy="COSMOS")) > float(utility.sel(policy="all"))
     if not options:
         assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
-
-
-@pytest.mark.slow
-def test_thresholds_are_at_most_one_where_scores_are_seen():
-    _, action, *_ = as_numpy(known())
-    np.testing.assert_allclose(action.threshold[:, 1:], np.minimum(action.index, 1.0)[:, 1:], rtol=1e-6)
-    _, action, *_ = as_numpy(unknown())
-    np.testing.assert_allclose(action.threshold[:, 1:], action.index[:, 1:], atol=1e-6)
-
-
-@pytest.mark.parametrize("name", HISTORIES)
-def test_designs_and_potentials_are_those_of_the_requests_seen(name):
-    period, _, info, feedback, *_, state = as_numpy(HISTORIES[name]())
-    run, m, d = 3, 3 if name == "known" else 2, 2
-    V = np.tile(np.eye(m), (3, 1, 1))
-    potential = np.zeros(3)
-    Phi, score_potential, outputs = np.eye(d), 0.0, [[] for _ in range(3)]
-    for t in range(81):
-        psi, opened = period["psi"][run, t], feedback.opened[run, t]
-        np.testing.assert_array_equal(state.number[run, t], feedback.opened[run, :t].sum(axis=0))
-        inverse = np.linalg.inv(V)
-        np.testing.assert_allclose(np.moveaxis(state.design[run, t], -1, 0), inverse, atol=1e-5)
-        np.testing.assert_allclose(state.potential[run, t], potential, rtol=1e-4)
-        potential += np.where(opened, np.einsum("i,kij,j->k", psi, inverse, psi), 0)
-        V += np.where(opened, 1.0, 0.0)[:, None, None] * np.outer(psi, psi)
-        if name == "unknown":  # The plug-in trace is the sum over all opened outputs, in the latest design.
-            inverse = np.linalg.inv(Phi)
-            explicit = [sum(phi @ inverse @ phi for phi in rows) for rows in outputs]
-            np.testing.assert_allclose(info["trace"][run, t], explicit, rtol=1e-4, atol=1e-6)
-            assert state.score_potential[run, t] == pytest.approx(score_potential, rel=1e-4)
-            for a in np.flatnonzero(opened):
-                outputs[a].append(feedback.features[run, t, a])
-            if t:
-                phi = feedback.features[run, t, feedback.deployed[run, t]][0]
-                score_potential += phi @ inverse @ phi
-                Phi += np.outer(phi, phi)
-    assert (name == "known") == (state.opened is None)
 
 
 def test_the_search_of_a_period_knows_earlier_periods_only():
@@ -113,7 +74,7 @@ def test_the_search_of_a_period_knows_earlier_periods_only():
 @pytest.mark.parametrize("name", ["LOC", "SPIKE", "PASSFAIL", "GROUP"])
 def test_samples_of_opened_boxes_meet_the_moment(name):
     """Lemma 7.1: adaptively opened boxes need no weights. 10^5 periods."""
-    period, _, _, feedback, *_ = as_numpy(history(LAWS[name](), ca.COSMOS(fit=StreamingNewton()), 0, 500, 200))
+    period, _, _, feedback, *_ = as_numpy(history(DISTRIBUTIONS[name](), ca.COSMOS(fit=StreamingNewton()), 0, 500, 200))
     moment = period["cost"] - np.maximum(period["score"] - period["index"], 0)
     for a in range(moment.shape[-1]):
         samples = moment[..., a][feedback.opened[..., a]]
@@ -195,7 +156,7 @@ def test_the_horizon_of_the_run_or_ones_own():
         assert bonus(ca.COSMOS(fit=StreamingNewton(), horizon=2000), horizon) == pytest.approx(
             0.1 * math.sqrt(3 * math.log(2000) + math.log(3 * 2000**2)), rel=1e-5
         )
-    with pytest.raises(ValueError, match="horizon must be given where no run gives it"):
+    with pytest.raises(ValueError, match="horizon must be given outside a run"):
         policy = ca.COSMOS()
         policy.act(draws.key(0), policy.init(draws.key(0), env.spec), obs, jnp.int32(1))
 
@@ -211,15 +172,6 @@ def test_two_boxes_need_a_large_bonus():
     )  # Rounds 2,000 and 1,000.
     assert float(regret.sel(index=0.1).isel(time=-1)) > 20 * float(regret.sel(index=1.0).isel(time=-1))
     assert float(regret.sel(index=2.0).isel(time=-1)) < 1.0
-
-
-@pytest.mark.slow
-def test_double_precision_has_the_same_regret():
-    policy, options = ca.COSMOS(fit=StreamingNewton()), {"horizon": 2000, "seeds": 128}
-    single = study(ca.uniform_cascade(), policy, **options)["regret"].isel(policy=0, time=-1)
-    with x64():
-        double = study(in_double(ca.uniform_cascade()), in_double(policy), **options)["regret"].isel(policy=0, time=-1)
-    assert float(double.mean()) == pytest.approx(float(single.mean()), rel=0.02)
 
 
 @pytest.mark.slow
@@ -277,9 +229,8 @@ def test_plug_in_traces_settle():
 
 
 @pytest.mark.slow
-def test_double_precision_is_double():
-    """The comparison of precisions can fail: states are float64, and regrets are not the same numbers."""
-    policy, options = ca.COSMOS(fit=StreamingNewton()), {"horizon": 50, "seeds": 8}
+def test_double_precision_is_double_and_has_the_same_regret():
+    policy, options = ca.COSMOS(fit=StreamingNewton()), {"horizon": 2000, "seeds": 128}
     single = study(ca.uniform_cascade(), policy, **options)["regret"].isel(policy=0, time=-1)
     with x64():
         wide = in_double(policy)
@@ -287,4 +238,4 @@ def test_double_precision_is_double():
         assert {x.dtype for x in jax.tree.leaves((state.rho, state.design, state.fit))} == {jnp.dtype("float64")}
         double = study(in_double(ca.uniform_cascade()), wide, **options)["regret"].isel(policy=0, time=-1)
     assert not np.array_equal(single, double)
-    np.testing.assert_allclose(double, single, rtol=0.02)
+    assert float(double.mean()) == pytest.approx(float(single.mean()), rel=0.02)

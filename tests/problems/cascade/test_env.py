@@ -7,7 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import FEW, HISTORIES, LAWS, NUMBER, as_numpy, assert_near, drawn, f32, first_study, play, runs, slow
+from cascade_cases import (
+    DISTRIBUTIONS,
+    FEW,
+    HISTORIES,
+    NUMBER,
+    as_numpy,
+    assert_near,
+    drawn,
+    f32,
+    first_study,
+    play,
+    runs,
+    slow,
+)
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
@@ -184,11 +197,7 @@ POLICIES = default_policies(ca) | {
     "moments": ca.COSMOS(fit=MomentEquations(size=4, iterations=1)),
     "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),
 }
-
-
 SEEN = dict.fromkeys(POLICIES, (True, False)) | {"exact evaluator": (False,)}
-
-
 OFTEN = {("streaming", True), ("LinUCB", False)}
 
 
@@ -279,10 +288,10 @@ def everything(env, obs, bounded):
     return IndexSearch(index, jnp.full_like(index, jnp.inf), index=index, bounded=jnp.asarray(bounded))
 
 
-@pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
+@pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in DISTRIBUTIONS])
 def test_the_optimal_search_has_no_regret_whatever_the_distribution(name):
     """Period by period, outputs that depend on each other included."""
-    flows = as_numpy(searched_periods(LAWS[name](), optimal))
+    flows = as_numpy(searched_periods(DISTRIBUTIONS[name](), optimal))
     assert np.abs(flows["regret"]).max() < 2e-6 and np.abs(flows["realised_regret"]).max() < 2e-6
     assert not flows["violations"].any() and not flows["empty"].any()
 
@@ -325,7 +334,7 @@ def test_a_search_that_deploys_nothing_is_counted_but_in_the_free_period():
 
 
 @pytest.mark.slow
-def test_policies_that_open_everything_meet_the_same_luck():
+def test_policies_that_open_everything_have_common_random_numbers():
     """Draws of a policy, for its order, its coins or its estimates, do not shift those of the environment."""
     policies = {
         "all": ca.QueryAll(),

@@ -2,13 +2,11 @@
 
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import f32
 
 from jaxroute.problems import cascade as ca
-from jaxroute.solvers.reservation import discrete_index, index_by_bisection, two_point_index, uniform_index
+from jaxroute.solvers.reservation import discrete_index, two_point_index, uniform_index
 
 
 def test_index_cases():
@@ -20,35 +18,6 @@ def test_index_cases():
     assert discrete_index([0.2, 0.9], [0.5, 0.5], 0.05) == pytest.approx(0.8, abs=1e-12)
     assert discrete_index([0, 1], [9, 1], 0.01) == pytest.approx(0.9, abs=1e-12)
     assert float(uniform_index(0.3, 0.4, 0.2)) == pytest.approx(0.3)  # Where the two branches meet.
-
-
-def test_index_of_discrete_distributions_is_the_root():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        n = int(rng.integers(1, 6))
-        values, weights = np.round(rng.random(n), int(rng.integers(1, 4))), rng.random(n) * (rng.random(n) < 0.8)
-        weights[0] += 0.1
-        cost = rng.random()
-        root = discrete_index(values, weights, cost)
-        assert weights @ np.maximum(values - root, 0) / weights.sum() == pytest.approx(cost, abs=1e-12)
-
-
-def test_bisection_equals_the_closed_forms():
-    rng = np.random.default_rng(1)
-    low, width = rng.uniform(0, 0.5, 500), rng.uniform(0.05, 0.5, 500)
-    cost = rng.uniform(0.001, 0.4, 500)
-
-    def excess(level):
-        inside = jnp.clip(low + width - level, 0.0, width)
-        return 0.5 * inside**2 / width + jnp.maximum(low - level, 0.0)
-
-    np.testing.assert_allclose(index_by_bisection(excess, f32(cost)), uniform_index(low, width, cost), atol=2e-6)
-    high, probability = rng.uniform(0.6, 1.0, 500), rng.uniform(0.1, 0.9, 500)
-
-    def two(level):
-        return probability * jnp.maximum(high - level, 0) + (1 - probability) * jnp.maximum(low - level, 0)
-
-    np.testing.assert_allclose(index_by_bisection(two, f32(cost)), two_point_index(low, high, probability, cost), atol=2e-6)
 
 
 @pytest.mark.parametrize(("x", "value"), [((0, 0), 0.5356009), ((0.5, -0.5), 0.6113105), ((-0.9, 0.8), 0.6207554)])

@@ -2,18 +2,15 @@
 
 import math
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from cascade_cases import as_numpy, moment_of, play, runs, study, unknown
 
 from jaxroute import metrics
-from jaxroute.core import draws
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
 from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound, ridge_rule
-from jaxroute.problems.cascade.types import CascadeSpec
 
 
 def test_elliptical_potentials_stay_below_their_bound():
@@ -72,22 +69,6 @@ def test_bound_of_the_regret():
     assert float(potential_bound(10_000, 3, math.sqrt(3), 1.0)) == pytest.approx(potential)
     B = float(TheoreticalRadius().index_radius(moment_of(n=10_000))[0])
     assert known == pytest.approx(2 * B * 3 * math.sqrt(10_000 * potential), rel=1e-5)
-
-
-def test_bound_of_the_regret_with_an_evaluator():
-    """Eq. (86) written out."""
-    T, K, m, d, square, growth, bound = 10_000, 3, 3, 5, 8.0, 2.0, 4.0
-    spec = CascadeSpec(K, context_dim=m, context_bound=math.sqrt(3), feature_dim=d, feature_bound=math.sqrt(square))
-    delta, theory = 1 / math.sqrt(T), TheoreticalRadius()
-    now = moment_of(n=T, t=T, T=T, d=d, trace=16 * square * growth, bound=bound)
-    beta = float(theory.evaluator(draws.key(0), now, jnp.ones(d), jnp.eye(d))[1])
-    c_mu = 2 * beta * math.sqrt((1 + square) * math.log(1 + T * square / d))
-    c_sigma = 2 * float(theory.index_radius(now)[0])
-    start = 100 * square * growth * math.log(6 * T * K * d / delta)
-    expected = (c_mu * math.sqrt(d) + 4 * bound + 4 * K + 2) * math.sqrt(T) + 2 * K * start
-    expected += K * c_sigma * math.sqrt(T * 4 * m * math.log(1 + T))
-    found = ca.regret_bound(spec, T, growth=growth, evaluator_bound=bound)
-    assert found == pytest.approx(expected, rel=1e-4) and found > 7e4
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from queueing_reference_cases import Luck, learner_luck, play
+from queueing_reference_cases import Instance, learner_noise, play
 from reference import queueing as ref
 
 from jaxroute.estimators.gaussian import ByCholesky
@@ -38,29 +38,29 @@ def recorded(seed, K, N, d, spread, pairs):
         contexts = drawn[ref.slack(drawn @ theta.T, K, rate, 0.03)][:ROUNDS]
     numbers = (np.float32(x).astype(float) for x in (theta, contexts, rng.random(ROUNDS)))
     theta, contexts, uniform = numbers
-    return Luck(theta, contexts, rng.random(ROUNDS) < rate, uniform)
+    return Instance(theta, contexts, rng.random(ROUNDS) < rate, uniform)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in PATHS])
 def test_every_decision_is_that_of_the_exact_estimate(name):
     K, N, d, spread, ridge, special = PATHS[name]
-    luck = recorded(list(PATHS).index(name), K, N, d, spread, special == "pairs")
+    inst = recorded(list(PATHS).index(name), K, N, d, spread, special == "pairs")
     sampler = ByCholesky() if d > 8 else None  # Other square roots have other samples of the same noise.
     ours = rq.ACQB(ridge=np.float32(ridge), joint=special == "joint", sampler=sampler)
-    seen = play(luck.env(K), ours, double=False)
+    seen = play(inst.env(K), ours, double=False)
     parameters = 1 if special == "pairs" else N
-    coin, z, _ = learner_luck(ROUNDS, parameters, d, ref.num_samples(K))
+    coin, z, _ = learner_noise(ROUNDS, parameters, d, ref.num_samples(K))
     plain = {"mle": "joint"} if special == "joint" else {}
     z = z[:, 0] if special == "pairs" else z
-    theirs = ref.acqb(luck.contexts, N, K, float(np.float32(0.3)), float(np.float32(ridge)), 1.0, coin, z, **plain)
-    want = ref.simulate(luck.A, luck.U, luck.utility, K, theirs)
+    theirs = ref.acqb(inst.contexts, N, K, float(np.float32(0.3)), float(np.float32(ridge)), 1.0, coin, z, **plain)
+    want = ref.simulate(inst.A, inst.U, inst.utility, K, theirs)
     busy = ~want["idle"]
     np.testing.assert_array_equal(seen["queue"], want["queue"])
     np.testing.assert_array_equal(seen["query"][busy], want["query"][busy])
     np.testing.assert_array_equal(seen["offered"][busy], want["offered"][busy])
-    error = np.abs(np.einsum("tnd,sd->tns", seen["theta"] - want["theta"].reshape(ROUNDS, parameters, d), _requests(luck)))
+    error = np.abs(np.einsum("tnd,sd->tns", seen["theta"] - want["theta"].reshape(ROUNDS, parameters, d), _requests(inst)))
     assert error.max() < 1e-3 and busy.sum() > ROUNDS / 2
 
 
-def _requests(luck):
-    return luck.contexts.reshape(-1, luck.contexts.shape[-1])
+def _requests(inst):
+    return inst.contexts.reshape(-1, inst.contexts.shape[-1])

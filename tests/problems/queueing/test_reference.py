@@ -13,17 +13,7 @@ import numpy as np
 import pytest
 from helpers import assert_means_agree, in_double, x64
 from mnl_cases import BFGS, EXACT, TRACKED
-from queueing_reference_cases import (
-    KEY,
-    RIDGE01,
-    assert_same_run,
-    instance,
-    learner_luck,
-    luck_of,
-    play,
-    pool,
-    run_pool,
-)
+from queueing_reference_cases import KEY, RIDGE01, assert_same_run, instance, learner_noise, noise_of, play, pool, run_pool
 from reference import queueing as ref
 
 import jaxroute as jr
@@ -55,8 +45,6 @@ class Case:
 
 
 FEW = {"num_samples": 3}  # Fewer samples than the paper's 9 and 14 compile faster.
-
-
 CASES = {
     "K1": Case(1),
     "K2": Case(2, N=4, d=2),
@@ -67,12 +55,7 @@ CASES = {
     "K2, joint": Case(2, d=2, T=150, options={"joint": True} | FEW, plain={"mle": "joint"}),
     "K2, joint, small ridge": Case(2, d=2, options={"joint": True}, plain={"mle": "joint"}),
     "K3, joint": Case(3, N=5, d=2, options={"joint": True} | FEW, plain={"mle": "joint"}),
-    "K2, second answer": Case(
-        2,
-        d=2,
-        options={"second_answer": np.float32(0.3)} | FEW,
-        plain={"p_k2": float(np.float32(0.3)), "explore_size": "full"},
-    ),
+    "K2, second answer": Case(2, d=2, options={"second_answer": np.float32(0.3)} | FEW, plain={"p_k2": float(np.float32(0.3)), "explore_size": "full"}),
     "K1, fifo": Case(1, d=2, options={"fifo": True}, plain={"fifo": True}),
     "K2, fifo": Case(2, d=2, options={"fifo": True}, plain={"fifo": True}),
     "K1, compact": Case(1, limit=150),
@@ -92,7 +75,7 @@ CASES = {
     "CQB-eps, K1": Case(1, d=2, phase=True),
     "CQB-eps, K2": Case(2, d=2, phase=True),
     "CQB-eps, K1, pairs": Case(1, pair=True, arrival_rate=0.5, phase=True),
-}
+}  # fmt: skip
 
 
 GREEDY, USUAL = (0.0, 1.0, 1.0), (0.3, 1.0, 1.0)
@@ -104,14 +87,8 @@ QUICK = {
     "K3": [GREEDY],
     "K2, pairs": [USUAL],
 }
-
-
 SLOW = {name: [GREEDY, USUAL, (0.0, 5.0, 4.0), (0.3, 5.0, 0.0)] for name in CASES if "small ridge" not in name}
-
-
 SLOW |= {name: [(0.0, RIDGE01, 1.0), (0.3, RIDGE01, 1.0), (0.3, RIDGE01, 4.0)] for name in CASES if "small ridge" in name}
-
-
 RUNS = [(name, setting, ()) for name, settings in QUICK.items() for setting in settings]
 
 
@@ -126,7 +103,7 @@ def acqb_of(case, kappa, ridge, c1):
     """(the simulator's policy, a function that makes the reference's) of a case."""
     settings = {"curvature": kappa, "ridge": ridge, "solver": case.solver} | case.options
     M = case.options.get("num_samples") or ref.num_samples(case.K)
-    coin, z, size = learner_luck(case.T, parameters(case), case.d, M)
+    coin, z, size = learner_noise(case.T, parameters(case), case.d, M)
     z = z[:, 0] if case.pair else z
     plain = dict(case.plain, size=size) if "p_k2" in case.plain else case.plain
     if case.phase:
@@ -140,12 +117,12 @@ def acqb_of(case, kappa, ridge, c1):
 
 
 def compare(case, setting):
-    luck = instance(case.seed, case.T, case.N, case.d, case.K, case.pair, case.arrival_rate)
+    inst = instance(case.seed, case.T, case.N, case.d, case.K, case.pair, case.arrival_rate)
     ours, theirs = acqb_of(case, *setting)
-    seen = play(luck.env(case.K, case.limit, mixed="second_answer" in case.options), ours)
-    policy = theirs(luck.contexts)
-    want = ref.simulate(luck.A, luck.U, luck.utility, case.K, policy)
-    return luck, seen, want, policy
+    seen = play(inst.env(case.K, case.limit, mixed="second_answer" in case.options), ours)
+    policy = theirs(inst.contexts)
+    want = ref.simulate(inst.A, inst.U, inst.utility, case.K, policy)
+    return inst, seen, want, policy
 
 
 @pytest.mark.parametrize(
@@ -155,8 +132,8 @@ def compare(case, setting):
 def test_acqb_equals_the_reference_round_by_round(name, setting):
     """Also 10, item 32: with kappa = 0 the trajectory depends on the given arrays alone."""
     case = CASES[name]
-    luck, seen, want, policy = compare(case, setting)
-    assert_same_run(seen, luck, case.K, want)
+    inst, seen, want, policy = compare(case, setting)
+    assert_same_run(seen, inst, case.K, want)
     shape = (case.T, parameters(case), case.d)
     assert seen["theta"].dtype == np.float64
     # The reference stops at a gradient of 1e-10, so its own error is up to 1e-10 / ridge; [M] measured 2e-9 at most.
@@ -189,23 +166,23 @@ def test_acqb_equals_the_reference_round_by_round(name, setting):
     ],
 )
 def test_policies_without_memory(name, K, pair):
-    luck = instance(10 + K, 300, 4, 3, K, pair, 0.6 if pair else 0.7)
-    env = luck.env(K)
+    inst = instance(10 + K, 300, 4, 3, K, pair, 0.6 if pair else 0.7)
+    env = inst.env(K)
     if name == "Random":
         ours = rq.Random()
-        uniform, _ = luck_of(KEY, 300, children=2)
+        uniform, _ = noise_of(KEY, 300, children=2)
         theirs = ref.Random(K, uniform[:, 0, 0], uniform[:, 1, :4])
     else:
-        ours, theirs = rq.Optimal.of(env, fifo="fifo" in name), ref.Optimal(luck.utility, K, fifo="fifo" in name)
+        ours, theirs = rq.Optimal.of(env, fifo="fifo" in name), ref.Optimal(inst.utility, K, fifo="fifo" in name)
     seen = play(env, ours)
-    want = ref.simulate(luck.A, luck.U, luck.utility, K, theirs)
-    assert_same_run(seen, luck, K, want)
+    want = ref.simulate(inst.A, inst.U, inst.utility, K, theirs)
+    assert_same_run(seen, inst, K, want)
     if name == "Optimal":
         assert not seen["gauges"]["queue_regret"].any() and np.abs(seen["flows"]["joint_regret"]).max() < 1e-15
 
 
 @functools.partial(jax.jit, static_argnames=("horizon", "N"))
-def _beta_luck(key, horizon, N):
+def _beta_noise(key, horizon, N):
     """Normals and uniforms `[T, 2, 6, N]` of the six tries of the two gamma draws."""
 
     def at(t):
@@ -237,28 +214,26 @@ def gamma(x, u, a):
 )
 def test_queue_bandits(name, N):
     T = 1000
-    luck = instance(20 + N, T, N, 3, 1)
+    inst = instance(20 + N, T, N, 3, 1)
     beta = None
     if name == "Q-ThS":
-        x, u = (np.asarray(v, float) for v in _beta_luck(KEY, T, N))
+        x, u = (np.asarray(v, float) for v in _beta_noise(KEY, T, N))
 
         def beta(t, a, b):
             wins, losses = (gamma(x[t, i], u[t, i], np.asarray(c, float)) for i, c in enumerate((a, b)))
             return wins / (wins + losses)
 
-    uniform, _ = luck_of(KEY, T)
+    uniform, _ = noise_of(KEY, T)
     theirs = ref.QueueBandit(N, uniform[:, 0, 0], uniform[:, 1, 0], beta)
-    seen = play(luck.env(1), rq.QThS() if beta else rq.QUCB())
-    want = ref.simulate(luck.A, luck.U, luck.utility, 1, theirs)
-    assert_same_run(seen, luck, 1, want)
+    seen = play(inst.env(1), rq.QThS() if beta else rq.QUCB())
+    want = ref.simulate(inst.A, inst.U, inst.utility, 1, theirs)
+    assert_same_run(seen, inst, 1, want)
     np.testing.assert_array_equal(seen["state"].pulls, theirs.pulls)
     np.testing.assert_array_equal(seen["state"].wins, theirs.wins)
     assert 100 < want["explored"].sum() < T - 100 - want["idle"].sum()  # The index decides often enough.
 
 
 CONVERGED = {"solver": BFGS, "sampler": ByCholesky()}
-
-
 POOLS = {
     "K1, counts": (1, rq.ACQB(**CONVERGED), {}, ()),
     "K2, counts": (2, rq.ACQB(**CONVERGED, num_samples=3), {}, slow),
@@ -266,14 +241,9 @@ POOLS = {
     "K3, rows, joint": (3, rq.ACQB(solver=EXACT, num_samples=3, joint=True), {"mle": "joint"}, slow),
     "K1, other features": (1, rq.ACQB(**CONVERGED), {"other": True}, slow),
     "K1, fifo": (1, rq.ACQB(**CONVERGED, fifo=True), {"fifo": True}, slow),
-    "K2, second answer": (
-        2,
-        rq.ACQB(**CONVERGED, num_samples=3, second_answer=np.float32(0.3)),
-        {"p_k2": float(np.float32(0.3)), "explore_size": "full"},
-        slow,
-    ),
+    "K2, second answer": (2, rq.ACQB(**CONVERGED, num_samples=3, second_answer=np.float32(0.3)), {"p_k2": float(np.float32(0.3)), "explore_size": "full"}, slow),
     "K2, ridge 5": (2, rq.ACQB(**CONVERGED, ridge=5.0, num_samples=3), {}, slow),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=c[3]) for n, c in POOLS.items()])
@@ -285,7 +255,7 @@ def test_acqb_on_a_pool(name):
     if plain.pop("other", False):  # ACQB-CL: the policy looks at other features than the environment's.
         features = np.random.default_rng(1).normal(size=(P, d - 1)) / 2
         ours = ours.replace(features=features.T)
-    coin, z, size = learner_luck(T, N, features.shape[1], ours.num_samples or ref.num_samples(K))
+    coin, z, size = learner_noise(T, N, features.shape[1], ours.num_samples or ref.num_samples(K))
     plain |= {"size": size} if "p_k2" in plain else {}
     theirs = ref.acqb(features[given.prompt], N, K, 0.3, float(ours.ridge), 1.0, coin, z, **plain)
     want = run_pool(given, K, theirs)
@@ -334,9 +304,9 @@ def test_root_of_the_design_matrix_after_a_run(K):
 def test_policy_switching_queues(K):
     T, d = 80, 2
     number, seed, N, arrival_rate = (63, 5, 3, 0.7) if K == 1 else (68, 1, 4, 0.8)  # Both signs of psi occur.
-    luck = instance(number, T, N, d, K, arrival_rate=arrival_rate)
+    inst = instance(number, T, N, d, K, arrival_rate=arrival_rate)
     with x64():
-        env = in_double(luck.env(K))
+        env = in_double(inst.env(K))
         first = in_double(rq.ACQB(solver=EXACT))
 
         def switch(at):
@@ -356,8 +326,8 @@ def test_policy_switching_queues(K):
     assert traces == 1 and data["queue_length"].dims == ("at", "time")
     # The learner's keys are those of the engine.
     words = run_streams(jax.random.key_data(draws.key(0)), np.array([seed], np.uint32))["act"][:, 0]
-    coin, z, _ = learner_luck(T, N, d, ref.num_samples(K), draws_key(words))
-    Q, D, _ = ref.switching_queues(luck.A, luck.U, luck.utility, K, ref.acqb(luck.contexts, N, K, 0.3, 1.0, 1.0, coin, z))
+    coin, z, _ = learner_noise(T, N, d, ref.num_samples(K), draws_key(words))
+    Q, D, _ = ref.switching_queues(inst.A, inst.U, inst.utility, K, ref.acqb(inst.contexts, N, K, 0.3, 1.0, 1.0, coin, z))
     ours = np.concatenate([np.zeros((T + 1, 1), int), data["queue_length"].values.astype(int)], axis=1)
     left = np.diff(data["departures"].values, axis=1, prepend=0).round().astype(int)
     np.testing.assert_array_equal(ours, Q)

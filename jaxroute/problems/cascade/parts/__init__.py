@@ -1,6 +1,5 @@
-"""What COSMOS is put together from.
+"""Components of COSMOS.
 
-`search`: Weitzman's rule. `loss`: samples and the loss of the indices; `window`, `streaming`, `location`: estimators of the
-indices; `designs`: inverse design matrices. `radii`: bonuses. `evaluation`: an evaluator that is learned from rewards.
-`exploration`: when all boxes are opened to learn.
+`search`: Weitzman's rule. `loss`: samples and the loss of the indices; `window`, `streaming`, `location`: estimators of the indices; `designs`:
+inverse design matrices. `radii`: bonuses. `evaluator`: scores learned from rewards. `exploration`: periods in which all boxes are opened.
 """

@@ -1,4 +1,4 @@
-"""Inverse design matrices of the boxes, side by side: `[m, m, K]`, the inverses of `V` in eq. (13) of the paper."""
+"""Inverse design matrices of all boxes in one array `[m, m, K]`: the inverses of `V` in eq. (13) of the paper."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
 
 
 def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
-    """Change of the inverses `[m, m, K]` by one more row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
+    """Change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])

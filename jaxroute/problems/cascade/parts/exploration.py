@@ -1,9 +1,9 @@
-"""When a policy opens all boxes to learn, whatever it has seen, and which periods it learns from.
+"""Periods in which a policy opens all boxes to learn, and periods from which it learns.
 
-Period 0, in which all boxes are opened in any case, is not its concern.
+The free period 0 opens all boxes anyway and is not decided here.
 """
 
-from typing import Protocol
+import abc
 
 import jax
 import jax.numpy as jnp
@@ -13,49 +13,35 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf, PyTree
 
 
-class Exploration(Protocol):
-    """When boxes are opened to learn."""
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
-
-    def init(self, key: jax.Array) -> PyTree:
-        """State, which stays as it is."""
-        ...
-
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
-        """Whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
-        ...
-
-    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
-        """Whether the period teaches something, `[]` bool."""
-        ...
-
-
 def rounded_up(horizon: jax.Array, power: float) -> jax.Array:
-    """`ceil(T^power)` as a float, where `T^power` may miss a whole number by rounding: by less than `1e-6` of it."""
+    """`ceil(T^power)` as a float; a `T^power` that misses a whole number by rounding, by less than `1e-6` of it, counts as that number."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
-class StatelessExploration:
-    """Learns from every period, keeps nothing."""
+class Exploration(abc.ABC):
+    """A rule of exploration, by default without a state and with samples of every period."""
 
-    def init(self, key: jax.Array) -> tuple[()]:
+    def init(self, key: jax.Array) -> PyTree:
+        """State, which does not change."""
         del key
         return ()
 
+    @abc.abstractmethod
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+        """Whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
+
     def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
+        """Whether the policy learns from the period, `[]` bool."""
         del forced, t, horizon
         return jnp.ones((), bool)
 
 
 @struct.dataclass
-class WarmUp(StatelessExploration):
+class WarmUp(Exploration):
     """All boxes in the first periods.
 
     Attributes:
-      rounds: `[]`, how many.
+      rounds: `[]`, number of these periods.
     """
 
     rounds: Leaf = 0
@@ -69,11 +55,11 @@ class WarmUp(StatelessExploration):
 
 
 @struct.dataclass
-class DecayingExploration(StatelessExploration):
+class DecayingExploration(Exploration):
     """All boxes with probability `min(1, scale t^-(1/3))`.
 
     Attributes:
-      scale: `[]`.
+      scale: `[]` factor of the probability.
     """
 
     scale: Leaf = 1.0
@@ -87,11 +73,11 @@ class DecayingExploration(StatelessExploration):
 
 
 @struct.dataclass
-class ExplorationPhase(StatelessExploration):
-    """All boxes in the first `T^(2/3)` periods, and indices that do not change any more afterwards.
+class ExplorationPhase(Exploration):
+    """All boxes in the first `T^(2/3)` periods, and fixed indices afterwards.
 
     Attributes:
-      rounds: `[]` first periods, None for `ceil(T^(2/3))`.
+      rounds: `[]` number of first periods, None for `ceil(T^(2/3))`.
     """
 
     rounds: Leaf | None = None
@@ -100,26 +86,25 @@ class ExplorationPhase(StatelessExploration):
         if self.rounds is not None:
             checks.non_negative("rounds", self.rounds, ())
 
-    def _rounds(self, horizon: jax.Array) -> jax.Array:
-        return rounded_up(horizon, 2.0 / 3.0) if self.rounds is None else jnp.asarray(self.rounds)
+    def _in_phase(self, t: jax.Array, horizon: jax.Array) -> jax.Array:
+        rounds = rounded_up(horizon, 2.0 / 3.0) if self.rounds is None else jnp.asarray(self.rounds)
+        return jnp.asarray(t, rounds.dtype) <= rounds
 
     def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del key, state
-        rounds = self._rounds(horizon)
-        return jnp.asarray(t, rounds.dtype) <= rounds
+        return self._in_phase(t, horizon)
 
     def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del forced
-        rounds = self._rounds(horizon)
-        return jnp.asarray(t, rounds.dtype) <= rounds
+        return self._in_phase(t, horizon)
 
 
 @struct.dataclass
-class BlockExploration:
-    """All boxes in one random period of each block, and nothing is learned from other periods.
+class BlockExploration(Exploration):
+    """All boxes in one random period of each block; other periods are not learned from.
 
     Attributes:
-      length: `[]` periods of a block, None for `ceil(T^(1/6))`.
+      length: `[]` number of periods of a block, None for `ceil(T^(1/6))`.
     """
 
     length: Leaf | None = None

@@ -10,7 +10,7 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
-from jaxroute.problems.cascade.parts.loss import Evaluator, Sample, Sizes, summed
+from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes, summed
 from jaxroute.solvers.reservation import index_by_bisection
 
 
@@ -19,10 +19,10 @@ class LocationState:
     """State of `LocationFamily`.
 
     Attributes:
-      inverse: `[m, m, K]`, inverse design matrices of the mean scores' regression.
+      inverse: `[m, m, K]`, inverse design matrices of the regression of mean scores.
       target: `[m, K]`, sums of scores times features.
       residual: `[R, K]`, the latest residuals.
-      number: `[K]` int32 samples.
+      number: `[K]` int32, numbers of samples.
       cost: `[K]`, mean costs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
@@ -36,19 +36,18 @@ class LocationState:
 
 
 @struct.dataclass
-class LocationFamily:
-    """Scores are taken to be a linear mean plus noise of one distribution: the index is solved on the latest residuals. Wrong where
-    it is not so.
+class LocationFamily(IndexEstimator):
+    """Models scores as a linear mean plus noise of one distribution and solves for the index on the latest residuals; biased for other scores.
 
     Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.
 
     Attributes:
-      ridge: `[]` of the mean's regression.
-      size: residuals that are kept (static).
-      halvings: of the interval in which the index is sought (static).
+      ridge: `[]`, ridge of the regression.
+      size: number of stored residuals (static).
+      halvings: number of bisections of the interval of the index (static).
     """
 
-    bound = 2.0  # Not used here: what the radii of the proofs take for the longest estimate.
+    bound = 2.0  # Largest length of the estimate for the radii of the proofs; not used here.
     ridge: Leaf = 1.0
     size: int = struct.field(pytree_node=False, default=64)
     halvings: int = struct.field(pytree_node=False, default=30)
@@ -78,17 +77,17 @@ class LocationFamily:
         del rho, evaluator, link
         seen, psi = sample.seen, sample.psi
         number = fit.number + seen.astype(jnp.int32)
-        grown = numerics.accumulate(
+        sums = numerics.accumulate(
             fit,
             seen,
             inverse=change_of_inverse(fit.inverse, psi),
             target=jnp.where(seen, sample.score, 0.0) * psi[:, None],
             cost=(sample.cost - fit.cost) / jnp.maximum(number, 1).astype(fit.cost.dtype),
         )
-        rho = jnp.asarray(sum(grown.target[i] * grown.inverse[i] for i in range(psi.shape[0])))
+        rho = jnp.asarray(sum(sums.target[i] * sums.inverse[i] for i in range(psi.shape[0])))
         residual = sample.score - numerics.combine(psi, rho)
         place = (jnp.arange(self.size)[:, None] == fit.number % self.size) & seen
-        return grown.replace(residual=jnp.where(place, residual, fit.residual), number=number), rho
+        return sums.replace(residual=jnp.where(place, residual, fit.residual), number=number), rho
 
     def predict(
         self, fit: LocationState, rho: jax.Array, psi: jax.Array, link: Link

@@ -1,28 +1,28 @@
-"""Index estimation: the samples, the loss whose minimum is the estimate, and what every estimator can do.
+"""Index estimation: the samples, the loss whose minimum is the estimate, and the methods of an estimator.
 
-An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and
-with an evaluator that is learned eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the
-identity link the loss is quadratic left of the score and rises with slope `c` right of it. All boxes are fitted side by
-side; arrays have them last.
+An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and with a learned evaluator
+eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is quadratic left of the score and rises
+with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
-Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that
-have left the window, or all in `StreamingNewton`, are linearised at the estimate of their time.
+Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that have left the window, and
+all samples in `StreamingNewton`, are linearised at the estimate of their period.
 """
 
+import abc
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jaxroute.core import numerics, xla
-from jaxroute.core.types import Leaf, PyTree
+from jaxroute.core.types import PyTree
 from jaxroute.estimators.links import FAR, Link
 
-# Sums of up to so many terms are written out.
+# Sums of up to this number of terms are written out.
 _MOST_TERMS = 64
 
 
@@ -41,12 +41,12 @@ class Sizes(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a period brings.
+    """Data of a period.
 
     Attributes:
-      t: `[]`.
+      t: `[]`, the period.
       psi: `[m]`.
-      seen: `[K]` bool.
+      seen: `[K]` bool, whether the sample of each box is used.
       cost: `[K]`.
       score: `[K]`, seen or by the latest evaluator.
       features: `[K, d]`, None with a known evaluator.
@@ -65,42 +65,36 @@ class Evaluator(NamedTuple):
 
     Attributes:
       theta: `[d]`.
-      link: of the evaluator.
+      link: link of the evaluator.
     """
 
     theta: jax.Array
     link: Link
 
 
-class IndexEstimator(Protocol):
-    """An estimator of the indices of all boxes.
+class IndexEstimator(abc.ABC):
+    """An estimator of the indices of all boxes, by default of indices that are a link of a linear function of the features, eq. (5).
 
     Attributes:
-      bound: longest estimate, half the diameter of the paper's parameter space.
+      bound: largest length of the estimate, half the diameter of the paper's parameter space.
     """
 
-    @property
-    def bound(self) -> Leaf: ...
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
-
+    @abc.abstractmethod
     def init(self, sizes: Sizes) -> PyTree:
         """State before the first sample."""
-        ...
 
+    @abc.abstractmethod
     def update(
         self, fit: PyTree, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, jax.Array]:
-        """State and estimates `[m, K]` after a period. evaluator: None if no evaluator is learned. link: of the indices."""
-        ...
+        """State and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
 
     def predict(
         self, fit: PyTree, rho: jax.Array, psi: jax.Array, link: Link
     ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
         """Estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
-        ...
+        del fit
+        return numerics.combine(psi, rho), link.value
 
 
 def moment(link: Link, u: jax.Array, score: jax.Array, cost: jax.Array) -> jax.Array:
@@ -120,18 +114,8 @@ def curvature(link: Link, u: jax.Array, score: jax.Array, floor: jax.Array | flo
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
-class LinearIndex:
-    """An index that is a link of a linear function of the features, eq. (5)."""
-
-    def predict(
-        self, fit: PyTree, rho: jax.Array, psi: jax.Array, link: Link
-    ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
-        del fit
-        return numerics.combine(psi, rho), link.value
-
-
 def summed(values: jax.Array) -> jax.Array:
-    """Sum over the first axis, computed once; written out where it is short, which is vectorised over runs."""
+    """Sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))

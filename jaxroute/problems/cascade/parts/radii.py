@@ -1,7 +1,8 @@
-"""How optimistic COSMOS is: bonuses of the indices and of the evaluator."""
+"""Radii: the optimism of COSMOS, as bonuses of the indices and of the evaluator."""
 
+import abc
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from jaxroute.problems.cascade.types import CascadeSpec
 
 
 class RadiusInputs(NamedTuple):
-    """What a bonus may depend on.
+    """Quantities on which a bonus may depend.
 
     Attributes:
       t: `[]`, period.
@@ -26,11 +27,11 @@ class RadiusInputs(NamedTuple):
       psi: `[m]`.
       norm: `[K]`, norms of psi in the inverse design matrices, eq. (14).
       trace: `[K]`, `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
-      eta1: `[]`.
-      eta0: `[]`.
-      index_bound: `[]`, longest `rho`.
-      evaluator_bound: `[]`, longest `theta`.
-      spec: what is known in advance.
+      eta1: `[]`, ridge of the design matrices of requests.
+      eta0: `[]`, ridge of the design matrix of deployed outputs.
+      index_bound: `[]`, largest length of `rho`.
+      evaluator_bound: `[]`, largest length of `theta`.
+      spec: sizes and links of the environment.
     """
 
     t: jax.Array
@@ -56,69 +57,52 @@ class RadiusInputs(NamedTuple):
         return jnp.maximum(self.t, 1).astype(jnp.float32)
 
 
-class Radius(Protocol):
-    """Bonuses of the indices and of the evaluator."""
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
+class Radius(abc.ABC):
+    """Bonuses of the indices and of the evaluator, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
         """State before the first period."""
-        ...
-
-    def update(self, key: jax.Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
-        """State after a period. link: of the indices."""
-        ...
-
-    def bonus(self, key: jax.Array, state: PyTree, now: RadiusInputs) -> jax.Array:
-        """`[K]`, what is added to the estimated index before its link, eq. (14)."""
-        ...
-
-    def evaluator(
-        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """The coefficients `[d]` that outputs are scored with and the factor `[]` of their bonus, `beta_t` of eq. (21).
-
-        Args:
-          key: consumed.
-          now: what is known at the period.
-          theta: `[d]`, the estimate.
-          inverse: `[d, d]`, inverse of the design matrix of deployed outputs.
-        """
-        ...
-
-
-class StatelessRadius:
-    """A radius that keeps nothing."""
-
-    def init(self, sizes: Sizes) -> tuple[()]:
         del sizes
         return ()
 
-    def update(self, key: jax.Array, state: tuple[()], sample: Sample, link: Link) -> tuple[()]:
+    def update(self, key: jax.Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
+        """State after a period; `link` is that of the indices."""
         del key, sample, link
         return state
 
+    @abc.abstractmethod
+    def bonus(self, key: jax.Array, state: PyTree, inputs: RadiusInputs) -> jax.Array:
+        """Bonus `[K]` of the estimated indices before their link, eq. (14)."""
 
-def _growth(now: RadiusInputs) -> jax.Array:
+    @abc.abstractmethod
+    def scoring(
+        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Coefficients `[d]` that score outputs, and the factor `[]` of their bonus, `beta_t` of eq. (21).
+
+        Args:
+          key: consumed.
+          inputs: quantities of the period.
+          theta: `[d]`, the estimate.
+          inverse: `[d, d]`, inverse of the design matrix of deployed outputs.
+        """
+
+
+def _growth(inputs: RadiusInputs) -> jax.Array:
     """`d log(1 + t C^2 / eta0)`."""
-    return now.spec.feature_dim * jnp.log1p(now.rounds * now.spec.feature_bound**2 / now.eta0)
+    return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
 @struct.dataclass
-class PracticalRadius(StatelessRadius):
-    """The form of the theory's radii with constants that were tuned.
+class PracticalRadius(Radius):
+    """Radii of the theory's form with tuned constants; all constants 0 give a greedy policy.
 
-    `sqrt(bonus^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
+    `sqrt(index^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
     `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`.
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 
-    Differs from the paper: it leaves the constants open. With those of its proofs (`TheoreticalRadius`) the policy opens every
-    box.
-
-    All 0 for a greedy policy.
+    Differs from the paper: it leaves the constants open. With those of its proofs (`TheoreticalRadius`) the policy opens every box.
 
     Attributes:
       index: `[]`, factor of the first term.
@@ -134,26 +118,26 @@ class PracticalRadius(StatelessRadius):
         for name in ("index", "plug_in", "optimism"):
             checks.non_negative(name, getattr(self, name), ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
         del key, state
-        spec, log_t = now.spec, now.log_horizon
-        index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + now.log_inverse_delta
-        plug_in = spec.feature_dim * jnp.log(now.rounds) + now.log_inverse_delta
+        spec, log_t = inputs.spec, inputs.log_horizon
+        index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + inputs.log_inverse_delta
+        plug_in = spec.feature_dim * jnp.log(inputs.rounds) + inputs.log_inverse_delta
         square = jnp.square(self.index) * index
-        if now.trace is not None:
-            square = square + jnp.square(self.plug_in) * plug_in * now.trace
-        return jnp.sqrt(square) * now.norm
+        if inputs.trace is not None:
+            square = square + jnp.square(self.plug_in) * plug_in * inputs.trace
+        return jnp.sqrt(square) * inputs.norm
 
-    def evaluator(
-        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    def scoring(
+        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         del key, inverse
-        return theta, self.optimism * jnp.sqrt(_growth(now) + 2.0 * (math.log(2.0) + now.log_inverse_delta))
+        return theta, self.optimism * jnp.sqrt(_growth(inputs) + 2.0 * (math.log(2.0) + inputs.log_inverse_delta))
 
 
 @struct.dataclass
-class TheoreticalRadius(StatelessRadius):
-    """The radii of the proofs. At any horizon that can be simulated they open every box.
+class TheoreticalRadius(Radius):
+    """Radii of the proofs; at any horizon that can be simulated they open every box.
 
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
 
@@ -163,7 +147,7 @@ class TheoreticalRadius(StatelessRadius):
       reach: `[]`, iota, largest size of an index before its link.
       score_slope: `[]`, least slope of the evaluator's link.
       reward_bound: `[]`, gamma_0, largest reward.
-      lipschitz: `[]`, of the links.
+      lipschitz: `[]`, Lipschitz constant of the links.
     """
 
     mass: Leaf = 0.3
@@ -178,50 +162,50 @@ class TheoreticalRadius(StatelessRadius):
         for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
-    def index_radius(self, now: RadiusInputs) -> jax.Array:
-        """`[K]`: eq. (51) where scores are seen, otherwise proposition 11.2."""
-        spec, strength = now.spec, self.mass * self.slope
-        diameter = 2.0 * now.index_bound
+    def index_radius(self, inputs: RadiusInputs) -> jax.Array:
+        """Radius `[K]` of the indices: eq. (51) where scores are seen, otherwise proposition 11.2."""
+        spec, strength = inputs.spec, self.mass * self.slope
+        diameter = 2.0 * inputs.index_bound
         longest = spec.context_bound * diameter
-        rounds = now.number.astype(jnp.float32)
+        rounds = inputs.number.astype(jnp.float32)
         levels = jnp.ceil(jnp.log2(1.0 + rounds * jnp.minimum(9.0 * self.reach**2, longest**2)))
-        horizon = jnp.exp(now.log_horizon)
+        horizon = jnp.exp(inputs.log_horizon)
         gamma = spec.context_dim * jnp.log1p(2.0 * longest * horizon) + jnp.log(levels + 1.0)
-        gamma = gamma + math.log(6.0 * spec.num_models) + now.log_horizon + now.log_inverse_delta
+        gamma = gamma + math.log(6.0 * spec.num_models) + inputs.log_horizon + inputs.log_inverse_delta
         bracket = 144.0 / strength + 2.0 * jnp.minimum(2.0 * self.reach, longest) + 6.0
-        start = now.eta1 * diameter**2
-        if now.trace is None:
+        start = inputs.eta1 * diameter**2
+        if inputs.trace is None:
             return jnp.sqrt(8.0 / (3.0 * strength) * bracket * gamma + 40.0 / (3.0 * strength) + 1.0 / 3.0 + start)
         first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
-        return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(now, 3.0) * jnp.sqrt(now.trace)
+        return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(inputs, 3.0) * jnp.sqrt(inputs.trace)
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
         del key, state
-        return self.index_radius(now) * now.norm
+        return self.index_radius(inputs) * inputs.norm
 
-    def _width(self, now: RadiusInputs, union: float) -> jax.Array:
-        """`[]`: eq. (61) with `log(union / delta)`."""
-        inside = _growth(now) + 2.0 * (math.log(union) + now.log_inverse_delta)
-        start = jnp.sqrt(now.eta0) * now.evaluator_bound
+    def _width(self, inputs: RadiusInputs, union: float) -> jax.Array:
+        """Radius `[]` of the evaluator, eq. (61) with `log(union / delta)`."""
+        inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
+        start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
 
-    def evaluator(
-        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    def scoring(
+        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         del key, inverse
-        return theta, self._width(now, 2.0)
+        return theta, self._width(inputs, 2.0)
 
 
 @struct.dataclass
-class SampledRadius(StatelessRadius):
-    """Thompson sampling: estimates are drawn around themselves, with the inverse design matrices as covariances.
+class SampledRadius(Radius):
+    """Thompson sampling: draws around the estimates, with the inverse design matrices as covariances.
 
     Of an index only its value at the request matters, so that one normal number per box suffices.
 
     Source: not in Belloni, Chen and Wei (2026).
 
     Attributes:
-      spread: `[]` of the draws.
+      spread: `[]`, scale of the draws.
     """
 
     spread: Leaf = 0.1
@@ -229,12 +213,12 @@ class SampledRadius(StatelessRadius):
     def check(self) -> None:
         checks.non_negative("spread", self.spread, ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], now: RadiusInputs) -> jax.Array:
+    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
         del state
-        return self.spread * now.norm * draws.normal(key, (now.spec.num_models,))
+        return self.spread * inputs.norm * draws.normal(key, (inputs.spec.num_models,))
 
-    def evaluator(
-        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    def scoring(
+        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         noise = draws.normal(key, theta.shape)
         lower = cholesky(inverse)
@@ -246,8 +230,8 @@ class BootstrapState:
     """Copies of the streaming estimator.
 
     Attributes:
-      rho: `[m, K B]`.
-      fit: of the copies.
+      rho: `[m, K B]`, their estimates.
+      fit: their state.
     """
 
     rho: jax.Array
@@ -255,17 +239,16 @@ class BootstrapState:
 
 
 @struct.dataclass
-class BootstrapRadius:
-    """Spread of copies of the estimate, each of which weighs every sample by an exponential number drawn for it.
+class BootstrapRadius(Radius):
+    """Spread of copies of the estimate, each of which weighs every sample by an exponential draw.
 
-    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops
-    learning.
+    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have hardly any spread, and the policy stops learning.
 
     Source: the idea is mentioned in Belloni, Chen and Wei (2026) after eq. (15); the details are ours.
 
     Attributes:
-      factor: `[]` standard deviations.
-      floor: least bonus of an index, and the evaluator's bonus.
+      factor: `[]` number of standard deviations.
+      floor: lower bound of the bonus of an index, and the evaluator's bonus.
       fit: estimator of the copies.
       copies: `B`, their number (static).
     """
@@ -295,17 +278,17 @@ class BootstrapRadius:
         number = sample.score.shape[0]
         weight = draws.exponential(key, (number, self.copies)).reshape(-1)
         score, cost, seen = (jnp.repeat(x, self.copies) for x in (sample.score, sample.cost, sample.seen))
-        weight = jnp.where(seen, weight, 0.0)
-        fit, rho = self.fit.weighted(state.fit, state.rho, sample.psi, score, cost, weight, link)
+        copies = sample._replace(score=score, cost=cost)
+        fit, rho = self.fit.weighted(state.fit, state.rho, copies, jnp.where(seen, weight, 0.0), link)
         return BootstrapState(rho=rho, fit=fit)
 
-    def bonus(self, key: jax.Array, state: BootstrapState, now: RadiusInputs) -> jax.Array:
-        u = numerics.combine(now.psi, state.rho).reshape(-1, self.copies)
+    def bonus(self, key: jax.Array, state: BootstrapState, inputs: RadiusInputs) -> jax.Array:
+        u = numerics.combine(inputs.psi, state.rho).reshape(-1, self.copies)
         mean = jnp.mean(u, axis=1, keepdims=True)
         spread = jnp.sqrt(jnp.mean(jnp.square(u - mean), axis=1))
-        return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), now))
+        return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), inputs))
 
-    def evaluator(
-        self, key: jax.Array, now: RadiusInputs, theta: jax.Array, inverse: jax.Array
+    def scoring(
+        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        return self.floor.evaluator(key, now, theta, inverse)
+        return self.floor.scoring(key, inputs, theta, inverse)

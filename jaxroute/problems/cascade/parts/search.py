@@ -1,9 +1,11 @@
-"""Searches: which boxes to open one after another, when to stop, and which opened output to deploy.
+"""Searches: the boxes to open one after another, the stopping rule, and the opened output to deploy.
 
-An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened
-cannot influence it: tests fill unopened boxes with NaN.
+An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot influence it: tests
+fill unopened boxes with NaN.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,8 +24,7 @@ def opened_in_order(
 ) -> jax.Array:
     """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: by
-    `order`, or the lower number first.
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Ties go by `order`, or to the lower number.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
 
@@ -34,6 +35,10 @@ def opened_in_order(
       order: `[K]` int32, of ties; see `numerics.argmax`.
     """
     size = priority.shape[0]
+
+    def every(conditions: Iterable[jax.Array]) -> jax.Array:
+        return functools.reduce(operator.and_, conditions, jnp.ones((), bool))
+
     # Line 5: the order of the boxes.
     ahead = [[jnp.zeros((), bool)] * size for _ in range(size)]
     for a in range(size):
@@ -41,20 +46,15 @@ def opened_in_order(
             ahead[b][a] = _before(priority, b, a, order)
             ahead[a][b] = ~ahead[b][a]
     # Line 11: `M_t`, the best score among the boxes ahead, is below the threshold.
-    willing = [_all(~ahead[b][a] | (score[b] < threshold[a]) for b in range(size) if b != a) for a in range(size)]
+    willing = [every(~ahead[b][a] | (score[b] < threshold[a]) for b in range(size) if b != a) for a in range(size)]
     # Lines 7 and 8: a box is opened if no box ahead ended the search.
-    return jnp.stack([willing[a] & _all(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
+    return jnp.stack([willing[a] & every(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
 
 
 def best_opened(opened: jax.Array, score: jax.Array, order: jax.Array | None = None) -> jax.Array:
-    """The opened box with the largest score, the first by `order` among equals, or the lowest number; `[K]` bool, one-hot.
+    """The opened box (`[K]` bool) with the largest score `[K]`; `[K]` bool, one-hot. Ties go by `order` `[K]`, or to the lower number.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1, line 13.
-
-    Args:
-      opened: `[K]` bool.
-      score: `[K]`.
-      order: `[K]` int32, of ties.
     """
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
@@ -72,13 +72,6 @@ def _before(value: jax.Array, b: int, a: int, order: jax.Array | None) -> jax.Ar
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
 
-def _all(conditions: Iterable[jax.Array]) -> jax.Array:
-    result = jnp.ones((), bool)
-    for condition in conditions:
-        result &= condition
-    return result
-
-
 @struct.dataclass
 class Scoring:
     """Scores of outputs from their features: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
@@ -88,8 +81,8 @@ class Scoring:
     Attributes:
       theta: `[d]`.
       inverse: `[d, d]`, inverse of the design matrix, eq. (20).
-      width: `[]` of the bonus, the paper's `beta_t`.
-      deploy_width: `[]` likewise, when the output to deploy is chosen.
+      width: `[]`, factor of the bonus, the paper's `beta_t`.
+      deploy_width: `[]`, the same factor for the choice of the output to deploy.
       link: `G` (static).
     """
 
@@ -103,16 +96,10 @@ class Scoring:
         """Linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
-        spread = jnp.sqrt(jnp.maximum(quadratic(self.inverse, columns), 0.0))
+        image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
+        spread = jnp.sqrt(jnp.maximum(numerics.combine(columns, image), 0.0))
         both = xla.barrier((middle + self.width * spread, middle + self.deploy_width * spread))
         return both[0], both[1]
-
-
-def quadratic(matrix: jax.Array, columns: jax.Array) -> jax.Array:
-    """`x' A x` `[n]` of the columns `[d, n]` of a table, for a symmetric `A` `[d, d]`."""
-    dim = matrix.shape[0]
-    image = jnp.stack([numerics.combine(matrix[i], columns) for i in range(dim)])
-    return numerics.combine(columns, image)
 
 
 @struct.dataclass
@@ -122,10 +109,9 @@ class IndexSearch:
     Attributes:
       priority: `[K]`.
       threshold: `[K]`.
-      scoring: how outputs are scored, None if their scores are seen.
-      index: `[K]` optimistic indices that are compared with the true ones, None if the rule is not about indices.
-      bounded: `[]` bool, the search and the deployment follow indices and scores alone, so that theorem 3.3 bounds the
-        regret.
+      scoring: scores of outputs, None if their scores are seen.
+      index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
+      bounded: `[]` bool, search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
       forced: `[]` bool, all boxes are opened to learn.
       order: `[K]` int32, of ties; None for the lower number first.
     """
@@ -151,19 +137,17 @@ class IndexSearch:
         return SearchResult(opened=opened, deployed=best_opened(opened, final, self.order), score=score)
 
 
-# What `act` returns: the search of the period, and Info.
+# Result of `act`: the search of the period, and Info.
 Decision = tuple[IndexSearch, dict[str, jax.Array]]
 
 
 @struct.dataclass
 class LoopSearch:
-    """A search that plans anew after each output, by a user's functions.
-
-    Outputs are zero where not opened.
+    """A search by functions of the user that decide again after each output; outputs of unopened boxes are zero.
 
     Attributes:
-      memory: anything that `next_box` needs.
-      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; it is not asked to stop before the first box (static).
+      memory: any data for the functions.
+      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; `stop` is ignored before the first box (static).
       pick: `(memory, opened, seen outputs) -> box` to deploy (static).
     """
 

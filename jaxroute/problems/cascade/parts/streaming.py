@@ -1,4 +1,4 @@
-"""Index estimators of one step per sample and constant memory."""
+"""Index estimators with one step per sample and constant memory."""
 
 import abc
 
@@ -12,16 +12,16 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.parts.designs import first_inverse
-from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex, Sample, Sizes, curvature, moment
+from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes, curvature, moment
 
 
 @struct.dataclass
 class StreamState:
-    """State of `StreamEstimator`.
+    """State of a `StreamEstimator`.
 
     Attributes:
       inverse: `[m, m, K]`, inverse curvature.
-      error: `[m, K]`, what rounding has left out of the estimates, see `numerics.add_up`.
+      error: `[m, K]`, rounding error of the estimates, see `numerics.add_up`.
     """
 
     inverse: numerics.Sum
@@ -29,13 +29,13 @@ class StreamState:
 
 
 @struct.dataclass
-class StreamEstimator(LinearIndex, abc.ABC):
-    """One Newton step per sample, with a curvature that the derived classes give.
+class StreamEstimator(IndexEstimator):
+    """One Newton step per sample, with a curvature that the derived classes define.
 
     Attributes:
-      floor: `[]` least curvature of a sample.
-      start: `[]` curvature before the first sample.
-      bound: `[]` longest estimate.
+      floor: `[]`, least curvature of a sample.
+      start: `[]`, curvature before the first sample.
+      bound: `[]`, largest length of the estimate.
     """
 
     floor: Leaf = 0.1
@@ -53,31 +53,24 @@ class StreamEstimator(LinearIndex, abc.ABC):
 
     @abc.abstractmethod
     def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
-        """`[K]`, of a sample at the estimate."""
+        """Curvature `[K]` of a sample at the estimate."""
 
     def update(
         self, fit: StreamState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[StreamState, jax.Array]:
         del evaluator
-        weight = sample.seen.astype(jnp.float32)
-        return self.weighted(fit, rho, sample.psi, sample.score, sample.cost, weight, link)
+        return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(
-        self,
-        fit: StreamState,
-        rho: jax.Array,
-        psi: jax.Array,
-        score: jax.Array,
-        cost: jax.Array,
-        weight: jax.Array,
-        link: Link,
+        self, fit: StreamState, rho: jax.Array, sample: Sample, weight: jax.Array, link: Link
     ) -> tuple[StreamState, jax.Array]:
-        """State and estimates after samples of weights `[K]`: 0 where nothing was seen."""
+        """State and estimates after samples with weights `[K]`, 0 for no sample."""
+        psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
         direction = xla.compute_once(numerics.combine(psi, fit.inverse.total))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
-        step = weight * shrink * moment(link, u, score, cost)
+        step = weight * shrink * moment(link, u, score, sample.cost)
         inverse = fit.inverse.add(-(bend * shrink) * (direction[:, None] * direction[None]), weight > 0)
         rho, error = numerics.add_up(rho, fit.error, -step * direction, weight > 0)
         return StreamState(inverse, error), shortened(rho, jnp.asarray(self.bound, jnp.float32))
@@ -85,10 +78,10 @@ class StreamEstimator(LinearIndex, abc.ABC):
 
 @struct.dataclass
 class StreamingNewton(StreamEstimator):
-    """One Newton step per sample on the loss: constant memory, and the fastest.
+    """One Newton step per sample on the loss: constant memory, and the fastest estimator.
 
-    Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the
-    identity link, whose first estimate scores every output 0, `Window` is better. Without the `floor` estimates freeze.
+    Scores are those of the evaluator at the time of the sample and are never updated: with a learned evaluator `Window` is better, above all with the
+    identity link, whose first estimate scores every output 0. Without the `floor` estimates stop changing.
     """
 
     def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
@@ -100,7 +93,7 @@ class ConstantCurvature(StreamEstimator):
     """The textbook's online Newton step, with the same curvature for every sample: slow, for comparison.
 
     Attributes:
-      floor: `[]` that curvature.
+      floor: `[]`, that curvature.
     """
 
     floor: Leaf = 0.3
@@ -111,11 +104,11 @@ class ConstantCurvature(StreamEstimator):
 
 
 @struct.dataclass
-class GradientDescent(LinearIndex):
+class GradientDescent(IndexEstimator):
     """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box.
 
     Attributes:
-      bound: `[]` longest estimate.
+      bound: `[]`, largest length of the estimate.
     """
 
     bound: Leaf = 2.0
@@ -124,7 +117,7 @@ class GradientDescent(LinearIndex):
         checks.positive("bound", self.bound, ())
 
     def init(self, sizes: Sizes) -> jax.Array:
-        """Samples `[K]` int32 of each box."""
+        """Number `[K]` int32 of samples of each box."""
         return jnp.zeros((sizes.num_boxes,), jnp.int32)
 
     def update(

@@ -1,4 +1,4 @@
-"""Index estimators that keep the latest samples of each box, and fit them by Newton's or Gauss' and Newton's steps."""
+"""Index estimators that store the latest samples of each box, and fit them by Newton or Gauss-Newton steps."""
 
 import abc
 from typing import Any, NamedTuple, Self
@@ -13,41 +13,33 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.parts.loss import (
-    Evaluator,
-    LinearIndex,
-    Sample,
-    Sizes,
-    curvature,
-    moment,
-    summed,
-)
+from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes, curvature, moment, summed
 
-# Trials of a line search, each of which keeps this share of the interval at both of its ends.
+# Number of trials of a line search, and the share of the interval that each keeps away from both ends.
 _TRIALS, _MARGIN = 6, 0.02
-# No link bends much between two indices that differ by less.
+# Difference of two indices below which all links are nearly linear.
 _BEND = 0.5
 # Added to the diagonal of the matrices of moment equations.
 _DAMPING = 0.01
-# Added to the diagonal of a Newton matrix where the ridge is less.
+# Least ridge on the diagonal of a Newton matrix.
 _LEAST_RIDGE = 1e-6
-# Estimates are renewed in every round up to this one.
+# Every round up to this one updates the estimates.
 _EARLY = 20
 
 
 @struct.dataclass
 class WindowState:
-    """The latest samples of each box, and what remains of the earlier ones.
+    """The latest samples of each box, and sums over the earlier ones.
 
     Attributes:
-      number: `[K]` int32 samples so far.
+      number: `[K]` int32, number of samples so far.
       psi: `[W, m, K]`.
       cost: `[W, K]`.
-      score: `[W, K]`, None with an evaluator that is learned (then `features` are what counts).
+      score: `[W, K]`, None with a learned evaluator, which scores `features` again.
       features: `[W, d, K]`, None with a known evaluator.
       hessian: `[m, m, K]`, of the samples that have left.
       gradient: `[m, K]`, of the samples that have left.
-      cross: `[m, d, K]`, how that gradient moves with the evaluator's coefficients; None with a known evaluator.
+      cross: `[m, d, K]`, derivative of that gradient in the evaluator's coefficients; None with a known evaluator.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -63,13 +55,13 @@ class WindowState:
 
 
 class WindowSamples(NamedTuple):
-    """The samples by the present evaluator.
+    """The samples, scored by the latest evaluator.
 
     Attributes:
       columns: `[m, W, K]`, features.
-      score: `[W, K]`, present scores.
-      used: `[W, K]`, slots that hold a sample.
-      gradient: `[m, K]`, of what has left, at 0.
+      score: `[W, K]`.
+      used: `[W, K]` bool, slots with a sample.
+      gradient: `[m, K]`, gradient at 0 of the samples that have left.
     """
 
     columns: jax.Array
@@ -79,19 +71,18 @@ class WindowSamples(NamedTuple):
 
 
 @struct.dataclass
-class SampleWindow(LinearIndex, abc.ABC):
-    """The latest samples exactly, earlier ones linearised; the derived classes give the steps towards the estimate.
+class SampleWindow(IndexEstimator):
+    """The latest samples exactly, earlier ones linearised; the derived classes define the steps towards the estimate.
 
-    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first
-    order.
+    With an unknown evaluator the latest one scores all old outputs again, to first order those that have left the window.
 
     Attributes:
       ridge: `[]`.
-      bound: `[]` longest estimate.
+      bound: `[]`, largest length of the estimate.
       size: `W`, samples per box (static).
-      tolerance: length of a step after which the estimate is left as it is, in units of the index before its link (static).
-      iterations: steps per round at most (static).
-      every: the estimate is renewed in the first 20 rounds and then every so many (static).
+      tolerance: length of a step after which the estimate stays, in units of the index before its link (static).
+      iterations: largest number of steps per round (static).
+      every: period of the updates after the first 20 rounds, which all update the estimate (static).
     """
 
     ridge: Leaf = 1e-4
@@ -103,7 +94,7 @@ class SampleWindow(LinearIndex, abc.ABC):
 
     @classmethod
     def exact(cls, horizon: int, **options: Any) -> Self:
-        """Keeps all samples of a run of so many rounds, for references and short runs: the exact estimator."""
+        """The exact estimator, which stores all samples of a run of `horizon` rounds, for references and short runs."""
         return cls(size=checks.count("horizon", horizon) + 1, **options)
 
     def check(self) -> None:
@@ -131,30 +122,30 @@ class SampleWindow(LinearIndex, abc.ABC):
             errors=numerics.no_errors(**sums),
             **{"cross": None, **sums},
         )
-        # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
+        # Otherwise the compiler computes sums over the zeros of a long window in advance, slowly.
         return xla.compute_once(state)
 
     def update(
         self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[WindowState, jax.Array]:
         fit = xla.compute_once(self._pushed(fit, rho, sample, evaluator, link))
-        if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
+        if self.every > 1:  # All runs are in the same round, so that this stays a branch.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
             return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
         new = self._fitted(fit, rho, evaluator, link)
-        # Scores of old outputs move with the evaluator, and with them all estimates; otherwise those with a new sample alone.
+        # A new evaluator changes the scores of old outputs, hence all estimates; a known one only those with a new sample.
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(
         self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> WindowState:
-        """With the new samples, in place of the oldest of a full window, which are linearised."""
+        """State with the new samples, which replace the oldest of a full window; these are linearised."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
 
         def oldest(table: jax.Array) -> jax.Array:
-            """`[..., K]` of the slots that are written."""
+            """Entries `[..., K]` of the slots that are overwritten."""
             mask = place & full
             return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
 
@@ -164,19 +155,17 @@ class SampleWindow(LinearIndex, abc.ABC):
         if evaluator is None:
             assert fit.score is not None
             score = anchor = oldest(fit.score)
-            h = curvature(link, u, score, 0.0)
             counts = score > link.value(u)
         else:
             assert fit.features is not None
             phi = oldest(fit.features)
             s = numerics.combine(evaluator.theta, phi)
             score, slope = evaluator.link.value(s), evaluator.link.slope(s)
-            h = curvature(link, u, score, 0.0)
-            counts = score > link.value(u)
             anchor = score - slope * s
+            counts = score > link.value(u)
             more = {"cross": psi[:, None] * (jnp.where(counts, slope, 0.0) * phi)[None]}
-        # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing
-        # leaves.
+        h = curvature(link, u, score, 0.0)
+        # The linearised loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 without a leaving sample.
         constant = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
         h, constant, place = xla.compute_once((h, constant, place))
         at = place[:, None]
@@ -211,61 +200,61 @@ class SampleWindow(LinearIndex, abc.ABC):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
-        """Steps until they are short, in each run and for each box as many as it needs."""
+        """Steps until they are short, as many as each box of each run needs."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
 
-        def again(now: _Point) -> jax.Array:
-            return (xla.largest_over_runs(jnp.any(now.wanted).astype(jnp.int32)) > 0) & (now.steps < self.iterations)
+        def unfinished(point: _Point) -> jax.Array:
+            return (xla.largest_over_runs(jnp.any(point.active).astype(jnp.int32)) > 0) & (point.steps < self.iterations)
 
-        def one(now: _Point) -> _Point:
-            step, size = self._step(fit, now.rho, samples, ridge, link)
-            moved = xla.compute_once(jnp.where(now.wanted, now.rho + step, now.rho))
-            # Where rounding is all that is left a step changes nothing.
-            wanted = now.wanted & (size > self.tolerance) & jnp.any(moved != now.rho, axis=0)
-            return xla.compute_once(_Point(moved, wanted, now.steps + 1))
+        def one(point: _Point) -> _Point:
+            step, size = self._step(fit, point.rho, samples, ridge, link)
+            moved = xla.compute_once(jnp.where(point.active, point.rho + step, point.rho))
+            # A step within rounding changes nothing.
+            active = point.active & (size > self.tolerance) & jnp.any(moved != point.rho, axis=0)
+            return xla.compute_once(_Point(moved, active, point.steps + 1))
 
         start = _Point(rho, jnp.ones(rho.shape[1:], bool), jnp.int32(0))
-        return shortened(lax.while_loop(again, one, xla.compute_once(start)).rho, jnp.asarray(self.bound, jnp.float32))
+        end = lax.while_loop(unfinished, one, xla.compute_once(start))
+        return shortened(end.rho, jnp.asarray(self.bound, jnp.float32))
 
     @abc.abstractmethod
     def _step(
         self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
-        """A step `[m, K]` towards the estimate, and how far from it that begins, `[K]`: short ones end there.
+        """A step `[m, K]` towards the estimate, and the distance `[K]` from it before the step: small ones end the iteration.
 
         Args:
-          fit: the samples.
+          fit: state.
           rho: `[m, K]`, present estimates.
-          samples: as they are now.
+          samples: scored samples.
           ridge: `[]`.
-          link: of the indices.
+          link: link of the indices.
         """
 
 
 class _Point(NamedTuple):
-    """Between two steps.
+    """State of the iteration.
 
     Attributes:
       rho: `[m, K]`.
-      wanted: `[K]` bool, which boxes need another step.
+      active: `[K]` bool, boxes that need another step.
       steps: `[]` int32, the same in all runs.
     """
 
     rho: jax.Array
-    wanted: jax.Array
+    active: jax.Array
     steps: jax.Array
 
 
 @struct.dataclass
 class Window(SampleWindow):
-    """The estimator of eqs. (10) and (23) by Newton steps, each to the minimum along its direction. As long as nothing has left the window it
-    is the exact estimator.
+    """The estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
-    Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these
-    ends at the minimum. Steps end after one whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves
-    further than that. `residual` is a probe of what float32 leaves.
+    Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these ends at the
+    minimum. The iteration ends after a step whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves further
+    than that. The probe `residual` measures the remaining error of float32.
 
     Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
@@ -273,12 +262,10 @@ class Window(SampleWindow):
     def _step(
         self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
-        dim, (columns, score, used, gradient) = rho.shape[0], samples
-        u = _linear(rho, columns)
-        slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
-        weight = jnp.where(used, curvature(link, u, score, 0.0), 0.0)
+        dim, (columns, score, used, _) = rho.shape[0], samples
+        u, slope, weight, frozen = _derivatives(fit, rho, samples, ridge, link, 0.0)
         slope, weight = xla.compute_once((slope, weight))
-        frozen = xla.compute_once(numerics.combine(rho, fit.hessian) + gradient + ridge * rho)
+        frozen = xla.compute_once(frozen)
         total = xla.compute_once(jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen)
         matrix = _gram(weight, columns) + fit.hessian + jnp.maximum(ridge, _LEAST_RIDGE) * jnp.eye(dim)[:, :, None]
         direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
@@ -289,46 +276,44 @@ class Window(SampleWindow):
         square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
 
         def slope_at(length: jax.Array) -> jax.Array:
-            """Derivative of the loss along the direction, `[K]`, which rises."""
+            """Derivative `[K]` of the loss along the direction, which rises."""
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
             return xla.compute_once(summed(samples) + linear + length * square)
 
-        # Where links are flat the Newton step is far too long: by up to `1 / ridge`.
+        # For flat links the Newton step is too long by a factor of up to `1 / ridge`.
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: jax.Array, ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            """The interval in which the derivative changes its sign: its geometric mean where it is long, then by the secant."""
+            """The interval in which the derivative changes its sign, cut at its geometric mean if it is long, otherwise at the secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
             secant = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
             middle = jnp.where(high > 4.0 * least, jnp.sqrt(least * high), secant)
-            there = slope_at(middle)
-            beyond = there > 0
-            new = ((low, middle), (middle, high), (at_low, there), (there, at_high))
+            at_middle = slope_at(middle)
+            beyond = at_middle > 0
+            new = ((low, middle), (middle, high), (at_low, at_middle), (at_middle, at_high))
             return xla.compute_once(tuple(jnp.where(beyond, *pair) for pair in new))
 
         one = jnp.ones_like(first)
         ends = jnp.zeros_like(first), one, first, slope_at(one)
         low, high, at_low, at_high = xla.repeat(_TRIALS, narrower, ends)
-        # Where a full step does not go too far the interval has shrunk towards its end.
+        # If a full step is not too long, it is taken as a whole.
         length = jnp.where(ends[3] <= 0, 1.0, jnp.where(at_high < -at_low, high, low))
         return length * direction, jnp.sqrt(jnp.maximum(-first, 0.0))
 
 
 @struct.dataclass
 class MomentEquations(SampleWindow):
-    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second
-    moments.
+    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
-    With as many moments as parameters it finds the same estimate, if it finds one: the problem is not convex, and where no
-    parameter meets the moments it ends elsewhere. The paper discusses it and prefers the loss. Steps end after one shorter than the tolerance.
+    With as many moments as parameters it has the same estimate, if it converges: the problem is not convex, and if no parameter meets the moments it ends
+    elsewhere. The paper discusses it and prefers the loss. The iteration ends after a step shorter than the tolerance.
 
     Source: Belloni, Chen and Wei (2026), section 4.1.
 
     Attributes:
-      floor: `[]` least curvature of a sample in the matrix of a step.
-      iterations: steps per round at most (static).
+      floor: `[]`, least curvature of a sample in the matrix of a step.
     """
 
     floor: Leaf = 0.1
@@ -340,14 +325,12 @@ class MomentEquations(SampleWindow):
     def _step(
         self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
-        dim, (columns, score, used, gradient) = rho.shape[0], samples
-        u = _linear(rho, columns)
-        slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
-        weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
-        frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
+        dim, columns = rho.shape[0], samples.columns
+        floor = jnp.asarray(self.floor, jnp.float32)
+        _, slope, weight, frozen = _derivatives(fit, rho, samples, ridge, link, floor)
         total = jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen
         eye = jnp.eye(dim)[:, :, None]
-        design = _gram(jnp.where(used, 1.0, 0.0), columns) + _DAMPING * eye
+        design = _gram(jnp.where(samples.used, 1.0, 0.0), columns) + _DAMPING * eye
         jacobian = jnp.moveaxis(_gram(weight, columns) + fit.hessian + ridge * eye, -1, 0)
         weighted = solve(jnp.moveaxis(design, -1, 0), jnp.moveaxis(total, -1, 0))
         image = jnp.stack([solve(jnp.moveaxis(design, -1, 0), jacobian[:, :, i]) for i in range(dim)], axis=-1)
@@ -355,6 +338,17 @@ class MomentEquations(SampleWindow):
         direction = -solve(normal, jnp.einsum("kji,kj->ki", jacobian, weighted, precision="highest"))
         direction = jnp.moveaxis(direction, 0, -1)
         return direction, jnp.sqrt(jnp.sum(jnp.square(direction), axis=0))
+
+
+def _derivatives(
+    fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link, floor: jax.Array | float
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Index before its link, slope of the loss and curvature of each sample, `[W, K]`; and the gradient `[m, K]` of all other terms."""
+    columns, score, used, gradient = samples
+    u = _linear(rho, columns)
+    slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
+    weight = jnp.where(used, curvature(link, u, score, floor), 0.0)
+    return u, slope, weight, numerics.combine(rho, fit.hessian) + gradient + ridge * rho
 
 
 def _gram(weight: jax.Array, columns: jax.Array) -> jax.Array:

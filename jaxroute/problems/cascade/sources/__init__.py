@@ -1,3 +1,1 @@
-"""Where the luck of a cascade comes from: `contexts` (requests), `boxes` (scores and costs), `features` (what outputs look
-like).
-"""
+"""Distributions of a cascade: `contexts` (requests), `boxes` (scores and costs), `features` (of outputs), `rows` (recorded queries)."""

@@ -1,6 +1,6 @@
-"""Where requests come from: the index features `psi` that are seen before a search, round by round."""
+"""Distributions of requests: the index features `psi` that are seen before a search, period by period."""
 
-from typing import Protocol
+import abc
 
 import jax
 import jax.numpy as jnp
@@ -12,47 +12,27 @@ from jaxroute.core.types import Leaf, PyTree
 from jaxroute.sources.rows import random_order, row_in_order
 
 
-class Contexts(Protocol):
-    """A distribution of requests.
+class Contexts(abc.ABC):
+    """A distribution of requests, by default without a state.
 
     Attributes:
       dim: `m`.
-      bound: longest `psi`.
-      mean: `[m]`, of `psi`.
+      bound: largest length of `psi`.
+      mean: `[m]`, mean of `psi`.
     """
-
-    @property
-    def dim(self) -> int: ...
-
-    @property
-    def bound(self) -> float: ...
-
-    @property
-    def mean(self) -> jax.Array: ...
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
 
     def init(self, key: jax.Array) -> PyTree:
         """State before the first period."""
-        ...
-
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
-        """`psi` `[m]` of the period `t`."""
-        ...
-
-
-class IndependentContexts:
-    """Contexts that do not depend on earlier ones."""
-
-    def init(self, key: jax.Array) -> PyTree:
         del key
         return ()
 
+    @abc.abstractmethod
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+        """Features `psi` `[m]` of the period `t`."""
+
 
 @struct.dataclass
-class UniformContexts(IndependentContexts):
+class UniformContexts(Contexts):
     """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`.
 
     Attributes:
@@ -88,43 +68,40 @@ class UniformContexts(IndependentContexts):
 
 
 @struct.dataclass
-class GroupContexts(IndependentContexts):
-    """`psi` is the unit vector of a group.
+class GroupContexts(Contexts):
+    """Unit vectors of groups.
 
     Attributes:
-      probability: `[m]` of the groups.
+      probabilities: `[m]` of the groups.
     """
 
-    probability: Leaf
+    bound = 1.0
+    probabilities: Leaf
 
     @property
     def dim(self) -> int:
-        return np.shape(self.probability)[-1]
-
-    @property
-    def bound(self) -> float:
-        return 1.0
+        return np.shape(self.probabilities)[-1]
 
     @property
     def mean(self) -> jax.Array:
-        return jnp.asarray(self.probability, jnp.float32)
+        return jnp.asarray(self.probabilities, jnp.float32)
 
     def check(self) -> None:
-        probability = checks.probability("probability", self.probability)
-        if probability.ndim != 1 or abs(probability.sum() - 1.0) > 1e-5:
+        given = checks.probability("probabilities", self.probabilities)
+        if given.ndim != 1 or abs(given.sum() - 1.0) > 1e-5:
             raise ValueError(
-                f"probability must be a vector that sums to 1, got shape {probability.shape} with sum {probability.sum():g}"
+                f"probabilities must be a vector that sums to 1, got shape {given.shape} with sum {given.sum():g}"
             )
 
     def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del state, t
-        which = numerics.inverse_cdf(jnp.asarray(self.probability, jnp.float32), draws.uniform(key))
-        return numerics.one_hot(which, self.dim).astype(jnp.float32)
+        group = numerics.inverse_cdf(jnp.asarray(self.probabilities, jnp.float32), draws.uniform(key))
+        return numerics.one_hot(group, self.dim).astype(jnp.float32)
 
 
 @struct.dataclass
-class RecordedContexts(IndependentContexts):
-    """Given contexts, one after another, from the start again after the last one.
+class RecordedContexts(Contexts):
+    """Given contexts in order, repeated from the first after the last.
 
     Attributes:
       table: `[P, m]`.
@@ -175,17 +152,16 @@ class ShuffledContexts(RecordedContexts):
 
 
 @struct.dataclass
-class TwoTimesContexts(IndependentContexts):
-    """Contexts of one kind up to a period and of another from it on, or in turns: contexts need not be identically
-    distributed.
+class TwoTimesContexts(Contexts):
+    """Contexts of one distribution up to a period and of another from then on, or alternating: contexts need not be identically distributed.
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 
     Attributes:
       first: contexts.
       second: contexts of the same dimension.
-      length: `[]` periods of `first`, the free one included.
-      in_turns: after as many periods of `second` it is the turn of `first` again (static).
+      length: `[]` number of periods of `first`, the free one included.
+      in_turns: `first` and `second` alternate, each for `length` periods (static).
     """
 
     first: Contexts
@@ -207,7 +183,7 @@ class TwoTimesContexts(IndependentContexts):
 
     def check(self) -> None:
         for name, part in (("first", self.first), ("second", self.second)):
-            if not isinstance(part, IndependentContexts):
+            if not isinstance(part, Contexts) or type(part).init is not Contexts.init:
                 raise ValueError(f"{name} must be contexts that do not depend on earlier ones, got {checks.show(part)}")
             part.check()
         length = float(checks.positive("length", self.length, ()))
@@ -223,26 +199,18 @@ class TwoTimesContexts(IndependentContexts):
 
 
 @struct.dataclass
-class FrozenContexts:
-    """`psi = (1, x)` with one coin `x` for the whole run: the direction in which nothing can be learned about an evaluator.
+class FrozenContexts(Contexts):
+    """`psi = (1, x)` with one coin `x` for the whole run: a direction in which nothing can be learned about an evaluator.
 
     Source: Belloni, Chen and Wei (2026), remark 5.2.
     """
 
-    @property
-    def dim(self) -> int:
-        return 2
-
-    @property
-    def bound(self) -> float:
-        return float(np.sqrt(2.0))
+    dim = 2
+    bound = 2.0**0.5
 
     @property
     def mean(self) -> jax.Array:
         return jnp.asarray([1.0, 0.5], jnp.float32)
-
-    def check(self) -> None:
-        pass
 
     def init(self, key: jax.Array) -> jax.Array:
         return draws.bernoulli(key).astype(jnp.float32)

@@ -1,9 +1,8 @@
-"""What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy
-rewards.
-"""
+"""Features of outputs whose score is not seen, `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
 
+import abc
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +14,14 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.sources.boxes import Boxes, QueryBoxes, RecordedBoxes
 
-# Scores are kept so far from 0 and 1 before their link is inverted.
+# Scores are clipped to this distance from 0 and 1 before their link is inverted.
 _MARGIN = 1e-4
-# Rewards that are not coins spread this far around a score, or down to 0.
+# Half width of the uniform rewards around a score; near 0 the score itself.
 _REWARD_SPREAD = 0.2
 
 
-class OutputFeatures(Protocol):
+class OutputFeatures(abc.ABC):
     """A distribution of the features of outputs: the true evaluator, eq. (17) of the paper.
-
-    Optional: `check_spec(boxes, dim)`, which raises `ValueError` if the distribution does not suit boxes, or requests with `dim`
-    features.
 
     Attributes:
       dim: `d`.
@@ -33,52 +29,21 @@ class OutputFeatures(Protocol):
       theta: `[d]`.
     """
 
-    @property
-    def dim(self) -> int: ...
-
-    @property
-    def link(self) -> Link: ...
-
-    @property
-    def theta(self) -> Leaf: ...
-
+    @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Longest feature vector, if the score alone brings at most `largest` of its length where `theta` has length 2."""
-        ...
+        """Largest length of a feature vector, if the score contributes at most `largest` of it for a `theta` of length 2."""
 
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
+    @abc.abstractmethod
+    def check_spec(self, boxes: Boxes, dim: int) -> None:
+        """Raises `ValueError` if the distribution does not suit the boxes, or requests with `dim` features."""
 
+    @abc.abstractmethod
     def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
         """Features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
-        ...
-
-
-class Noise(Protocol):
-    """A distribution of what features hold beside the score."""
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
-
-    def bound(self, dim: int) -> float:
-        """Longest draw."""
-        ...
-
-    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-        """Draws of the shape `[K, d]`."""
-        ...
 
 
 def reward_of(link: Link, score: jax.Array, coin: jax.Array) -> jax.Array:
-    """Reward of an output: a coin, or with the identity link a uniform number around the score that is not negative.
-
-    Args:
-      link: of the evaluator.
-      score: `[]`.
-      coin: `[]`, uniform.
-    """
+    """Reward of an output of score `score` `[]`: a coin, or with the identity link a non-negative uniform number around the score; `coin` `[]` is uniform."""
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
     return (coin < score).astype(jnp.float32)
@@ -86,10 +51,7 @@ def reward_of(link: Link, score: jax.Array, coin: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class CubeNoise:
-    """Features beside the score: independent and uniform on `[-1, 1]^d`."""
-
-    def check(self) -> None:
-        pass
+    """Independent uniform noise on `[-1, 1]^d`."""
 
     def bound(self, dim: int) -> float:
         return float(np.sqrt(dim))
@@ -100,8 +62,7 @@ class CubeNoise:
 
 @struct.dataclass
 class RadialNoise:
-    """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or
-    `student`.
+    """A random direction times a length from a table of quantiles; `normal` and `student` make such tables.
 
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: distributions that fulfil assumption 5.2.
 
@@ -120,9 +81,7 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F
-        distribution.
-        """
+        """Student vectors with `freedom` degrees of freedom, conditioned likewise: the squared length over `d` follows an F distribution."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -130,7 +89,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """The table of lengths whose image under `to` has this distribution."""
+        """The table of lengths whose image under `to` has the given distribution."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.
@@ -160,7 +119,7 @@ class RadialNoise:
 
 
 @struct.dataclass
-class ScoredFeatures:
+class ScoredFeatures(OutputFeatures):
     """`phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z` and the projection `P` orthogonal to `theta`.
 
     Attributes:
@@ -172,7 +131,7 @@ class ScoredFeatures:
 
     theta: Leaf
     shift: Leaf | None = None
-    noise: Noise = struct.field(default_factory=CubeNoise)
+    noise: CubeNoise | RadialNoise = struct.field(default_factory=CubeNoise)
     link: Link = struct.field(pytree_node=False, default=LOGISTIC)
 
     @property
@@ -180,7 +139,6 @@ class ScoredFeatures:
         return np.shape(self.theta)[-1]
 
     def bound(self, largest: float) -> float:
-        """Longest feature vector, if the score alone brings at most `largest` of its length where `theta` has length 2."""
         largest = largest * 2.0 / float(np.linalg.norm(self.theta))
         shift = 0.0 if self.shift is None else float(np.linalg.norm(self.shift, axis=-1).max())
         return float(np.hypot(self.noise.bound(self.dim) + shift, largest))
@@ -191,7 +149,8 @@ class ScoredFeatures:
             raise ValueError(f"theta must be a vector that is not zero, got shape {theta.shape}")
         if isinstance(self.noise, type) or not isinstance(self.noise, CubeNoise | RadialNoise):
             raise ValueError(f"noise must be CubeNoise() or RadialNoise(...), got {checks.show(self.noise)}")
-        self.noise.check()
+        if isinstance(self.noise, RadialNoise):
+            self.noise.check()
         if self.shift is not None:
             checks.numbers("shift", self.shift)
         if not isinstance(self.link, Link):
@@ -203,7 +162,6 @@ class ScoredFeatures:
             checks.numbers("shift", self.shift, (boxes.num_boxes, self.dim))
 
     def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
-        """Features `[K, d]` of outputs with these scores `[K]`."""
         del psi, row
         theta = jnp.asarray(self.theta, jnp.float32)
         square = jnp.sum(jnp.square(theta))
@@ -217,22 +175,19 @@ class ScoredFeatures:
 
 
 @struct.dataclass
-class FrozenFeatures:
+class FrozenFeatures(OutputFeatures):
     """`phi = (x, score - c x)` with the context `psi = (1, x)` and the identity link: `theta = (c, 1)`.
 
-    Source: Belloni, Chen and Wei (2026), remark 5.2: where `x` is 0 for ever, no reward tells anything about `c`.
+    Source: Belloni, Chen and Wei (2026), remark 5.2: if `x` is always 0, no reward contains information about `c`.
 
     Attributes:
       weight: `[]`, c.
       link: the identity (static).
     """
 
+    dim = 2
     weight: Leaf = 0.1
     link: Link = struct.field(pytree_node=False, default=IDENTITY)
-
-    @property
-    def dim(self) -> int:
-        return 2
 
     @property
     def theta(self) -> jax.Array:
@@ -257,7 +212,7 @@ class FrozenFeatures:
 
 
 @struct.dataclass
-class RecordedFeatures:
+class RecordedFeatures(OutputFeatures):
     """Features of real outputs. Rewards are noisy recorded scores (`reward_of`), of which `G(theta . phi)` is only a fit.
 
     Attributes:
@@ -287,15 +242,13 @@ class RecordedFeatures:
     def check_spec(self, boxes: Boxes, dim: int) -> None:
         del dim
         if not isinstance(boxes, RecordedBoxes | QueryBoxes):
-            raise ValueError(
-                f"evaluator must not be RecordedFeatures without RecordedBoxes or QueryBoxes, got {type(boxes).__name__}"
-            )
+            kind = type(boxes).__name__
+            raise ValueError(f"evaluator must not be RecordedFeatures without RecordedBoxes or QueryBoxes, got {kind}")
         if np.shape(self.table)[:2] != np.shape(boxes.score):
             number, models = np.shape(boxes.score)
             raise ValueError(f"features must have shape [{number}, {models}, d], got {np.shape(self.table)}")
 
     def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
-        """Features `[K, d]` of the outputs of these rows `[K]`."""
         del key, psi
         assert row is not None
         table = jnp.asarray(self.table, jnp.float32)

@@ -1,4 +1,4 @@
-"""Recorded rows of real queries: read from a table, or from columns of a file, and parted into halves to fit rules to and to judge."""
+"""Recorded rows of real queries, read from a table or from columns of a file, and their halves to fit and to evaluate rules."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from jaxroute.data.loading import read_experiment_log
 
 # Starts of k-means.
 _RESTARTS = 10
-# Of the stand-in: the models that no other one beats in mean cost and in mean score, and the dearest.
+# Models of the stand-in on the Pareto frontier of mean cost and mean score, and the most expensive one.
 _STAND_IN = (
     "mistralai/mistral-7b-chat",
     "WizardLM/WizardLM-13B-V1.2",
@@ -30,10 +30,10 @@ class RecordedRows:
       scores: `[N, K]` in [0, 1].
       costs: `[N, K]`, in `unit`.
       groups: `[N]` int, from 0.
-      names: of the models.
-      unit: of costs.
+      names: names of the models.
+      unit: unit of the costs.
       features: `[N, K, d]` of outputs, None where scores are seen.
-      contexts: `[N, m]` of queries, 1 and the main directions of the table's features; None if none were asked for.
+      contexts: `[N, m]` of queries, 1 and the main directions of the table's features; None unless requested.
     """
 
     scores: np.ndarray
@@ -45,27 +45,24 @@ class RecordedRows:
     contexts: np.ndarray | None = None
 
     @property
-    def dearest(self) -> float:
-        """Mean cost of the dearest model."""
+    def highest_cost(self) -> float:
+        """Mean cost of the most expensive model."""
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
         """Some rows, `[n]`; or a row for each model, `[n, K]`, all of one group."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
-        groups = self.groups[chosen if chosen.ndim == 1 else chosen[:, 0]]
-        features = None if self.features is None else self.features[at]
-        contexts = None if self.contexts is None or chosen.ndim > 1 else self.contexts[chosen]
-        parts = {
-            "scores": self.scores[at],
-            "costs": self.costs[at],
-            "groups": groups,
-            "features": features,
-            "contexts": contexts,
-        }
-        return replace(self, **parts)
+        return replace(
+            self,
+            scores=self.scores[at],
+            costs=self.costs[at],
+            groups=self.groups[chosen if chosen.ndim == 1 else chosen[:, 0]],
+            features=None if self.features is None else self.features[at],
+            contexts=None if self.contexts is None or chosen.ndim > 1 else self.contexts[chosen],
+        )
 
     def halves(self) -> tuple["RecordedRows", "RecordedRows"]:
-        """Every other row of each group, in an order that is drawn once and for all: one half to fit rules to, one to judge."""
+        """Every other row of each group, in a fixed random order: one half to fit rules, one to evaluate them."""
         sizes = np.bincount(self.groups)
         if sizes.min() < 2:
             raise ValueError("groups must have two rows at least, one to fit rules to and one to judge: take fewer groups")
@@ -75,7 +72,7 @@ class RecordedRows:
         return self.take(shuffled[place % 2 == 1]), self.take(shuffled[place % 2 == 0])
 
     def unpaired(self, copies: int = 4) -> "RecordedRows":
-        """So many rows for each, in which every model has a row of the same group for itself."""
+        """`copies` rows for each row, in which every model has a separate row of the same group."""
         rng, number = np.random.default_rng(1), len(self.names)
         members = [np.flatnonzero(self.groups == g) for g in range(self.groups.max() + 1)]
         return self.take(np.concatenate([rng.choice(members[g], (copies, number)) for g in self.groups]))
@@ -97,35 +94,36 @@ def recorded_rows(
 
     Args:
       data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
-      by: "features" (k-means, default where the file has an embedding) or "groups" (its categories) of a table; with `scores`, the name of a column.
-      groups: of k-means.
-      models: those to use, of a table.
-      costs: per query of each model where a table has none; with `scores` per unit of `sizes`.
+      by: "features" (k-means, default if the file has an embedding) or "groups" (its categories) of a table; with `scores`, the name of a column.
+      groups: number of groups of k-means.
+      models: selected models of a table.
+      costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
       scores: columns of scores in [0, 1], by model.
-      sizes: columns of what is paid for, by model.
-      confidence: columns of what an output says about its own score, by model: with these scores are not seen but learned.
-      directions: of a table's features that contexts show, those in which queries differ most.
-
-    Raises:
-      ValueError: arguments do not fit each other or the file.
+      sizes: columns of the quantities that are paid for, by model.
+      confidence: columns of an output's confidence in its score, by model: with these, scores are not seen but learned.
+      directions: number of main directions of a table's features that contexts show.
     """
     count = checks.count("groups", groups)
     for name, value in (("costs", costs), ("scores", scores), ("sizes", sizes), ("confidence", confidence)):
         if value is not None and not (isinstance(value, Mapping) and value):
             raise ValueError(f"{name} must map names of models to values, got {checks.show(value)}")
     if scores is not None:
-        found = _from_columns(data, by, costs or {}, scores, sizes or {}, confidence or {})
+        rows = _from_columns(data, by, costs or {}, scores, sizes or {}, confidence or {})
     elif sizes is not None or confidence is not None:
         raise ValueError("scores must name the columns of scores where sizes or confidence name columns, got None")
     else:
         table = _table(data, costs, by is None and directions is None)
         table = table if models is None else table.subset(models=models)
-        parts = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
-        contexts = None if directions is None else _contexts(table, directions, data)
-        found = RecordedRows(*parts, table.models, table.currency, contexts=contexts)
-    if not found.dearest > 0:
+        contexts = None
+        if directions is not None:
+            if table.features is None:
+                raise ValueError(f"data must have features of queries, got {data} without")
+            contexts = main_directions(table.features, directions)
+        scored = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
+        rows = RecordedRows(*scored, table.models, table.currency, contexts=contexts)
+    if not rows.highest_cost > 0:
         raise ValueError(f"costs must not all be zero, got {data} where they are")
-    return found
+    return rows
 
 
 def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) -> np.ndarray:
@@ -133,9 +131,9 @@ def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) ->
 
     Args:
       table: the queries.
-      by: "features" for k-means (the best of ten starts from rows that are drawn once and for all), "groups" for those of the table; None
-        for features where there are some, otherwise groups, otherwise one group.
-      number: of groups of k-means, at most.
+      by: "features" for k-means (the best of ten fixed random starts), "groups" for those of the table; None for features if there are some, otherwise
+        groups, otherwise one group.
+      number: largest number of groups of k-means.
     """
     if by is not None and getattr(table, checks.one_of("by", by, ("features", "groups"))) is None:
         raise ValueError(f"by must not be {by!r} where the file has no {by}")
@@ -164,14 +162,8 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
     return best
 
 
-def _contexts(table: RoutingTable, directions: int, data: str) -> np.ndarray:
-    if table.features is None:
-        raise ValueError(f"data must have features of queries, got {data} without")
-    return main_directions(table.features, directions)
-
-
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """The table of a file; without features of text if categories, where there are some, come first."""
+    """The table of a file; if categories come first and exist, features of text are removed."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
@@ -220,7 +212,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Features `[N, K, d]` of outputs where models say how sure they are: group, model, and what each that does so says."""
+    """Features `[N, K, d]` of outputs with confidences: the group, the model, and the confidence of each model that has one."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))

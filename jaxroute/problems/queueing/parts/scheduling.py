@@ -134,15 +134,19 @@ class Queries(Protocol):
 
     def features(self, obs: Observation) -> jax.Array:
         """phi of all places, or of all prompts of a pool."""
+        ...
 
     def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
         """Largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
+        ...
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
         """phi of the served query, `[d]`, with pair features `[N, d]`."""
+        ...
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
         """Place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
+        ...
 
 
 @struct.dataclass

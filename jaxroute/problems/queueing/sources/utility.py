@@ -1,4 +1,4 @@
-"""From scores and costs of recorded prompts to the probability that a user is satisfied and leaves; in float64 on the host."""
+"""Probability that an answer satisfies a user, from scores and costs of recorded prompts; in float64 on the host."""
 
 import itertools
 import math

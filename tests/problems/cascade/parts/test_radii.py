@@ -26,7 +26,7 @@ def test_radii_of_the_proofs():
     np.testing.assert_allclose(theory.index_radius(now), 509.15, atol=0.006)
     np.testing.assert_allclose(theory.bonus(None, (), now), 0.5 * 509.15, atol=0.003)
     now = moment_of(n=500, t=1000, T=10_000, d=5, trace=3.0)  # delta = 1 / sqrt(T) = .01.
-    theta, width = theory.evaluator(draws.key(0), now, jnp.ones(5), jnp.eye(5))
+    theta, width = theory.scoring(draws.key(0), now, jnp.ones(5), jnp.eye(5))
     assert float(width) == pytest.approx(378.08, abs=0.006)
     np.testing.assert_array_equal(theta, 1.0)
     np.testing.assert_allclose(theory.index_radius(now), 6807.3, atol=0.06)
@@ -44,7 +44,7 @@ def test_practical_radii():
     square += c_p**2 * (5 * math.log(50) + log_delta) * 2.5
     np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * math.sqrt(square), rtol=1e-6)
     width = c_r * math.sqrt(5 * math.log(1 + 50 * 8 / 0.7) + 2 * (math.log(2) + log_delta))
-    assert float(PracticalRadius().evaluator(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
+    assert float(PracticalRadius().scoring(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
 
 
 @pytest.mark.slow

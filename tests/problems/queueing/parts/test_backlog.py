@@ -31,10 +31,10 @@ CONTAINERS = {
 def test_containers_agree_path_by_path(name):
     """4.5: a slot per round and a compact buffer, with the same decisions."""
     K, build = CONTAINERS[name]
-    luck = instance(0, 300, 3, 3, K)
+    inst = instance(0, 300, 3, 3, K)
     runs = []
     for limit in (None, 60):  # Slots by round, a buffer of two chunks.
-        env = luck.env(K, limit)
+        env = inst.env(K, limit)
         runs.append(play(env, build(env)))
     for other in runs[1:]:
         busy = other["queue"] > 0

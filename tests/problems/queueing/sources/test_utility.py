@@ -87,29 +87,3 @@ def test_many_assortments_are_sampled_and_built_greedily(monkeypatch):
     np.testing.assert_allclose(rough["best_fixed"], (odds / (1 + odds)).mean())
     assert rough["oracle"] == exact["oracle"]
     assert rough == describe_probabilities(probability, size=3)
-
-
-GOOD = [[0.5, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: departure_probability([[0.5, 1.5]], GOOD), r"scores must be in \[0, 1\], got 1.5 at index \(0, 1\)"),
-        (lambda: departure_probability([0.5], [0.5]), r"scores must have shape \[P, N\]"),
-        (lambda: departure_probability(GOOD, [[0.5]]), r"costs must have shape \(1, 2\), got \(1, 1\)"),
-        (lambda: departure_probability(GOOD, [[0.5, 7.0]]), r"costs must be in \[0, 1\], got 7 .*divide_costs normalises"),
-        (lambda: departure_probability(GOOD, GOOD, cost_weight=-1), "cost_weight must be at least 0, got -1"),
-        (lambda: departure_probability(GOOD, GOOD, low=0.5, high=0.5), "0 < low < high < 1, got low=0.5 and high=0.5"),
-        (lambda: departure_probability(GOOD, GOOD, high=1.0), "0 < low < high < 1, got low=0.1 and high=1"),
-        (lambda: departure_probability(GOOD, GOOD, low=0.0), "0 < low < high < 1, got low=0 and"),
-        (lambda: divide_costs([[-1.0]]), "costs must be at least 0, got -1"),
-        (lambda: divide_costs([[np.nan]]), "costs must be finite"),
-        (lambda: describe_probabilities([[0.5, 1.0]]), r"probability must be below 1, got 1 at index \(0, 1\)"),
-        (lambda: describe_probabilities([0.5]), r"probability must have shape \[P, N\]"),
-        (lambda: describe_probabilities([[0.5, 0.6]], size=3), "size must be from 1 to 2, got 3"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -46,11 +46,7 @@ F = np.array(
         [0.2, 0.1, 0.9],
     ]
 )
-
-
 R = np.array([1, 0, 1, 1, 0, 1, 0, 1.0])
-
-
 THETA = [0.74693892, 0.42215979, 0.68518392]
 
 
@@ -95,20 +91,6 @@ def test_evaluator_with_the_identity_is_ridge_regression():
     for n, theta in zip((1, 7, 40), learned(OnlineGLM(), features, rewards, links.IDENTITY, ridge=0.7)[[0, 6, 39]]):
         design = 0.7 * np.eye(4) + features[:n].T @ features[:n]
         np.testing.assert_allclose(theta, np.linalg.solve(design, features[:n].T @ rewards[:n]), atol=1e-4)
-
-
-@pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT)])
-def test_online_evaluator_is_frozen_reweighted_least_squares(link):
-    rng = np.random.default_rng(5)
-    features, rewards = rng.uniform(-1, 1, (60, 3)), (rng.random(60) < 0.6).astype(float)
-    found = learned(OnlineGLM(), features, rewards, link)
-    H, z, theta = np.eye(3), np.zeros(3), np.zeros(3)
-    for t, (phi, r) in enumerate(zip(features, rewards)):
-        s = float(theta @ phi)
-        value, w = (float(f(f32(s))) for f in (link.value, link.slope))
-        z, H = z + phi * (w * s + r - value), H + w * np.outer(phi, phi)
-        theta = np.linalg.solve(H, z)
-        np.testing.assert_allclose(found[t], theta, atol=1e-4)
 
 
 @pytest.mark.parametrize("link", [slow(links.LOGISTIC), links.PROBIT, links.IDENTITY])

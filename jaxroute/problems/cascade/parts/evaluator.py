@@ -1,0 +1,95 @@
+"""Estimate of an evaluator that is learned from rewards, and its certainty about the score of an output.
+
+Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, numerics, xla
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.gaussian import sherman_morrison
+from jaxroute.estimators.glm import GLM, GLMState
+from jaxroute.problems.cascade.parts.search import Scoring
+from jaxroute.problems.cascade.types import CascadeSpec, Feedback
+
+
+@struct.dataclass
+class EvaluatorState:
+    """Estimate of an evaluator.
+
+    Attributes:
+      state: state of the estimator, with `theta` `[d]`, eq. (19).
+      design: `[d, d]`, inverse of the design matrix of deployed outputs, eq. (20).
+    """
+
+    state: GLMState
+    design: numerics.Sum
+
+    @property
+    def inverse(self) -> jax.Array:
+        """The inverse `[d, d]` itself."""
+        return self.design.total
+
+
+def check(estimator: Any) -> None:
+    """Raises `ValueError` if the evaluator of a policy has not the methods of one."""
+    needs = ("add", "check", "check_spec", "learns")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needs):
+        raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
+    estimator.check()
+
+
+def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
+    """Raises `ValueError` if the evaluator of a policy does not suit the environment."""
+    if spec.feature_dim:
+        estimator.check_spec(spec.feature_dim, spec.horizon or 0)
+    elif not estimator.learns:
+        raise ValueError("evaluator must not be frozen where scores are seen: the environment has no evaluator")
+
+
+def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
+    """Estimate before the first reward; None where scores are seen."""
+    if not spec.feature_dim:
+        return None
+    ridge = jnp.asarray(ridge, jnp.float32)
+    inverse = jnp.eye(spec.feature_dim, dtype=jnp.float32) / ridge
+    return EvaluatorState(state=estimator.init(spec.feature_dim, ridge), design=numerics.Sum.of(inverse))
+
+
+def updated(
+    evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
+) -> EvaluatorState:
+    """Estimate with the reward of the deployed output, if there was one: eqs. (19) and (20)."""
+    seen = jnp.any(feedback.deployed)
+    phi = xla.compute_once(_deployed_features(feedback))
+    ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
+    state = estimator.add(evaluator.state, phi, feedback.reward, seen, ridge, spec.score_link, bound)
+    return EvaluatorState(state=state, design=sherman_morrison(evaluator.design, phi, seen.astype(jnp.float32)))
+
+
+def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> jax.Array:
+    """Squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
+    phi = _deployed_features(feedback)
+    return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluator.inverse)), 0.0)
+
+
+def _deployed_features(feedback: Feedback) -> jax.Array:
+    assert feedback.features is not None
+    return numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
+
+
+def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
+    """Scores by the estimate alone; None where scores are seen."""
+    if evaluator is None:
+        return None
+    zero = jnp.zeros((), jnp.float32)
+    return Scoring(evaluator.state.theta, evaluator.inverse, zero, zero, link=spec.score_link)
+
+
+def estimated_scores(evaluator: EvaluatorState, spec: CascadeSpec, features: jax.Array) -> jax.Array:
+    """Scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
+    return spec.score_link.value(numerics.combine(evaluator.state.theta, jnp.swapaxes(features, 0, 1)))
