@@ -1,9 +1,8 @@
 """Cascades (COSMOS): an online contextual Pandora's box of models, called one after another until an output is good enough.
 
-`cosmos` is the paper's policy and reads as its Algorithms 1 and 2; `parts` are its components: the search, the index estimators, the radii, the
-evaluator, the exploration. `env` simulates a period, `sources` holds the distributions of requests, outputs and features, `instances` the
-ready-made cascades. `baselines` are the other policies, `oracle` those that know the environment, `optimum` the benchmarks of the regret,
-`theory` the paper's bounds and rules, and probes for the quantities of its proofs, `types` the values shared by environment and policies.
+`cosmos` is the paper's policy and reads as its Algorithms 1 and 2; `parts` are its components. `env` simulates a period, `sources` holds the
+distributions of requests, outputs and features, `instances` ready-made cascades. `baselines` and `oracle` are the other policies, `optimum` the
+benchmarks of the regret, `theory` the paper's bounds and probes, `types` the values shared by environment and policies.
 """
 
 from jaxroute.core.exports import public_names as _public_names
