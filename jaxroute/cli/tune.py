@@ -1,9 +1,9 @@
-"""Searches hyperparameters of a policy of an experiment, or settings of its environment, by any metric.
+r"""Searches hyperparameters of a policy of an experiment, or settings of its environment, by any metric.
 
 Evaluates the best candidate on seeds that the search has not used. The same command resumes an interrupted search.
 
 Examples:
-  jaxroute tune staged/figure-2 --param StageRoute.gamma=log:0.01:1 \\
+  jaxroute tune staged/figure-2 --param StageRoute.gamma=log:0.01:1 \
       --metric regret --at-most cost_ratio=1
 """
 

@@ -53,7 +53,7 @@ class LearningSummary(TypedDict):
 
 
 class PointSummary(TypedDict):
-    """Fields of `points.Point`, with the measures of `judged`, and:
+    """Fields of `points.Point` with the measures of `judged`, and two more.
 
     Attributes:
       without: rare need that prevents deployment, for example "a perfect judge", or null.

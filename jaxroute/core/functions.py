@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent: 0.86 ulp. As in FDLIBM, `atan(c) + atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
+    """Arc tangent: 0.86 ulp. As in FDLIBM, the sum of `atan(c)` and `atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

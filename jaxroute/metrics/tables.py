@@ -127,8 +127,10 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns how much of each metric may be rounding of sums in single precision: an epsilon of the largest summand of the metrics of
-    its unit, per round."""
+    """Returns how much of each metric may be rounding of sums in single precision.
+
+    It is an epsilon of the largest summand of the metrics of its unit, per round.
+    """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):

@@ -114,8 +114,10 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns variances between seeds of runs `[n, seed]`: of each candidate `[n]`, and of the noise common to all, an estimate that may be
-    negative. All noise of a single candidate is its own."""
+    """Returns variances between seeds of runs `[n, seed]`: of each candidate `[n]`, and of the noise common to all.
+
+    The second is an estimate that may be negative. All noise of a single candidate is its own.
+    """
     count, seeds = runs.shape
     common = runs.mean(axis=0) if count > 1 else np.full(seeds, runs.mean())
     left = runs - runs.mean(axis=1, keepdims=True) - (common - common.mean())

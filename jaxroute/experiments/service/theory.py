@@ -163,7 +163,7 @@ class PowerLaw:
     """A power law in the paper.
 
     Attributes:
-      text: the law in words.
+      text: the power law in words.
       source: place in the paper.
       series: function of the results that returns the measured series.
       power: the stated power.

@@ -133,7 +133,7 @@ class Queries(Protocol):
     """Features as the policy sees them, and the best query by them: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> jax.Array:
-        """phi of all places, or of all prompts of a pool."""
+        """The features phi of all places, or of all prompts of a pool."""
         ...
 
     def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
@@ -141,7 +141,7 @@ class Queries(Protocol):
         ...
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
-        """phi of the served query, `[d]`, with pair features `[N, d]`."""
+        """The features phi of the served query, `[d]`, with pair features `[N, d]`."""
         ...
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
