@@ -47,13 +47,8 @@ class ContextualEnv:
 
     @property
     def spec(self) -> ContextualSpec:
-        return ContextualSpec(
-            num_models=self.num_models,
-            metrics=METRICS,
-            zero_flows=("illegal",),
-            dim=self.contexts.dim,
-            rows=self.contexts.rows,
-        )
+        dim, rows = self.contexts.dim, self.contexts.rows
+        return ContextualSpec(self.num_models, metrics=METRICS, zero_flows=("illegal",), dim=dim, rows=rows)
 
     def check(self) -> None:
         self.contexts.check()

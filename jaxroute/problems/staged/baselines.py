@@ -21,7 +21,7 @@ class Greedy(StageRoute):
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
 
     Differs from the paper: the paper does not describe Greedy's routing inside a stage. The default is StageRoute's linear program, since "the
-    cost constraint is enforced" for all; `routing` gives others.
+    cost constraint is enforced" for all policies.
     """
 
     def choose(

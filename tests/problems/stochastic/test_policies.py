@@ -18,6 +18,7 @@ from jaxroute.problems import stochastic as st
 from jaxroute.problems.stochastic.policies.track_and_stop import IdentificationState
 from jaxroute.problems.stochastic.policies.ucb_v import VarianceStatistics
 from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.sources import distributions
 
 KEY = draws.key(0)
 TWO = Spec(num_models=2)
@@ -295,6 +296,7 @@ def test_one_model_leaves_nothing_to_choose():
         (st.KLUCB(family=families.Gaussian), "family must be an object such as families.Bernoulli()"),
         (st.KLUCB(family=families.Gaussian(scale=0.0)), "scale must be above 0, got 0"),
         (st.IMED(family="bernoulli"), "family must be an object such as"),
+        (st.IMED(family=distributions.Bernoulli()), "family must be an object such as"),
         (st.UCBV(upper=0.0), "upper must be above 0, got 0"),
         (st.MOSS(horizon=0), "horizon must be above 0, got 0"),
         (st.AnytimeMOSS(alpha=-0.5), "alpha must be at least 0, got -0.5"),

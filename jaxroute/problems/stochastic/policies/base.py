@@ -15,7 +15,7 @@ class SumPolicy:
     """Policy whose state is the number of uses and the total reward of each model."""
 
     def check(self) -> None:
-        """Accepts every policy without parameters."""
+        """Does nothing; subclasses check their parameters."""
 
     def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
         return ArmStatistics.empty(key, spec.num_models)
