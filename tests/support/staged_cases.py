@@ -58,6 +58,13 @@ def arena(slots, stage, policy):
     return data
 
 
+def final_values(env, policy, horizon, seeds, name="regret"):
+    """Values of a metric at the horizon, `[..., seed]`."""
+    data = simulate(env, policy, horizon=horizon, seeds=seeds, record_every=horizon, record=[name], progress=False)
+    assert data["valid"].all()
+    return data[name].isel(policy=0, time=-1).values
+
+
 def end(data, name):
     return data[name].isel(time=-1).values
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import assert_mean_close
-from staged_cases import near
+from staged_cases import final_values, near
 
 from jaxroute import data as jd
 from jaxroute import simulate
@@ -22,8 +22,7 @@ LAGGED = {
 def lagged(policy, stage, **options):
     policies = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
     env = staged.arena_market(max_deployed=6, stage_length=stage, arrival_lag=1, optimum="continuous", **options)
-    data = simulate(env, policies[policy], horizon=10_000, seeds=48, record=["regret"], progress=False)
-    return data["regret"].isel(policy=0, time=-1).values
+    return final_values(env, policies[policy], 10_000, 48)
 
 
 def test_new_models_that_miss_their_window():
@@ -83,9 +82,8 @@ def test_policies_know_the_costs_of_the_market():
 
 def test_policies_without_own_constants_can_meet_a_budget_in_dollars():
     """With a least cost of .1 where the budget is 2e-4, no query would have a feasible routing."""
-    env, record = staged.routerbench_market(horizon=2000), ["infeasible_share"]
-    data = simulate(env, staged.StageRoute(), horizon=2000, seeds=16, record=record, progress=False)
-    assert float(data["infeasible_share"].isel(time=-1).mean()) < 0.2
+    env = staged.routerbench_market(horizon=2000)
+    assert final_values(env, staged.StageRoute(), 2000, 16, "infeasible_share").mean() < 0.2
 
 
 @pytest.mark.parametrize(

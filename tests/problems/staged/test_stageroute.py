@@ -11,6 +11,7 @@ from staged_cases import (
     arena,
     by_index,
     end,
+    final_values,
     four_models,
     jitted,
     near,
@@ -144,11 +145,8 @@ def test_sweep_of_gamma():
 def test_other_normalisation():
     """Scores divided by the largest; in NumPy loops StageRoute has regret 30.0 (.8), Greedy 173.5 (.6)."""
     env = staged.arena_market(max_deployed=6, stage_length=250, normalisation="max")
-    data = simulate(
-        env, {"s": staged.StageRoute(), "g": staged.Greedy()}, horizon=10_000, seeds=64, record=["regret"], progress=False
-    )
-    near(data["regret"].sel(policy="s").isel(time=-1).values, 30.0, 0.8)
-    near(data["regret"].sel(policy="g").isel(time=-1).values, 173.5, 0.6)
+    near(final_values(env, staged.StageRoute(), 10_000, 64), 30.0, 0.8)
+    near(final_values(env, staged.Greedy(), 10_000, 64), 173.5, 0.6)
 
 
 def test_a_market_can_be_simulated_without_the_engine():

@@ -1,4 +1,4 @@
-"""What the theory of StageRoute says, on instances that make it visible, and the parts of the regret."""
+"""Theorems of StageRoute on instances that make them visible, and the parts of the regret."""
 
 import functools
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from reference import staged as reference
-from staged_cases import arena, by_index, near
+from staged_cases import arena, by_index, final_values, near
 
 import jaxroute as jr
 from jaxroute import grid, simulate
@@ -110,12 +110,6 @@ def slope(horizons, values):
     return float(weights @ np.log(means)), float(np.sqrt(weights**2 @ errors**2))
 
 
-def final_regret(env, policy, horizon, seeds, name="regret"):
-    data = simulate(env, policy, horizon=horizon, seeds=seeds, record_every=horizon, record=[name], progress=False)
-    assert data["valid"].all()
-    return data[name].isel(policy=0, time=-1).values
-
-
 # Radii.
 
 
@@ -210,7 +204,7 @@ def test_discovery_exponent(name):
     for horizon in DISCOVERY:
         root = round(horizon ** (1 / 3))
         env = staged.discovery_market(horizon=horizon, stages=stages(root))
-        values.append(final_regret(env, by_index(staged.StageRoute()), horizon, 64))
+        values.append(final_values(env, by_index(staged.StageRoute()), horizon, 64))
     found, error = slope(DISCOVERY, values)
     assert error < 0.02
     assert low < found < high, f"{found:.3f} ({error:.3f})"
@@ -220,7 +214,7 @@ def test_discovery_exponent(name):
 
 def at_27000(stages, slots):
     env = staged.discovery_market(horizon=27_000, stages=stages, max_deployed=slots)
-    return final_regret(env, staged.StageRoute(), 27_000, 48)
+    return final_values(env, staged.StageRoute(), 27_000, 48)
 
 
 @pytest.mark.slow
@@ -283,7 +277,7 @@ def test_lower_bound_exponent(slots):
     horizons = (2000, 8000, 32_000, 128_000)
     policy = grid(staged.StageRoute, gamma=[0.2, 1.0])
     values = [
-        final_regret(staged.lower_bound_market(horizon=t, max_deployed=slots), policy, t, 112) for t in horizons
+        final_values(staged.lower_bound_market(horizon=t, max_deployed=slots), policy, t, 112) for t in horizons
     ]  # [gamma, seed] each
     for g, expected in ((0, {2: 0.682, 4: 0.694}), (1, {2: 0.666, 4: 0.663})):
         runs = [v[g] for v in values]
@@ -308,7 +302,7 @@ def test_overspend_grows_like_the_root_of_the_horizon():
     policy = staged.StageRoute(gamma=gamma, cost_floor=0.01, cost_ceiling=1.0)
     for horizon in horizons:
         env = staged.market(outcomes, capacity=0.6, budget=0.5, max_deployed=4, stage_length=horizon // 8, horizon=horizon)
-        overspend = final_regret(env, policy, horizon, 64, name="overspend")
+        overspend = final_values(env, policy, horizon, 64, name="overspend")
         means.append(overspend)
         assert overspend.mean() < 4 * np.sqrt(gamma * 4 * 8 * 0.5 * horizon)
     assert np.mean(means[0]) > 0
