@@ -177,4 +177,4 @@ class Exponential:
 
 def check_family(name: str, family: Family) -> None:
     """Raises `ValueError` unless an object is a family of distributions with values in range."""
-    checks.part(name, family, "upper", "families.Bernoulli()")
+    checks.part(name, family, "variance", "families.Bernoulli()")
