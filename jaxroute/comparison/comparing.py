@@ -418,7 +418,9 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool, open
         "needs": list(point.needs),
         "shares": dict(point.shares),
         "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
-        "learning": None if learned is None else {n: list(getattr(learned, n)) for n in ("queries", "quality", "cost")},
+        "learning": None
+        if learned is None
+        else {"queries": list(learned.queries), "quality": list(learned.quality), "cost": list(learned.cost)},
     }
 
 

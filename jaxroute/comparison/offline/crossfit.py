@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from jaxroute.data.predictors import Sample, random_folds
 from ..points import Estimate, Measures
 from .part import Part
 from .sample import Outcomes
+
+RuleT_co = TypeVar("RuleT_co", covariant=True)
 
 
 class Rule(Protocol):
@@ -21,16 +23,16 @@ class Rule(Protocol):
         ...
 
 
-class RuleFamily(Protocol):
+class RuleFamily(Protocol[RuleT_co]):
     """Fitted rules of a strategy, one for every target."""
 
-    def tuned(self, target: float) -> Rule:
+    def tuned(self, target: float) -> RuleT_co:
         """The rule that reaches the target on the fitting part at the least cost; the one of highest quality if none does."""
         ...
 
 
 @dataclass(frozen=True)
-class OfflineStrategy:
+class OfflineStrategy(Generic[RuleT_co]):
     """A routing strategy that is fitted to recorded queries.
 
     Attributes:
@@ -43,7 +45,7 @@ class OfflineStrategy:
     name: str
     line: str
     needs: tuple[str, ...]
-    fit: Callable[[Part], RuleFamily]
+    fit: Callable[[Part], RuleFamily[RuleT_co]]
 
 
 class Record:
@@ -117,7 +119,7 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
 
 def crossfit(
     sample: Sample,
-    strategies: Sequence[OfflineStrategy],
+    strategies: Sequence[OfflineStrategy[Any]],
     targets: Sequence[float],
     num_partitions: int,
     num_folds: int,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 
@@ -91,9 +92,9 @@ def partitions(num_queries: int) -> tuple[int, int]:
     return 2 if num_queries > _MANY else 4, 3 if num_queries <= _FEW else 2
 
 
-def strategies(sample: Sample) -> list[OfflineStrategy]:
+def strategies(sample: Sample) -> list[OfflineStrategy[Any]]:
     """Strategies for a sample: routers need features, and predictors features or categories."""
-    used: list[OfflineStrategy] = [BEST_MIXTURE]
+    used: list[OfflineStrategy[Any]] = [BEST_MIXTURE]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
     if sample.described:

@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import matplotlib
+import numpy as np
 from markupsafe import Markup
 from matplotlib.markers import MarkerStyle
 from matplotlib.patheffects import withStroke
@@ -69,7 +70,7 @@ def files(picture: Picture) -> dict[str, bytes]:
 def symbol(look: Look) -> Markup:
     """The mark of a strategy beside its name."""
     marker, size = MarkerStyle(look.marker), 10 * MARKERS[look.marker]
-    corners = marker.get_path().transformed(marker.get_transform().scale(size, -size)).to_polygons()[0][:-1]
+    corners = np.asarray(marker.get_path().transformed(marker.get_transform().scale(size, -size)).to_polygons()[0])[:-1]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + "Z"
     path = "M-5 0A5 5 0 1 1 5 0A5 5 0 1 1-5 0Z" if look.marker == "o" else path
     shape = Markup('<path d="{}" fill="var(--{})" stroke="var(--{})"/>').format(path, look.face, look.colour)

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _ANGLES = tuple(math.radians(a) for a in (0, 180, 90, -90, 35, -35, 145, -145, 65, -65, 115, -115))
 _DISTANCES = (0.0, 9.0, 20.0, 33.0, 48.0)  # Beyond the gap.
@@ -37,16 +38,15 @@ class Placer:
         self._obstacles = np.empty((0, 4))
         self._prices = np.empty(0)
 
-    def avoid(self, points: Sequence[Sequence[float]], radius: float, price: float) -> None:
+    def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
         """Makes labels over points more expensive, by `price` where a label covers one completely."""
-        points = np.reshape(points, (-1, 2))
-        self._obstacles = np.vstack([self._obstacles, np.hstack([points - radius, points + radius])])
-        self._prices = np.append(self._prices, np.full(len(points), price / (2 * radius) ** 2))
+        centres = np.reshape(np.asarray(points, float), (-1, 2))
+        self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
+        self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
 
-    def avoid_line(self, points: Sequence[Sequence[float]], price: float) -> None:
+    def avoid_line(self, points: ArrayLike, price: float) -> None:
         """Makes labels over a line more expensive, by `price` for about 8 points of its length."""
-        points = np.asarray(points, float)
-        for start, end in itertools.pairwise(points):
+        for start, end in itertools.pairwise(np.asarray(points, float)):
             pieces = max(1, int(np.hypot(*(end - start)) / 8))
             self.avoid(start + (end - start) * np.linspace(0, 1, pieces + 1)[:, None], 1.5, price)
 
@@ -70,7 +70,7 @@ class Placer:
         far = np.hypot(*(ends - point).T) > gap + 7
         spots = point + (ends - point)[:, None] * np.linspace(0, 1, 9)[:, None]
         inside = (spots[:, :, None] > self._taken[:, :2]) & (spots[:, :, None] < self._taken[:, 2:])
-        refused = (far & inside.all(-1).any((1, 2))) | (_overlap(boxes, self._taken) > 0).any(1)
+        refused = (far & np.any(inside.all(-1), axis=(1, 2))) | (_overlap(boxes, self._taken) > 0).any(1)
         refused |= (boxes[:, :2] < self._area[:2]).any(1) | (boxes[:, 2:] > self._area[2:]).any(1)
         prices = [0.8 * distance + 0.5 * turn for distance, turn, _ in tries] + _overlap(
             boxes, self._obstacles

@@ -22,7 +22,7 @@ from jaxroute.comparison.page.looks import LIGHT, MARKERS, Look
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.summary import PointSummary, Summary
 
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("left", "right", "top")}
 _STYLE |= {"axes.edgecolor": LIGHT["rule"], "axes.axisbelow": True, "axes.grid": True, "grid.color": LIGHT["grid"]}
 _STYLE |= {"xtick.color": LIGHT["rule"], "xtick.labelcolor": LIGHT["muted"], "ytick.labelcolor": LIGHT["muted"]}

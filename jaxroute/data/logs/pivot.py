@@ -75,7 +75,7 @@ def find_keys(answers: Answers) -> Keys:
         same = f"rows with one {column!r} are answers to one query ({option('--column', f'query={column}')})"
         raise ValueError(f"{sheet.name} has a row per query, but several rows with one {column!r}: {each}, or {same}")
     if by_id:
-        _check_ids(answers, keys, column, ids[:1000])
+        _check_ids(answers, keys, column, ids[:1000].tolist())
     _check_repeats(answers, keys, column)
     return keys
 

@@ -154,7 +154,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
 
-def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[str, np.ndarray]) -> np.ndarray:
+def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
     """`[A]` further cost of cached input in 1e-6 USD; negative where cached tokens are part of the input tokens."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():

@@ -3,7 +3,7 @@
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Sheet:
         row = int(row if self.rows is None else self.rows[row])
         return f"{self.name}, {self.place_of(row) if self.place_of else f'row {row} (from 0)'}"
 
-    def single(self, names: list[str]) -> list[str]:
+    def single(self, names: Sequence[str]) -> list[str]:
         """Returns the names that only one column has."""
         counts = Counter(self.names)
         return [name for name in names if counts[name] == 1]
