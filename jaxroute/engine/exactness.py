@@ -1,6 +1,6 @@
 """Operations of a simulation on which CPUs and back ends may round differently."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
+from jaxroute.engine.components import Variant
 from jaxroute.engine.memory import traced_once
 from jaxroute.engine.rounds import Record, one_run
 
@@ -23,6 +24,15 @@ _EXACT = frozenset([
     *("sign", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "stop_gradient", "sub", "top_k", "transpose", "while"),
 ])
 # fmt: on
+
+
+def inexact_by_policy(variants: Sequence[Variant], records: Mapping[str, Record]) -> dict[str, list[str]]:
+    """Returns the operations of each policy that are not exact; policies without such operations are left out."""
+    found: dict[str, list[str]] = {}
+    for one in variants:
+        if operations := inexact_operations(*one.example, one.spec.horizon or 0, records[one.policy]):
+            found[one.policy] = sorted({*found.get(one.policy, []), *operations})
+    return found
 
 
 def inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> list[str]:

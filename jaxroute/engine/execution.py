@@ -3,14 +3,20 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
+from jaxroute import kernels
 from jaxroute.core import checks
+from jaxroute.core.types import CostHint
 from jaxroute.engine import ARITHMETICS, BACKENDS, COMPILE
+from jaxroute.engine.precision import in_64_bits
+
+# Sizes of a `CostHint` from which a CPU simulates runs one by one, and from which a kernel is slower than the scan whatever it multiplies.
+_EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 
 class PartWarning(UserWarning):
@@ -84,7 +90,7 @@ class Execution:
         object.__setattr__(self, "share", _read_share(self.share))
 
     def device_list(self) -> list[Any]:
-        """The devices that play."""
+        """Returns the devices that simulate."""
         return list(jax.local_devices() if self.devices is None else self.devices)
 
 
@@ -131,7 +137,7 @@ def read_store(out: Any) -> Store | None:
 
 
 def read_execution(given: Any) -> Execution:
-    """The execution that a function was given; the default one for None.
+    """Returns the execution that a function was given; the default one for None.
 
     Raises:
       ValueError: it is something else.
@@ -141,6 +147,92 @@ def read_execution(given: Any) -> Execution:
     if not isinstance(given, Execution):
         raise ValueError(f"execution must be a jaxroute.Execution, as Execution(backend='scan'), got {checks.show(given)}")
     return given
+
+
+@dataclass(frozen=True)
+class Target:
+    """Devices, back end and rounding that an `Execution` resolves to on this machine.
+
+    Attributes:
+      devices: devices that simulate, of one kind.
+      backend: "scan", "kernel" or "reference".
+      chosen: whether the package chose the back end.
+      quick: whether programs are compiled with few optimisations.
+      arithmetic: "exact", "fast" or "float64".
+      block: seeds of a compiled call, None for the layout to choose.
+      no_kernel: why this machine has no kernels, where they are wanted; else empty.
+    """
+
+    devices: tuple[Any, ...]
+    backend: str
+    chosen: bool
+    quick: bool
+    arithmetic: str
+    block: int | None
+    no_kernel: str
+
+    @property
+    def platform(self) -> str:
+        """Platform of the devices."""
+        return self.devices[0].platform
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.platform == "cpu"
+
+    def backend_of(self, hint: CostHint) -> str:
+        """Returns the back end of a policy: on a CPU the scan where it is faster, unless the user chose a back end."""
+        free = self.chosen and not self.quick and self.on_cpu
+        scan_is_faster = hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
+        return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend
+
+    def one_by_one(self, hint: CostHint) -> bool:
+        """Whether runs of a policy are simulated one by one: one CPU, no kernel, and matrices that fill the cache."""
+        scan = self.quick or self.backend_of(hint) == "scan"
+        return self.on_cpu and len(self.devices) == 1 and scan and hint.matrix_bytes >= _EXPENSIVE_BYTES
+
+
+def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Callable[[], bool]) -> Target:
+    """Returns what an execution means on some devices, with a warning where they have no kernels.
+
+    Args:
+      execution: choices of the user.
+      devices: devices that simulate.
+      has_shared_axes: whether settings share most of a run's state, which the scan alone computes once.
+
+    Raises:
+      ValueError: the devices do not have such an arithmetic or compilation.
+    """
+    on_cpu, quick, wide = devices[0].platform == "cpu", execution.compile == "quick", in_64_bits()
+    if quick and not on_cpu:
+        raise ValueError(
+            f"compile='quick' is for CPUs, got devices of the platform {devices[0].platform!r}; compile='full' is as quick there"
+        )
+    arithmetic, backend, reason = execution.arithmetic, execution.backend, ""
+    if not wide and arithmetic == "fast" and on_cpu:
+        raise ValueError(
+            "arithmetic='fast' is for GPUs, got devices of the platform 'cpu', where 'exact' is the only one"
+        )
+    if not wide and arithmetic == "exact" and not on_cpu and backend == "scan":
+        raise ValueError("arithmetic='exact' on a GPU is that of kernels, got backend='scan'")
+    if arithmetic == "auto":
+        arithmetic = "exact" if on_cpu else "fast"
+    if backend == "auto":
+        scan = wide or (on_cpu and (has_shared_axes() or (quick and not kernels.compiler())))
+        backend = "scan" if scan else "kernel"
+    if backend == "kernel" and not (quick or wide) and (reason := no_kernels(devices[0].platform) or ""):
+        backend = "scan" if execution.backend == "auto" else backend
+        same = " with the same numbers" if on_cpu else ""
+        checks.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}")
+    arithmetic = "float64" if wide else arithmetic
+    return Target(tuple(devices), backend, execution.backend == "auto", quick, arithmetic, execution.block, reason)
+
+
+def no_kernels(platform: str) -> str | None:
+    """Returns why this machine cannot use kernels, with the remedy; None if it can."""
+    if platform not in ("cpu", "gpu"):
+        return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
+    return kernels.trial(platform)
 
 
 def _are_devices(devices: Any) -> bool:

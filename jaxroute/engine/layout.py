@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.memory import LANE_MULTIPLE, cores
+from jaxroute.engine.components import Components
+from jaxroute.engine.execution import Target
+from jaxroute.engine.memory import LANE_MULTIPLE, bytes_of_run, cores, runs_that_fit
+from jaxroute.engine.recording import Recording
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
@@ -19,6 +22,10 @@ _GPU_LANES = 1 << 20
 # Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
 _SHARED_TILE = 16
 _LIGHT_LANES = 16
+# Bytes of the curves of a block whose single runs are dropped.
+_CURVE_BYTES = 1 << 30
+# Runs of a block of a GPU at most, where a simulation may stop early.
+_MOST_COMPARED = 1 << 17
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 
@@ -42,37 +49,37 @@ class Layout:
         block: int | None,
         most: int,
         devices: Sequence[Any],
-        held: int = 0,
-        alone: bool = False,
+        state_bytes: int = 0,
+        one_by_one: bool = False,
         static: Collection[str] = (),
         waves: Sequence[int] = (),
     ) -> "Layout":
-        """Round numbers, so that other numbers of seeds and settings meet the same shapes.
+        """Returns round numbers, so that other numbers of seeds and settings meet the same shapes.
 
         Args:
           axes: coordinates of the settings.
-          shared: axes of settings that leave most of a run's state as it is.
-          num_seeds: of the run.
+          shared: axes whose settings share most of a run's state.
+          num_seeds: number of seeds.
           block: seeds of a call, None to choose them.
           most: runs that fit into memory.
-          devices: of one kind.
-          held: bytes of the state of a run.
-          alone: there are runs that are played one by one, so that a call has one setting.
+          devices: devices of one kind.
+          state_bytes: bytes of the state of a run.
+          one_by_one: whether some runs are simulated one by one, so that a call has one setting.
           static: axes along which programs differ, so that a call has one setting of them.
-          waves: runs that the GPUs hold at the same time, for each policy; none if that is not known.
+          waves: runs that the GPUs hold at the same time, for each policy; none if that is unknown.
         """
-        multiple = LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
-        per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(held, 1)).bit_length() - 1)))
+        multiple = LANE_MULTIPLE * len(devices)
+        per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(state_bytes, 1)).bit_length() - 1)))
         lanes = per_core * max(len(devices), 1 << (cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
-        if alone:  # A block is what is stored at once.
+        if one_by_one:  # A block is what is stored at once.
             lanes = min(lanes, 2 * multiple)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
 
         def width(axis: str, most_settings: int) -> int:
-            return 1 if alone or axis in static else min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
+            return 1 if one_by_one or axis in static else min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
 
         tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
         while shared and math.prod(tile.values()) > max(1, most // multiple):
@@ -103,6 +110,42 @@ class Layout:
     def blocks(self, num_seeds: int) -> int:
         """Number of blocks of this many seeds."""
         return -(-num_seeds // self.block)
+
+
+def choose_layout(
+    components: Components, recording: Recording, num_seeds: int, target: Target, needs: Mapping[str, tuple[int, int]]
+) -> Layout:
+    """Returns the layout of a simulation.
+
+    Args:
+      components: environment and policies.
+      recording: recorded quantities.
+      num_seeds: number of seeds.
+      target: devices and back end.
+      needs: scratch memory and runs at the same time by label, see `programs.device_needs`.
+    """
+    examples = {one.label: one.example for one in components.variants}
+    one_by_one = {one.label for one in components.variants if target.one_by_one(one.hint)}
+    numbers = {one.label: recording.numbers(one.policy, components.spec) for one in components.variants}
+    scratch = {label: size for label, (size, _) in needs.items()}
+    most = runs_that_fit(examples, numbers, len(recording.times), target.devices, one_by_one, scratch)
+    if recording.goals and not target.on_cpu:
+        most = min(most, _MOST_COMPARED)
+    if recording.keep == "moments":  # Curves of all policies of a block are in memory at the same time, for their differences.
+        together = sum(numbers[components.first(policy).label] for policy in components.policies)
+        most = min(most, max(1, _CURVE_BYTES // (8 * len(recording.times) * together)))
+    return Layout.choose(
+        components.axes,
+        components.shared_axes,
+        num_seeds,
+        target.block,
+        most,
+        target.devices,
+        max((bytes_of_run(*pair) for label, pair in examples.items() if label not in one_by_one), default=0),
+        bool(one_by_one),
+        components.static_axes,
+        [at_once for _, at_once in needs.values()],
+    )
 
 
 def _most_full(num_seeds: int) -> int:

@@ -17,13 +17,17 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import checks, draws, rounding
 from jaxroute.engine import reference
+from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
+from jaxroute.engine.errors import explained
+from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
+from jaxroute.engine.sampling import Sampling
 from jaxroute.engine.waiting import wait_aloud
 from jaxroute.kernels import (
     Begun,
@@ -180,58 +184,44 @@ def trace_count() -> int:
 
 
 class Block:
-    """One policy's compiled block: its trace, its executable, and the playing of one tile of settings and block of seeds.
+    """One variant's compiled block: its trace, its executable, and the simulation of a tile of settings and a block of seeds.
 
     Args:
-      name: for messages.
-      env: settings of the environment.
-      policy: settings of the policy.
-      record: what is written.
-      horizon: counted rounds.
-      free_rounds: of the environment, before them.
-      root_seed: seed of all randomness.
+      variant: settings of the environment and the policy.
+      record: quantities to record.
+      sampling: horizon and root seed.
+      target: devices, back end and rounding.
       layout: seeds and settings of a call.
-      devices: that the seeds are spread over.
-      backend: "scan", "kernel" or "reference".
-      quick: whether it is compiled soon, and may run slowly: a kernel simulates one run after the other.
-      keep_states: the states after the last round are returned, too.
-      stays: what was played stays on the device.
-      alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
-      quiet: there is no warning if a policy has no kernel.
-      reason: why it is the scan, where the kernel was wanted.
-      arithmetic: "exact", "fast" or "float64".
+      keep_states: whether a call also returns the states after the last round.
+      on_device: whether returned arrays stay on the device.
+      quiet: whether there is no warning if the policy has no kernel.
     """
 
     def __init__(
         self,
-        name: str,
-        env: Grid,
-        policy: Grid,
+        variant: Variant,
         record: Record,
-        horizon: int,
-        free_rounds: int,
-        root_seed: int,
+        sampling: Sampling,
+        target: Target,
         layout: Layout,
-        devices: Sequence[Any],
-        backend: str,
-        quick: bool = False,
         keep_states: bool = False,
-        stays: bool = False,
-        alone: bool = False,
+        on_device: bool = False,
         quiet: bool = False,
-        reason: str = "",
-        arithmetic: str = "exact",
     ):
-        self.name, self.grids = name, (env, policy)
-        self.axes = [*env.axes, *policy.axes]
-        self.layout = layout
+        self.name, self.grids = f"policy {variant.label!r} on {type(variant.example[0]).__name__}", variant.grids
+        self.axes = [axis for grid in variant.grids for axis in grid.axes]
+        self.one_by_one = target.one_by_one(variant.hint)
+        self.layout, devices = layout, target.devices
         self.mesh = Mesh(np.asarray(devices), ("seed",))
-        self.alone, self.quiet = alone, quiet
-        self.threads = cores() if alone else threads(devices, layout.padded(len(devices)))
-        self.root = np.asarray(jax.random.key_data(draws.key(root_seed)))
-        self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
-        self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.ran, self.quick, self.arithmetic = Backend(backend, reason), quick, arithmetic
+        self.threads = cores() if self.one_by_one else threads(devices, layout.padded(len(devices)))
+        self.root = np.asarray(jax.random.key_data(draws.key(sampling.root_seed)))
+        self.static = (record, sampling.horizon, devices, jax.config.read("jax_enable_x64"), keep_states)
+        self.since, self.free_rounds, self.on_device = 0, variant.spec.free_rounds, on_device
+        # Expensive rounds would take longer than quick compilation saves.
+        self.quick, self.arithmetic = target.quick and not self.one_by_one, target.arithmetic
+        self.quiet = quiet or target.quick or (target.chosen and target.on_cpu)
+        backend = "scan" if self.one_by_one else target.backend_of(variant.hint)
+        self.ran = Backend(backend, target.no_kernel)
 
     @property
     def device(self) -> Any:
@@ -290,7 +280,7 @@ class Block:
             )
             index_axes = [0 if i == axis else None for i in range(len(self.axes))]
             in_axes = (leaf_axes, index_axes, None, None, None, 0)
-            function = _of_one_setting(function, in_axes) if self.alone else jax.vmap(function, in_axes=in_axes)
+            function = _of_one_setting(function, in_axes) if self.one_by_one else jax.vmap(function, in_axes=in_axes)
         if self.mesh.size == 1:
             return function
         everywhere, (by_seed, by_run) = PartitionSpec(), self._specs()
@@ -324,7 +314,7 @@ class Block:
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get(
-            (*structure, shapes, self.static, self.since, self.backend, self.quick, self.alone, self.arithmetic), trace
+            (*structure, shapes, self.static, self.since, self.backend, self.quick, self.one_by_one, self.arithmetic), trace
         )
         if program.reason:
             self._fall_back(program.reason, program.refused, program.slower)
@@ -361,11 +351,11 @@ class Block:
 
     def padded(self, runs: int) -> int:
         """Runs that are played where so many are asked for."""
-        return runs if self.alone else self.layout.padded(self.mesh.size)
+        return runs if self.one_by_one else self.layout.padded(self.mesh.size)
 
     def _any_seeds(self) -> np.ndarray:
         """As many seeds as one compiled call plays."""
-        return np.zeros(1 if self.alone else self.layout.padded(self.mesh.size) // self.threads)
+        return np.zeros(1 if self.one_by_one else self.layout.padded(self.mesh.size) // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
@@ -433,7 +423,7 @@ class Block:
           RuntimeError: a GPU fails, for the scan too.
         """
         start = time.perf_counter()
-        parts = self._parts(seeds, begun, len(seeds) if self.alone else self.threads)
+        parts = self._parts(seeds, begun, len(seeds) if self.one_by_one else self.threads)
         executable = self._executable(*parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
@@ -447,7 +437,7 @@ class Block:
                         for v, spec in zip(runs, self._specs(), strict=True)
                     ]
                 values = executable(leaves, index, root, spans, *runs)
-                return jax.block_until_ready(values) if self.stays else jax.device_get(values)
+                return jax.block_until_ready(values) if self.on_device else jax.device_get(values)
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -464,7 +454,7 @@ class Block:
                 return self.play(tile, seeds, begun)
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            if self.alone or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
+            if self.one_by_one or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
                 raise MemoryError(
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
                 ) from error
@@ -500,7 +490,7 @@ class Block:
         """The values of several parts of the seeds as those of all."""
         if len(parts) == 1:
             return parts[0]
-        concatenate = jnp.concatenate if self.stays else np.concatenate
+        concatenate = jnp.concatenate if self.on_device else np.concatenate
         return jax.tree.map(lambda *arrays: concatenate(arrays, axis=len(self.axes)), *parts)
 
 
@@ -515,12 +505,6 @@ def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[...,
         return jax.tree.map(lambda x: x[None], function(*inside))
 
     return one
-
-
-def stays_on_device(keep: str, platform: str) -> bool:
-    """Whether what was played stays where it was played until it has been summed up: where statistics are kept, and the host would be
-    slower."""
-    return keep == "moments" and platform != "cpu"
 
 
 @contextmanager
@@ -543,6 +527,61 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
     """
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
+
+
+def make_blocks(
+    variants: Sequence[Variant],
+    records: Mapping[str, Record],
+    sampling: Sampling,
+    target: Target,
+    layout: Layout,
+    keep_states: bool = False,
+    summed: bool = False,
+    quiet: bool = False,
+) -> dict[str, Block]:
+    """Returns the block of each variant by its label; arguments as for `Block`, `summed`: single runs are dropped."""
+    on_device = summed and not target.on_cpu  # Statistics are computed where the runs are.
+    return {
+        one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet) for one in variants
+    }
+
+
+def trace_blocks(
+    variants: Sequence[Variant], blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Traces every block; returns the shapes of recorded quantities by policy and name. With a pool, each is compiled while the next is traced.
+
+    Raises:
+      ValueError: a quantity has different shapes in two variants of a policy.
+    """
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+    firsts: dict[str, str] = {}
+    for one in variants:
+        with explained(one.label, *one.example):
+            own = blocks[one.label].shapes()
+            if pool is not None:
+                blocks[one.label].compile_in(pool)
+        first, label = shapes.setdefault(one.policy, own), firsts.setdefault(one.policy, one.label)
+        for name in (*first, *own):
+            if first.get(name) != own.get(name):
+                raise ValueError(
+                    f"what is recorded must have one shape: {name!r} has {own.get(name)} at {one.label!r}, and {first.get(name)} at "
+                    f"{label!r}; leave it out (record), or sweep in separate calls"
+                )
+    return shapes
+
+
+def device_needs(
+    components: Components, records: Mapping[str, Record], sampling: Sampling, target: Target
+) -> dict[str, tuple[int, int]]:
+    """Returns the bytes of scratch memory of a run, and the runs that GPUs hold at the same time, of each variant with a kernel; by label."""
+    if target.on_cpu or target.backend != "kernel" or target.no_kernel:
+        return {}
+    smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(components.axes, 1))
+    blocks = make_blocks(components.variants, records, sampling, target, smallest, quiet=True)
+    trace_blocks(components.variants, blocks)  # All kernels are compiled at the same time.
+    needs = {label: block.needs() for label, block in blocks.items()}
+    return {label: found for label, found in needs.items() if found is not None}
 
 
 def _compile(program: Program, platform: str, quick: bool) -> Any:

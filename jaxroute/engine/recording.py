@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,11 +15,16 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
+from jaxroute.engine import stopping
+from jaxroute.engine.components import Components
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import traced_once
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
-from jaxroute.store.runs import Checkpoint
+from jaxroute.store.runs import Checkpoint, check_runs
+
+# What is stored of the runs: all of them, or their statistics.
+KEPT = ("runs", "moments")
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
@@ -32,22 +38,94 @@ _STATISTICS = ("count", "mean", "variance", "minimum", "maximum")
 Shapes = dict[str, dict[str, list[int]]]
 
 
+@dataclass(frozen=True)
+class Recording:
+    """Recorded quantities of a simulation.
+
+    Attributes:
+      records: by policy.
+      times: `[records]` counted rounds after which something is recorded.
+      every: rounds between two records.
+      keep: "runs" or "moments".
+      goals: standard errors by metric at which the simulation stops; empty without.
+    """
+
+    records: dict[str, Record]
+    times: np.ndarray
+    every: int
+    keep: str
+    goals: dict[str, float]
+
+    def numbers(self, policy: str, spec: Spec) -> int:
+        """Returns how many numbers a run of a policy writes at a record time."""
+        metrics, zero_flows = self.records[policy].metrics, self.records[policy].zero_flows
+        return sum(math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in metrics) + len(zero_flows)
+
+    def check_size(self, components: Components, num_seeds: int) -> None:
+        """Raises `ValueError` if single runs do not fit into memory."""
+        if self.keep == "runs":
+            zero_flows = len(components.spec.zero_flows)
+            most = max(self.numbers(policy, components.spec) - zero_flows for policy in self.records)
+            settings = len(self.records) * math.prod(len(values) for values in components.axes.values())
+            check_runs(most * len(self.times) * settings, num_seeds)
+
+
+def read_recording(
+    components: Components,
+    names: Sequence[str] | None,
+    every: int | None,
+    probes: Mapping[str, Probe] | None,
+    keep: str,
+    until_stderr: Mapping[str, float] | None,
+    horizon: int,
+) -> Recording:
+    """Checks what `simulate` is to record.
+
+    Args:
+      components: environment and policies.
+      names: `record`; None for the defaults of environment and policies.
+      every: `record_every`.
+      probes, keep, until_stderr, horizon: as for `simulate`.
+
+    Raises:
+      ValueError: an argument is out of range, a name is unknown or taken, a declared metric is not measured, or a policy does not suit the
+        environment.
+    """
+    checks.one_of("keep", keep, KEPT)
+    every = min(checks.whole("record_every", max(1, horizon // 100) if every is None else every), horizon)
+    examples = {one.label: one.example for one in components.variants}
+    made = make_records(examples, names, every, {} if probes is None else probes)
+    records: dict[str, Record] = {}
+    for one in components.variants:
+        if records.setdefault(one.policy, made[one.label]) != made[one.label]:
+            raise ValueError(
+                f"policy {one.policy!r} has other metrics at {one.label} than at {components.first(one.policy).label}; record "
+                "those that both have"
+            )
+    taken = {*RESERVED, *(name for one in records.values() for name in (*one.names, *one.zero_flows, *dict(one.probes)))}
+    for axis in components.axes:
+        if axis in taken:
+            raise ValueError(
+                f"a grid axis may not be called {axis!r}: the result has a dimension or variable of that name"
+            )
+    times = np.unique(np.append(np.arange(every, horizon + 1, every), horizon))
+    goals = stopping.goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
+    return Recording(records, times, every, keep, goals)
+
+
 def make_records(
     examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
     names: Sequence[str] | None,
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """What is recorded of each policy: metrics by name, entries of its Info, probes.
+    """Returns the record of each policy: metrics by name, entries of its Info, probes.
 
     Args:
-      examples: environment and policy as they are played, by name of the policy.
-      names: what the user asks for; None for what environment and policies mark as default.
+      examples: environment and policy by label.
+      names: names of metrics; None for the defaults of environment and policies.
       every: rounds between two records.
       probes: functions by name.
-
-    Raises:
-      ValueError: a name is unknown or taken, a declared metric is not measured, or a policy cannot play the environment.
     """
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
@@ -157,17 +235,6 @@ def _check_metric(name: str, metric: Metric, kind: str, place: str, measured: Sh
         raise ValueError(
             f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {tuple(shapes[metric.name])} in the {place}"
         )
-
-
-def recorded_metrics(records: Mapping[str, Record]) -> list[str]:
-    """Names of the metrics that are recorded of any policy."""
-    return list(dict.fromkeys(m.name for record in records.values() for m in record.metrics))
-
-
-def numbers_per_record(record: Record, spec: Spec) -> int:
-    """How many numbers a run writes at a record time."""
-    sizes = (math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in record.metrics)
-    return sum(sizes) + len(record.zero_flows)
 
 
 def variables(

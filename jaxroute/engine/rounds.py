@@ -19,7 +19,6 @@ from jaxroute.core.protocols import (
     PolicyOf,
     Sampler,
     build_policy,
-    cost_hint,
     first_state,
     is_environment,
     is_policy,
@@ -31,8 +30,6 @@ from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 LONGEST_CHUNK = 4096
-# Sizes of a `CostHint` from which a CPU simulates runs one by one, and from which a kernel is slower than the scan whatever it multiplies.
-_EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 # Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
@@ -70,6 +67,11 @@ class Record(NamedTuple):
         """All metrics that are recorded."""
         return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all recorded metrics."""
+        return [metric.name for metric in self.metrics]
+
 
 def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
     """What a function returns, traced once for all programs in which its arguments are of equal structure, classes and types.
@@ -105,17 +107,6 @@ def made_for(
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
     """What the environment declares, with the counted rounds of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
-
-
-def is_expensive(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether a CPU simulates runs of a policy one by one instead of side by side, since each fills the cache."""
-    return cost_hint(policy, spec).matrix_bytes >= _EXPENSIVE_BYTES
-
-
-def scan_is_faster(policy: AnyPolicy, spec: Spec) -> bool:
-    """Whether XLA's scan is faster than a kernel for a policy on a CPU."""
-    hint = cost_hint(policy, spec)
-    return hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
