@@ -260,7 +260,7 @@ def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
 
     PROGRAMS.clear()
     jax.clear_caches()
-    with patch.object(Block, "play", compile_only):
+    with patch.object(Block, "run", compile_only):
         _, seconds, cpu_seconds = timed(prepare)
     return {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds}
 

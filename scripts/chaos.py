@@ -36,7 +36,7 @@ import pandas as pd
 import xarray as xr
 
 import jaxroute as jr
-from jaxroute.engine import inputs, plan, programs, simulate
+from jaxroute.engine import components, programs, schedule, simulate
 from jaxroute.problems import stochastic
 from jaxroute.store import moments, packs, places
 
@@ -122,23 +122,23 @@ def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
 
 def blocks_by(function: Callable[..., Any]) -> Context:
     """Context in which `function(simulated, block, tile, seeds)` replaces `simulated(block, tile, seeds)`, which simulates a block."""
-    simulated = programs.Block.play
-    return patch.object(programs.Block, "play", lambda *args: function(simulated, *args))
+    simulated = programs.Block.run
+    return patch.object(programs.Block, "run", lambda *args: function(simulated, *args))
 
 
 @contextlib.contextmanager
 def other_code(version: int = 1) -> Iterator[None]:
     """Context in which the policies have other code and other numbers."""
 
-    def code(self: Any, policy: str, known: Any = inputs.Inputs.code) -> Any:
-        found = known(self, policy)
+    def code(self: Any, probes: Any, known: Any = components.Variant.code) -> Any:
+        found = known(self, probes)
         return {**found, "digests": {**found["digests"], "edited": str(version)}}
 
     def other(simulated: Any, *args: Any) -> Any:
         values, seconds = simulated(*args)
         return {**values, "regret": values["regret"] + version}, seconds
 
-    with patch.object(inputs.Inputs, "code", code), blocks_by(other):
+    with patch.object(components.Variant, "code", code), blocks_by(other):
         yield
 
 
@@ -157,7 +157,7 @@ def invented(pipe: Any = None) -> Iterator[None]:
         return {name: values if tile else values[0] for name, values in found.items()}, 0.0
 
     shapes = {"nan/rounds": (), "nan/states": (), "zero/illegal": (), "regret": (), "pulls": (3,)}
-    shaped, expiring = patch.object(programs.Block, "shapes", lambda block: shapes), patch.object(plan, "EXPIRES_S", 0.4)
+    shaped, expiring = patch.object(programs.Block, "shapes", lambda block: shapes), patch.object(schedule, "EXPIRES_S", 0.4)
     with patch.object(simulate, "compile_blocks", lambda *args: None), shaped, expiring, blocks_by(numbers):
         yield
 

@@ -96,13 +96,13 @@ def double_precision():
 def count_blocks(monkeypatch):
     """The first seeds of the blocks that were played."""
     played = []
-    run = programs.Block.play
+    run = programs.Block.run
 
     def counted(self, tile, seeds, *begun):
         played.append(int(seeds[0]))
         return run(self, tile, seeds, *begun)
 
-    monkeypatch.setattr(programs.Block, "play", counted)
+    monkeypatch.setattr(programs.Block, "run", counted)
     return played
 
 

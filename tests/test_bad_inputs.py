@@ -272,7 +272,7 @@ ARGUMENTS |= {
     "a probe of one argument": (lambda _: play(probes={"x": lambda state: state}), r"probes\['x'\] must take \(env, policy, env_state, policy_state, t\), got one that takes \(state\)"),
     "a sampler without key": (lambda _: play(env=lambda: BANDIT), r"env, the function .*, must take \(key\), got one that takes \(\); for one environment call it"),
     "a constructor for an environment": (lambda _: play(env=stochastic.bernoulli), r"env is the function bernoulli, which was called with a key, as a sampler is, and failed: mean must be .*; for one environment call it: env=bernoulli\(...\)"),
-    "a policy made of nothing": (lambda _: play(policies={"x": lambda: stochastic.UCB1()}), r"policy 'x', a function, must take \(env\), got one that takes \(\)"),
+    "a policy made of nothing": (lambda _: play(policies={"x": lambda: stochastic.UCB1()}), r"policy 'x': a function must take \(env\), got one that takes \(\)"),
     "seeds beyond memory": (lambda _: play(seeds=10**12), r"seeds must be at most [0-9,]+ on this machine \(40 bytes for each\), got 1,000,000,000,000"),
     "a horizon beyond 32 bits": (lambda _: play(horizon=10**12), "horizon must be from 1 to 2147483647, got 1000000000000"),
     "an empty folder": (lambda _: play(out=""), "the folder of a result must be a path, got ''"),

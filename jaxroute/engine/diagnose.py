@@ -19,10 +19,11 @@ from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import PyTree
 from jaxroute.engine import reference
 from jaxroute.engine.capacity import larger_settings
+from jaxroute.engine.components import Components
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import Record, any_nan, run_streams
+from jaxroute.engine.sampling import Sampling
 
 
 def _nans(what: str, tree: PyTree) -> dict[str, jax.Array]:
@@ -46,11 +47,10 @@ def _replay(
     seed: int,
     record: Record,
     rounds: int,
-    horizon: int,
-    root_seed: int,
+    sampling: Sampling,
     device: Any,
 ) -> dict[str, np.ndarray]:
-    """First of the first `rounds` counted rounds, from 0, of one run of `horizon` in which each quantity is bad, by name; -1 for none."""
+    """First of the first `rounds` counted rounds, from 0, of one run in which each quantity is bad, by name; -1 for none."""
 
     def leaves_of(grid: Grid) -> list[Any]:
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
@@ -59,7 +59,7 @@ def _replay(
     def play(leaves: Any, words: Any) -> dict[str, Any]:
         env, policy = (grid.build(own) for grid, own in zip(grids, leaves, strict=True))
         keys = reference.keys_of(words)
-        env, policy, states = reference.first_states(env, policy, keys, horizon)
+        env, policy, states = reference.first_states(env, policy, keys, sampling.horizon)
         stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
 
         def one(t: Any, states: Any) -> tuple[Any, dict[str, jax.Array]]:
@@ -75,7 +75,7 @@ def _replay(
         return lax.fori_loop(jnp.int32(0), jnp.int32(free_rounds + rounds), add, (states, none))[1]
 
     with jax.default_device(device):
-        streams = run_streams(jax.random.key_data(draws.key(root_seed)), np.asarray([seed], np.uint32))
+        streams = run_streams(jax.random.key_data(draws.key(sampling.root_seed)), np.asarray([seed], np.uint32))
         words = {name: pair[:, 0] for name, pair in streams.items()}
 
         def protected(leaves: Any, words: Any) -> Any:
@@ -115,47 +115,44 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
     return place, first.isel(place).item(), None
 
 
-def first_bad_rounds(data: xr.Dataset, asked: Inputs, device: Any) -> list[dict[str, Any]]:
-    """Plays the first invalid run of each policy once more, up to its first bad value.
+def first_bad_rounds(
+    data: xr.Dataset, components: Components, records: Mapping[str, Record], sampling: Sampling, device: Any
+) -> list[dict[str, Any]]:
+    """Simulates the first invalid run of each policy again, up to its first bad value.
 
     Args:
       data: a result.
-      asked: what it was made with.
-      device: where to play.
+      components: environment and policies.
+      records: recorded quantities by policy.
+      sampling: horizon and root seed.
+      device: device that simulates.
 
     Returns:
       For each policy with an invalid run its name (`policy`), the run (`setting`, `seed`), the names of the quantities that went wrong
-      first (`values`), and in which counted round, from 1 (`round`; None if no single round is to blame: a sum has overflowed).
+      first (`values`), and the counted round, from 1 (`round`; None if there is no single round: a sum has overflowed).
     """
     found = []
-    for name, record in asked.records.items():
+    for name, record in records.items():
         bad = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
         if bad is None:
             continue
         setting, seed, rounds = bad
-        own = {axis: setting[axis] for axis in asked.axes_of(name)}
-        part = asked.part(name, own)
-        spec = part.example[0].spec
+        own = {axis: setting[axis] for axis in components.policy_axes[name]}
+        variant = components.variant(name, own)
+        (env, policy), overflow = variant.grids, [variant.spec.overflow_flow]
         start, values = None, list[str]()
-        # The run may have been played with more room.
-        for played in itertools.chain([part.env], larger_settings(part.env, part.example[0])):
-            grids, horizon = (played, part.settings), asked.horizon
-            bad = _replay(grids, own, seed, record, rounds or horizon, horizon, asked.root_seed, device)
+        # The run may have been simulated with more capacity.
+        for larger in itertools.chain([env], larger_settings(env, variant.example[0])):
+            bad = _replay((larger, policy), own, seed, record, rounds or sampling.horizon, sampling, device)
             firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())
                 values = [name for name, first in firsts.items() if first == start]
-            if not firsts or values != [spec.overflow_flow]:
+            if not firsts or values != overflow:
                 break
-        found.append(
-            {
-                "policy": name,
-                "setting": {a: data[a].values[i].item() for a, i in own.items()},
-                "seed": seed,
-                "round": None if start is None else start + 1,
-                "values": values,
-            }
-        )
+        place = {axis: data[axis].values[i].item() for axis, i in own.items()}
+        number = None if start is None else start + 1
+        found.append({"policy": name, "setting": place, "seed": seed, "round": number, "values": values})
     return found
 
 

@@ -9,8 +9,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic
 from jaxroute.engine.components import Variant
-from jaxroute.engine.memory import traced_once
-from jaxroute.engine.rounds import Record, one_run
+from jaxroute.engine.rounds import Record, one_run, traced_once
 
 # Operations on float32 that are exact, or are computed by `arithmetic`, or hold others.
 # fmt: off

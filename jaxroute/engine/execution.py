@@ -210,9 +210,7 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
         )
     arithmetic, backend, reason = execution.arithmetic, execution.backend, ""
     if not wide and arithmetic == "fast" and on_cpu:
-        raise ValueError(
-            "arithmetic='fast' is for GPUs, got devices of the platform 'cpu', where 'exact' is the only one"
-        )
+        raise ValueError("arithmetic='fast' is for GPUs, got devices of the platform 'cpu', where 'exact' is the only one")
     if not wide and arithmetic == "exact" and not on_cpu and backend == "scan":
         raise ValueError("arithmetic='exact' on a GPU is that of kernels, got backend='scan'")
     if arithmetic == "auto":

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,22 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
 from jaxroute.core.description import describe, digest_of_setting
+from jaxroute.core.protocols import (
+    ENVIRONMENT_METHODS,
+    ENVIRONMENT_OPTIONS,
+    POLICY_METHODS,
+    POLICY_OPTIONS,
+    AnyEnvironment,
+    AnyPolicy,
+    PolicyOf,
+    Sampler,
+    is_environment,
+    is_policy,
+    missing_methods,
+    misspelt,
+)
 from jaxroute.core.trees import classes_of
+from jaxroute.engine.rounds import made_for
 
 _INSTANCE_ROOT = 0x1257A9CE
 
@@ -271,6 +286,118 @@ def _coordinates(values: Sequence[Any]) -> np.ndarray:
     if all(hasattr(v, "dtype") and np.ndim(v) == 0 for v in values):
         return np.asarray([np.asarray(v).item() for v in values])
     return np.asarray([getattr(v, "__name__", None) or show(v) for v in values])
+
+
+# Types of `env` and of a policy in a call of `simulate`.
+EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
+PolicyLike: TypeAlias = AnyPolicy | Grid | PolicyOf
+Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLike]
+
+
+def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid:
+    """The argument `env` as a grid.
+
+    Raises:
+      ValueError: it is no environment, grid or sampler.
+    """
+    if num_instances is not None and (isinstance(env, Grid) or is_environment(env)):
+        raise ValueError(
+            "num_instances needs a sampler `key -> Environment` as env; for given environments use jaxroute.instances"
+        )
+    if isinstance(env, Grid):
+        return env
+    _refuse_class("env", env)
+    if is_environment(env):
+        return _single("env", env, ENVIRONMENT_METHODS)
+    if num_instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
+        return Grid({}, [env], type(env).__name__)  # A sampler with leaves of its own.
+    if callable(env):
+        return FunctionGrid(env, None if num_instances is None else checks.whole("num_instances", num_instances))
+    raise ValueError(f"env must have the methods init, observe and step, or be a grid or a function, got {checks.show(env)}")
+
+
+def policy_settings(owner: str, policy: PolicyLike) -> Grid:
+    """A policy of `simulate` as a grid.
+
+    Args:
+      owner: name of the argument for errors.
+      policy: as for `simulate`.
+
+    Raises:
+      ValueError: it is no policy, grid or function.
+    """
+    if isinstance(policy, Grid):
+        return policy
+    _refuse_class(owner, policy)
+    if is_policy(policy):
+        return _single(owner, policy, POLICY_METHODS)
+    if callable(policy):
+        return FunctionGrid(policy)
+    raise ValueError(
+        f"{owner} must have the methods init, act and update, or be a grid or a function, got {checks.show(policy)}"
+    )
+
+
+def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
+    """One concrete environment and policy of some settings.
+
+    Raises:
+      ValueError: a function returns something else.
+    """
+    made = env.example if is_environment(env.example) else _sampled(env)
+    if not is_environment(made):
+        raise ValueError(f"env must return an environment when called with a key, got {checks.show(made)}")
+    if not is_policy(policy.example):
+        attributed(f"policy {name!r}", checks.takes, "a function", policy.example, "env")
+    built = attributed(f"policy {name!r}", made_for, made, policy.example)
+    protocols = (
+        ("env", made, ENVIRONMENT_METHODS, ENVIRONMENT_OPTIONS),
+        (f"policy {name!r}", built, POLICY_METHODS, POLICY_OPTIONS),
+    )
+    for owner, value, methods, options in protocols:
+        if missing := missing_methods(value, methods):
+            raise ValueError(f"{owner}: {missing}")
+        for wrong, meant in misspelt(value, (*methods, *options)):
+            checks.warn(f"{owner} has {wrong!r}, which nothing calls; is {meant!r} meant?")
+    return made, built
+
+
+def attributed(owner: str, check: Any, *args: Any) -> Any:
+    """Value of a call whose `ValueError` is to name the owner of the values."""
+    try:
+        return check(*args)
+    except ValueError as error:
+        raise ValueError(f"{owner}: {error}") from None
+
+
+def _refuse_class(owner: str, value: Any) -> None:
+    if isinstance(value, type):
+        raise ValueError(f"{owner} is the class {value.__name__}; pass an instance, for example {value.__name__}(...)")
+
+
+def _single(owner: str, value: Any, methods: tuple[str, ...]) -> Grid:
+    """A grid of one setting."""
+    if missing := missing_methods(value, methods):
+        raise ValueError(f"{owner}: {missing}")
+    if jax.tree_util.all_leaves([value]):
+        raise ValueError(f"{owner} must be a pytree: decorate {type(value).__name__} with flax.struct.dataclass")
+    return Grid({}, [value], type(value).__name__)
+
+
+def _sampled(env: Grid) -> Any:
+    """First environment of a sampler."""
+    name = env.name.split(".")[-1]
+    remedy = f"for one environment call it: env={name}(...)"
+    try:
+        checks.takes(f"env, the function {name},", env.example, "key")
+    except ValueError as error:
+        raise ValueError(f"{error}; {remedy}") from None
+    try:
+        return env.example(draws.key(0))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"env is the function {name}, which was called with a key, as a sampler is, and failed: {str(error).splitlines()[0]}; {remedy}"
+        ) from error
 
 
 @describe.register

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
-from jaxroute.engine.memory import LANE_MULTIPLE, bytes_of_run, cores, runs_that_fit
+from jaxroute.engine.memory import LANE_MULTIPLE, cores, runs_that_fit
 from jaxroute.engine.recording import Recording
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
@@ -26,8 +26,6 @@ _LIGHT_LANES = 16
 _CURVE_BYTES = 1 << 30
 # Runs of a block of a GPU at most, where a simulation may stop early.
 _MOST_COMPARED = 1 << 17
-# A CPU thread is worth its start from about this many runs on.
-_FEWEST_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,12 @@ class Layout:
 
 
 def choose_layout(
-    components: Components, recording: Recording, num_seeds: int, target: Target, needs: Mapping[str, tuple[int, int]]
+    components: Components,
+    recording: Recording,
+    num_seeds: int,
+    target: Target,
+    state_bytes: Mapping[str, int],
+    needs: Mapping[str, tuple[int, int]],
 ) -> Layout:
     """Returns the layout of a simulation.
 
@@ -122,17 +125,19 @@ def choose_layout(
       recording: recorded quantities.
       num_seeds: number of seeds.
       target: devices and back end.
+      state_bytes: bytes of the states of one run, by label.
       needs: scratch memory and runs at the same time by label, see `programs.device_needs`.
     """
-    examples = {one.label: one.example for one in components.variants}
     one_by_one = {one.label for one in components.variants if target.one_by_one(one.hint)}
-    numbers = {one.label: recording.numbers(one.policy, components.spec) for one in components.variants}
+    numbers = {one.label: recording.numbers[one.policy] for one in components.variants}
     scratch = {label: size for label, (size, _) in needs.items()}
-    most = runs_that_fit(examples, numbers, len(recording.times), target.devices, one_by_one, scratch)
+    most = runs_that_fit(state_bytes, numbers, len(recording.times), target.devices, one_by_one, scratch)
     if recording.goals and not target.on_cpu:
         most = min(most, _MOST_COMPARED)
-    if recording.keep == "moments":  # Curves of all policies of a block are in memory at the same time, for their differences.
-        together = sum(numbers[components.first(policy).label] for policy in components.policies)
+    if (
+        recording.keep == "moments"
+    ):  # Curves of all policies of a block are in memory at the same time, for their differences.
+        together = sum(recording.numbers.values())
         most = min(most, max(1, _CURVE_BYTES // (8 * len(recording.times) * together)))
     return Layout.choose(
         components.axes,
@@ -141,7 +146,7 @@ def choose_layout(
         target.block,
         most,
         target.devices,
-        max((bytes_of_run(*pair) for label, pair in examples.items() if label not in one_by_one), default=0),
+        max((size for label, size in state_bytes.items() if label not in one_by_one), default=0),
         bool(one_by_one),
         components.static_axes,
         [at_once for _, at_once in needs.values()],
@@ -182,18 +187,3 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
 
     fewest = -(-num_seeds // most)
     return size(min(range(fewest, min(2 * fewest, fewest + 64) + 1), key=cost)) if waves else size(fewest)
-
-
-def threads(devices: Sequence[Any], runs: int) -> int:
-    """Into how many equal parts a block is cut that are played at the same time: a CPU computes small operations on one core.
-
-    Args:
-      devices: that play it.
-      runs: of the block.
-    """
-    if devices[0].platform != "cpu" or len(devices) > 1:
-        return 1
-    number = 1
-    while number * 2 <= cores() and runs % (number * 2 * LANE_MULTIPLE) == 0 and runs // (number * 2) >= _FEWEST_LANES:
-        number *= 2
-    return number

@@ -17,12 +17,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import checks, draws, rounding
 from jaxroute.engine import reference
-from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
+from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.errors import explained
 from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.layout import Layout, threads
+from jaxroute.engine.layout import Layout
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
@@ -174,6 +174,8 @@ class ProgramCache:
 
 
 PROGRAMS = ProgramCache()
+# A CPU thread is worth its start from about this many runs on.
+_FEWEST_LANES = 32
 # Kernels of a CPU play several runs at once; without it one after the other, by the text of a GPU's kernels.
 WIDE = True
 
@@ -208,7 +210,8 @@ class Block:
         on_device: bool = False,
         quiet: bool = False,
     ):
-        self.name, self.grids = f"policy {variant.label!r} on {type(variant.example[0]).__name__}", variant.grids
+        self.name = f"policy {variant.label!r} on {type(variant.example[0]).__name__}"
+        self.variant, self.grids = variant, variant.grids
         self.axes = [axis for grid in variant.grids for axis in grid.axes]
         self.one_by_one = target.one_by_one(variant.hint)
         self.layout, devices = layout, target.devices
@@ -405,10 +408,10 @@ class Block:
         self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)])
         return one_at_a_time(compiled) if program.in_turn else compiled
 
-    def play(
+    def run(
         self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
     ) -> tuple[dict[str, Any], float]:
-        """Plays the block; one that does not fit into memory is halved.
+        """Simulates the block; one that does not fit into memory is halved.
 
         Args:
           tile: positions along each axis.
@@ -451,7 +454,7 @@ class Block:
                 values, more = self._played_by_scan(refused[1], tile, seeds, begun)
                 return values, compiling + more
             if "InterruptedError" in str(error) and not self.ran.stopped:  # Another run of the same kernel was meant.
-                return self.play(tile, seeds, begun)
+                return self.run(tile, seeds, begun)
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             if self.one_by_one or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
@@ -459,14 +462,14 @@ class Block:
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
                 ) from error
             checks.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it")
-            (first, a), (second, b) = (self.play(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
+            (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
 
     def _played_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
         """Returns what `play` returns, for a block in which the driver has failed: the scan begins it again."""
         self._fall_back(reason, True)
         try:
-            return self.play(*args)
+            return self.run(*args)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise RuntimeError(
                 f"the GPU failed ({reason}), and fails for the scan too ({_first_line(error)}); what is finished is kept, and a new "
@@ -529,6 +532,21 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
     wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
+def threads(devices: Sequence[Any], runs: int) -> int:
+    """Into how many equal parts a block is cut that are played at the same time: a CPU computes small operations on one core.
+
+    Args:
+      devices: that play it.
+      runs: of the block.
+    """
+    if devices[0].platform != "cpu" or len(devices) > 1:
+        return 1
+    number = 1
+    while number * 2 <= cores() and runs % (number * 2 * LANE_MULTIPLE) == 0 and runs // (number * 2) >= _FEWEST_LANES:
+        number *= 2
+    return number
+
+
 def make_blocks(
     variants: Sequence[Variant],
     records: Mapping[str, Record],
@@ -542,7 +560,8 @@ def make_blocks(
     """Returns the block of each variant by its label; arguments as for `Block`, `summed`: single runs are dropped."""
     on_device = summed and not target.on_cpu  # Statistics are computed where the runs are.
     return {
-        one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet) for one in variants
+        one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
+        for one in variants
     }
 
 

@@ -1,7 +1,7 @@
-"""What a run tells a `callback` after each of its blocks, and how the callback ends it."""
+"""Progress of a simulation, which is reported to a `callback` after each block, and its end by the callback."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,15 +12,15 @@ from jaxroute.core import checks
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: what `simulate` gives its `callback` after each block, once the block is kept.
+    """Progress of a simulation, which the `callback` gets after each block, once the block is stored.
 
     Attributes:
-      policy: name of the policy whose block has just been played.
+      policy: name of the policy of the block.
       setting: coordinates of the block by axis, a list of values each.
-      seeds: number of seeds of which something has been played.
-      done: blocks that have been played in this call.
-      total: blocks that this call will play.
-      seconds: since the call began, compiling included.
+      seeds: number of seeds with finished runs.
+      done: number of blocks that this call has simulated.
+      total: number of blocks that this call will simulate.
+      seconds: seconds since the call began, with compilation.
     """
 
     policy: str
@@ -32,10 +32,7 @@ class Progress:
     _so_far: Callable[[], xr.Dataset] = field(repr=False, compare=False)
 
     def result(self) -> xr.Dataset:
-        """The result so far, labelled as the whole one will be, with the seeds of which something has been played.
-
-        What is still missing of these is NaN, and not `valid`. Takes as long as reading what has been written.
-        """
+        """Returns the result so far, labelled as the whole one will be; missing runs are NaN, and not `valid`."""
         return self._so_far()
 
 
@@ -44,17 +41,19 @@ Callback: TypeAlias = Callable[[Progress], Any]
 
 
 @dataclass
-class Follower:
-    """Calls a user's function after each block, and remembers whether that has ended the run.
+class Monitor:
+    """Callback of the user, and whether it has ended the simulation.
 
-    callback: the function, or None.
-    begun: when the run began (`time.perf_counter`).
-    done, total: blocks that have been played, and that will be.
-    stopped: whether the callback has ended the run.
+    Attributes:
+      callback: function that is called after each block, or None.
+      started: `time.perf_counter` at the beginning.
+      done: number of finished blocks.
+      total: number of blocks.
+      stopped: whether the callback has ended the simulation.
     """
 
     callback: Callback | None
-    begun: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=time.perf_counter)
     done: int = 0
     total: int = 0
     stopped: bool = False
@@ -66,18 +65,14 @@ class Follower:
             raise ValueError(f"callback must be a function of the progress, got {checks.show(self.callback)}")
         checks.takes("callback", self.callback, "progress")
 
-    def in_order(self, tasks: Sequence[Any]) -> list[Any]:
-        """Tasks block by block of seeds where somebody looks at what there is, so that policies can be compared."""
-        return list(tasks) if self.callback is None else sorted(tasks, key=lambda task: task[2])
-
-    def tell(self, so_far: Callable[[], xr.Dataset], **about: Any) -> bool:
-        """Says that a block is done; whether the run ends here."""
+    def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
+        """Reports a finished block to the callback; returns whether the simulation ends here."""
         self.done += 1
         if self.callback is None:
             return False
-        seconds = time.perf_counter() - self.begun
+        seconds = time.perf_counter() - self.started
         try:
-            answer = self.callback(Progress(done=self.done, total=self.total, seconds=seconds, _so_far=so_far, **about))
+            answer = self.callback(Progress(policy, setting, seeds, self.done, self.total, seconds, so_far))
         except Exception as error:
             error.add_note(f"in the callback, after {self.done} of {self.total} blocks; what is stored is kept")
             raise

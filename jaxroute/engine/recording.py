@@ -1,11 +1,10 @@
 """What is recorded of a run: which metrics, in which shapes, and how increments become curves."""
 
-import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,13 +14,12 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import stopping
 from jaxroute.engine.components import Components
 from jaxroute.engine.errors import explained
-from jaxroute.engine.memory import traced_once
 from jaxroute.engine.precision import widened
-from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
-from jaxroute.store.runs import Checkpoint, check_runs
+from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for, traced_once
+from jaxroute.store.cells import Request
+from jaxroute.store.runs import check_runs
 
 # What is stored of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
@@ -48,6 +46,7 @@ class Recording:
       every: rounds between two records.
       keep: "runs" or "moments".
       goals: standard errors by metric at which the simulation stops; empty without.
+      numbers: how many numbers a run of each policy writes at a record time.
     """
 
     records: dict[str, Record]
@@ -55,19 +54,14 @@ class Recording:
     every: int
     keep: str
     goals: dict[str, float]
+    numbers: dict[str, int]
 
-    def numbers(self, policy: str, spec: Spec) -> int:
-        """Returns how many numbers a run of a policy writes at a record time."""
-        metrics, zero_flows = self.records[policy].metrics, self.records[policy].zero_flows
-        return sum(math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in metrics) + len(zero_flows)
-
-    def check_size(self, components: Components, num_seeds: int) -> None:
-        """Raises `ValueError` if single runs do not fit into memory."""
-        if self.keep == "runs":
-            zero_flows = len(components.spec.zero_flows)
-            most = max(self.numbers(policy, components.spec) - zero_flows for policy in self.records)
-            settings = len(self.records) * math.prod(len(values) for values in components.axes.values())
-            check_runs(most * len(self.times) * settings, num_seeds)
+    def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
+        """Returns a request with the recorded quantities; `shapes`: by policy and quantity, of one run without time."""
+        found = variables(self.records, shapes)
+        check_names(found, request.zero_flows, request.axes, self.keep == "moments")
+        recorded = {name: names_of(shapes[name]) for name in request.policies}
+        return replace(request, variables=found, recorded=recorded)
 
 
 def read_recording(
@@ -78,6 +72,7 @@ def read_recording(
     keep: str,
     until_stderr: Mapping[str, float] | None,
     horizon: int,
+    num_seeds: int,
 ) -> Recording:
     """Checks what `simulate` is to record.
 
@@ -86,6 +81,7 @@ def read_recording(
       names: `record`; None for the defaults of environment and policies.
       every: `record_every`.
       probes, keep, until_stderr, horizon: as for `simulate`.
+      num_seeds: number of seeds, whose runs must fit into memory.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown or taken, a declared metric is not measured, or a policy does not suit the
@@ -99,18 +95,45 @@ def read_recording(
     for one in components.variants:
         if records.setdefault(one.policy, made[one.label]) != made[one.label]:
             raise ValueError(
-                f"policy {one.policy!r} has other metrics at {one.label} than at {components.first(one.policy).label}; record "
-                "those that both have"
+                f"policy {one.policy!r} has other metrics at {one.label} than at its first setting; record those that all have"
             )
     taken = {*RESERVED, *(name for one in records.values() for name in (*one.names, *one.zero_flows, *dict(one.probes)))}
     for axis in components.axes:
         if axis in taken:
-            raise ValueError(
-                f"a grid axis may not be called {axis!r}: the result has a dimension or variable of that name"
-            )
+            raise ValueError(f"a grid axis may not be called {axis!r}: the result has a dimension or variable of that name")
     times = np.unique(np.append(np.arange(every, horizon + 1, every), horizon))
-    goals = stopping.goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
-    return Recording(records, times, every, keep, goals)
+    spec = components.spec
+    dims = {"model": spec.num_models}
+    numbers = {
+        policy: sum(math.prod(dims.get(dim, 1) for dim in metric.dims) for metric in one.metrics) + len(one.zero_flows)
+        for policy, one in records.items()
+    }
+    if keep == "runs":
+        settings = len(records) * math.prod(len(values) for values in components.axes.values())
+        check_runs((max(numbers.values()) - len(spec.zero_flows)) * len(times) * settings, num_seeds)
+    goals = read_goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
+    return Recording(records, times, every, keep, goals, numbers)
+
+
+def read_goals(until_stderr: Any, metrics: Collection[str]) -> dict[str, float]:
+    """Returns the goals as numbers by metric.
+
+    Args:
+      until_stderr: argument of the user.
+      metrics: names of the recorded metrics.
+
+    Raises:
+      ValueError: it is no dict of recorded metrics and positive numbers.
+    """
+    if until_stderr is None:
+        return {}
+    if not isinstance(until_stderr, Mapping) or not until_stderr:
+        raise ValueError(
+            f"until_stderr must be a dict of metric and standard error, as {{'regret': 0.5}}, got {checks.show(until_stderr)}"
+        )
+    for name in until_stderr:
+        checks.one_of("until_stderr", name, metrics)
+    return {name: float(checks.positive(f"until_stderr[{name!r}]", goal, ())) for name, goal in until_stderr.items()}
 
 
 def make_records(
@@ -293,81 +316,3 @@ def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[
             raise ValueError(
                 f"two variables of the result would be called {twice[0]!r}: give a metric or an axis another name"
             )
-
-
-def curves_of(
-    increments: Mapping[str, Any],
-    record: Record,
-    times: np.ndarray,
-    runs: tuple[int, ...],
-    before: Checkpoint | None = None,
-    xp: Any = np,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Curves in float64 from the increments of the record intervals, which runs are valid, and the sums at the end.
-
-    A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
-    NaN. What is only recorded, Info and gauges, may be infinite.
-
-    Args:
-      increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
-      record: what was written.
-      times: `[records]`.
-      runs: `(settings..., R)`.
-      before: sums and curves of earlier rounds of these runs.
-      xp: numpy; or jax.numpy with numbers of 64 bits, for arrays on a device.
-
-    Returns:
-      Curves of the same shapes, after those of earlier rounds; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`. And
-      the sums at the end, `[settings..., R, ...]` float64 by name.
-    """
-    earlier = {} if before is None else before.curves
-    sums = {} if before is None else before.totals
-    totals: dict[str, Any] = {}
-    times = times[-next(iter(increments.values())).shape[len(runs)] :]
-    metrics = {m.name: m for m in (*record.flows, *record.info)}
-    must_be_finite = {m.name for m in record.flows}
-    curves: dict[str, Any] = {}
-    valid = earlier["valid"] if "valid" in earlier else xp.ones(runs, bool)
-    for name, raw in increments.items():
-        if name in (NAN_ROUNDS, NAN_STATES):
-            valid = valid & ~raw.astype(bool).any(axis=len(runs))
-            continue
-        metric = metrics.get(name)
-        if metric is None and not name.startswith("zero/"):
-            curves[name] = raw
-            continue
-        time_axis = len(runs)
-        if name in sums:
-            raw = np.concatenate([np.expand_dims(sums[name], time_axis), raw], axis=time_axis)
-        total = xp.cumsum(raw, axis=time_axis, dtype=np.float64)
-        if name in sums:
-            total = np.delete(total, 0, axis=time_axis)
-        last = totals[name] = xp.take(total, -1, axis=time_axis)
-        extra = tuple(range(time_axis, last.ndim))
-        if metric is None or name in must_be_finite:
-            valid = valid & xp.isfinite(last).all(axis=extra)
-        if metric is None:
-            count = last.sum(axis=extra)
-            curves[name.removeprefix("zero/")] = count
-            valid = valid & (count == 0)
-        elif metric.kind == "average":
-            curves[name] = total / times.reshape((-1,) + (1,) * len(metric.dims))
-        else:
-            curves[name] = total
-    for name in curves.keys() & earlier.keys():
-        if curves[name].ndim > len(runs):
-            curves[name] = np.concatenate([earlier[name], curves[name]], axis=len(runs))
-    return curves | {"valid": valid}, totals
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _on_device(increments: dict[str, Any], times: Any, record: Record, runs: tuple[int, ...]) -> dict[str, jax.Array]:
-    return curves_of(increments, record, times, runs, xp=jnp)[0]
-
-
-def curves_on_device(
-    increments: Mapping[str, Any], record: Record, times: np.ndarray, runs: tuple[int, ...]
-) -> dict[str, jax.Array]:
-    """The curves of `curves_of`, of arrays that stay where they are."""
-    with jax.enable_x64(True):
-        return _on_device(dict(increments), times, record, runs)

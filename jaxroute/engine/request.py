@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxroute.core import arithmetic, provenance
 from jaxroute.core.description import describe, digest_of_setting
+from jaxroute.core.protocols import AnyEnvironment
 from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
@@ -48,7 +49,7 @@ def request_of(
     return Request(
         policies=list(components.policies),
         axes=components.axes,
-        policy_axes={name: components.axes_of(name) for name in components.policies},
+        policy_axes=components.policy_axes,
         seeds=sampling.seeds,
         times=recording.times,
         variables={},
@@ -62,6 +63,12 @@ def request_of(
     )
 
 
+def problem_of(env: AnyEnvironment) -> str:
+    """Name of the problem that an environment belongs to: its folder, or its module outside jaxroute."""
+    parts = type(env).__module__.split(".")
+    return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
+
+
 def _settings(
     components: Components,
     recording: Recording,
@@ -72,7 +79,9 @@ def _settings(
 ) -> dict[str, Any]:
     """Everything that decides the numbers, as plain JSON; options at their default are left out."""
     settings: dict[str, Any] = {
-        **components.settings(),
+        "problem": problem_of(components.variants[0].example[0]),
+        "environment": describe(components.env),
+        "policies": {name: describe(policy) for name, policy in components.policies.items()},
         "horizon": sampling.horizon,
         "record_every": recording.every,
         "record": {name: describe(record) for name, record in recording.records.items()},
@@ -92,11 +101,9 @@ def _settings(
     return settings
 
 
-def _identities(
-    components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]
-) -> list[str]:
+def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
     """Digests of everything that decides the numbers of a policy except horizon and seeds, for each of its settings; empty without codes."""
-    own, axes = components.policies[policy], components.axes_of(policy)
+    own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
     common = {name: value for name, value in settings.items() if name not in _NOT_COMMON}

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -95,6 +95,28 @@ def _called(
 
 
 _traced_once = jax.jit(_called, static_argnums=(0, 1, 2), inline=True)
+
+
+_measured: dict[Any, Any] = {}  # Results of `traced_once`.
+
+
+def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
+    """Returns `trace(env, policy)` of shapes instead of arrays; from memory, if it was found for an equal pair before.
+
+    Args:
+      what: name of the result.
+      trace: traces functions of its arguments.
+      env: first argument.
+      policy: second argument.
+    """
+    leaves, structure = jax.tree.flatten((env, policy))
+    types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    key = (what, structure, types, jax.config.read("jax_enable_x64"))
+    if key not in _measured:
+        shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+        with jax.default_device(jax.local_devices()[0]):  # As programs are traced, so that what they share is traced once.
+            _measured[key] = trace(*jax.tree.unflatten(structure, shapes))
+    return _measured[key]
 
 
 def made_for(

@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from jaxroute.core import checks, code
 from jaxroute.core.attributes import encoded
 from jaxroute.core.description import first_difference
 from jaxroute.store import lazy, runs
-from jaxroute.store.cells import Request
+from jaxroute.store.cells import CURVES, STATISTICS, Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import ENDING, PackStore, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
@@ -34,13 +34,8 @@ ADDED = ("compile_s", "run_s", "decisions", "played_again")
 AGAIN = "the same call, or command, simulates just that again"
 
 
-def collect(request: Request, store: PackStore | None) -> Runs | Statistics:
-    """Returns the result of a request, filled with the cells that are there.
-
-    Raises:
-      ValueError: it does not fit into memory.
-    """
-    return Statistics(request, store) if request.keep == "moments" else Runs(request, store)
+# Classes of results, by what is stored of the runs.
+RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] = {"runs": Runs, "moments": Statistics}
 
 
 class Notes:
@@ -135,20 +130,38 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
     store.flush()
 
 
-def check_code(store: PackStore, request: Request, families: Sequence[bytes], accept: bool) -> None:
-    """Refuses a store that holds the same simulation by other code, unless it holds it by this code, too.
+def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
+    """Checks a store before anything is simulated; returns whether some of the cells may be stored.
 
     Raises:
-      StoreMismatchError: it does; what has changed is named.
+      StoreMismatchError: it holds the same simulation by other code.
     """
-    there = ((family[16:], store.families.get(family[:16], set())) for family in families)
-    other = {code for own, codes in there if own not in codes for code in codes}
-    if not other or accept:
-        return
-    raise StoreMismatchError(
-        f"{str(store.place)!r} holds the same simulation by other code: {_what_changed(store, request, other)}; undo the change, choose another "
-        "folder, or simulate it anew beside the other with out=jaxroute.Store(..., accept_changed_code=True) (--accept-changed-code)"
-    )
+    kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
+    families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
+    codes = ((family[16:], store.families.get(family[:16], set())) for family in families)
+    other = {code for own, some in codes if own not in some for code in some}
+    if other and not accept_changed_code:
+        raise StoreMismatchError(
+            f"{str(store.place)!r} holds the same simulation by other code: {_what_changed(store, request, other)}; undo the change, choose "
+            "another folder, or simulate it again beside the other with out=jaxroute.Store(..., accept_changed_code=True) "
+            "(--accept-changed-code)"
+        )
+    if store.damaged:
+        checks.warn(
+            f"{len(store.damaged)} files in {str(store.place)!r} are damaged ({damage_of(store)}); their content is simulated again"
+        )
+    here, there = dict(store.session), sessions(store, families)
+    for one in there:
+        different = [
+            f"{name} {one.get(name)!r} there and {value!r} here" for name, value in here.items() if one.get(name) != value
+        ]
+        if different:
+            checks.warn(
+                f"{str(store.place)!r} was made with something else: {', '.join(different)}; what is simulated now may differ from it in the last "
+                "bits. Each cell says with what it was made"
+            )
+            break
+    return bool(there) or bool(Notes(store).requests)
 
 
 def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
@@ -320,7 +333,7 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
         if verify:
             for _ in store.read(list(store.where)):
                 pass
-        found = collect(request, store)
+        found = RESULTS[request.keep](request, store)
         return Inspection(
             request=request,
             reports=reports,

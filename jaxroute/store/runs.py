@@ -151,7 +151,7 @@ class Runs:
             some = {f"state/{n}": v for n, v in kept.states.items()} | {f"total/{n}": v for n, v in kept.totals.items()}
             write(self.store, self.request, self.request.families(STATES, policy, kept.rounds), policy, tile, seeds, some)
 
-    def begun(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
+    def checkpoint(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
         """Returns the first rounds of some runs, None if they cannot be read."""
         request = self.request
         found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]

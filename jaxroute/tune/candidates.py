@@ -11,7 +11,7 @@ from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment, is_policy, metrics_of
 from jaxroute.core.types import Metric
 from jaxroute.core.wrapper import Wrapper
-from jaxroute.engine import inputs
+from jaxroute.engine import grid
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
 
@@ -153,8 +153,8 @@ class CandidateRunner:
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
         """Returns the metrics that a candidate can record."""
         env, policy = self.factory.make(values)
-        example_env, example = inputs.example(
-            "candidate", inputs.env_settings(env), inputs.policy_settings("policy", policy)
+        example_env, example = grid.example_of(
+            "candidate", grid.env_settings(env), grid.policy_settings("policy", policy)
         )
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 

@@ -12,7 +12,7 @@ import xarray as xr
 import jaxroute as jr
 from jaxroute.core import code, provenance
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import inputs
+from jaxroute.engine import components
 from jaxroute.problems import stochastic
 from jaxroute.store import results
 
@@ -156,7 +156,7 @@ def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine,
 
 def test_whether_code_is_the_same_cannot_be_told_by_another_python(mine, monkeypatch, tmp_path):
     before = mine()
-    monkeypatch.setattr(inputs, "python", lambda: "3.99")
+    monkeypatch.setattr(components, "python", lambda: "3.99")
     with pytest.raises(jr.StoreMismatchError, match=r"made with Python 3\.\d+, and whether the code .* be told with 3\.99"):
         mine()
     xr.testing.assert_equal(mine(out=jr.Store(tmp_path / "out", accept_changed_code=True)), before)
@@ -195,7 +195,7 @@ def test_a_store_that_goes_on_with_another_processor_or_version_says_so_of_each_
     other = own | {"processor": "another one", "jaxroute": "9.9"}
     monkeypatch.setattr(provenance, "made_with", lambda device: other)
     with pytest.warns(
-        UserWarning, match="begun with something else: processor .* there and 'another one' here, jaxroute .*'9.9'"
+        UserWarning, match="made with something else: processor .* there and 'another one' here, jaxroute .*'9.9'"
     ):
         data = jr.simulate(ENV, UCB, seeds=70, out=tmp_path, **OPTIONS)
     monkeypatch.undo()

@@ -220,7 +220,7 @@ def no_play(monkeypatch):
     def run(*_):
         pytest.fail("wrong input was not refused before a block was played")
 
-    monkeypatch.setattr(programs.Block, "play", run)
+    monkeypatch.setattr(programs.Block, "run", run)
 
 
 @pytest.mark.parametrize("name", SIMULATE)

@@ -10,8 +10,8 @@ from jaxroute import metrics
 from jaxroute.core import draws
 from jaxroute.core.protocols import with_double_capacity
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import inputs
 from jaxroute.engine.capacity import larger_settings, overflowed
+from jaxroute.engine.grid import env_settings
 from jaxroute.problems import queueing as qu
 
 HORIZON, SEEDS = 32, 32
@@ -130,7 +130,7 @@ def test_equal_functions_are_one_program():
     def sampler(key):
         return Buffer()
 
-    first, second = (next(larger_settings(inputs.env_settings(sampler), Buffer())) for _ in range(2))
+    first, second = (next(larger_settings(env_settings(sampler), Buffer())) for _ in range(2))
     assert first.structure == second.structure and hash(first.structure) == hash(second.structure)
 
 
@@ -159,9 +159,7 @@ def test_another_fault_is_found_with_room():
 
 def test_the_places_of_a_queue_grow_up_to_its_horizon():
     env = qu.RandomQueues(horizon=120, limit=50)
-    limits = [
-        env.example(draws.key(0)).backlog.limit for env in larger_settings(inputs.env_settings(env), env(draws.key(0)))
-    ]
+    limits = [env.example(draws.key(0)).backlog.limit for env in larger_settings(env_settings(env), env(draws.key(0)))]
     assert limits == [100, 120]
     assert with_double_capacity(qu.RandomQueues(horizon=120)(draws.key(0))) is None
     assert with_double_capacity(qu.standin_queue("routerbench", arrival_rate=0.8, horizon=50)) is None

@@ -15,7 +15,7 @@ import jaxroute as jr
 from jaxroute.cli.store import rows_of
 from jaxroute.engine import execution
 from jaxroute.engine.execution import share_here
-from jaxroute.engine.plan import parts_of
+from jaxroute.engine.schedule import parts_of
 from jaxroute.problems import stochastic
 from jaxroute.store import results
 
@@ -144,8 +144,8 @@ import sys
 sys.path.insert(0, {tests!r})
 import test_clusters as t
 import jaxroute as jr
-from jaxroute.engine import plan
-plan.EXPIRES_S = 4.0
+from jaxroute.engine import schedule
+schedule.EXPIRES_S = 4.0
 t.play(keep={keep!r}, out={out!r}, seeds=1500, horizon=200, execution=jr.Execution(share="join", block=64, backend="scan"))
 """
 

@@ -245,7 +245,7 @@ def test_a_wrong_grid_is_refused(name):
     ids=["env and policy", "two policies", *(f"axis {n}" for n in ("policy", "seed", "time", "model", "reward", "pulls", "valid", "bad"))],
 )  # fmt: skip
 def test_names_that_clash_are_refused_before_anything_is_played(env, policies, message, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxroute.engine.programs.Block.play", lambda *_: pytest.fail("a block was played"))
+    monkeypatch.setattr("jaxroute.engine.programs.Block.run", lambda *_: pytest.fail("a block was played"))
     with pytest.raises(ValueError, match=message):
         play(env, policies, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,9 @@
 """Runs of policies whose rounds are long by themselves, which a CPU plays one by one."""
 
+import dataclasses
 from types import MappingProxyType
 
+import jax
 import numpy as np
 import pytest
 from flax import struct
@@ -9,6 +11,7 @@ from flax import struct
 import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.engine import memory, programs, rounds
+from jaxroute.engine.execution import resolve
 from jaxroute.problems import queueing
 from jaxroute.problems import stochastic as st
 
@@ -69,13 +72,13 @@ def test_a_store_with_several_settings_a_call_goes_on(tmp_path, monkeypatch):
 
 def test_nobody_is_played_that_was_not_asked_for(monkeypatch):
     """Side by side runs come in sixteens; one by one as many as were asked for."""
-    seen, play = [], programs.Block.play
+    seen, play = [], programs.Block.run
 
     def noting(self, tile, seeds, begun=MappingProxyType({})):
         seen.append(len(seeds))
         return play(self, tile, seeds, begun)
 
-    monkeypatch.setattr(programs.Block, "play", noting)
+    monkeypatch.setattr(programs.Block, "run", noting)
     played(Long())
     played(Short())
     assert seen == [3, 16]
@@ -85,7 +88,7 @@ def test_memory_is_that_of_the_runs_at_a_time(monkeypatch):
     one = memory.bytes_of_run(ENV, Long())
     monkeypatch.setattr(memory, "memory_limit", lambda device: memory.cores() * one)
     played(Long())
-    with pytest.raises(ValueError, match="16 runs are played together"):
+    with pytest.raises(ValueError, match="16 runs are simulated together"):
         played(Short())
 
 
@@ -101,5 +104,7 @@ def test_sizes_of_pools_decide(dim, models, offered, decisions):
         np.ones((60, dim)), np.full((60, models), 0.5), arrival_rate=0.8, horizon=50, num_offered=offered
     )
     for policy in (queueing.ACQB(), queueing.PolicySwitch(queueing.Random(), queueing.ACQB(), 5)):
-        spec = rounds.spec_for(env, 50)
-        assert (rounds.is_expensive(policy, spec), rounds.scan_is_faster(policy, spec)) == decisions
+        target = resolve(jr.Execution(), jax.devices("cpu")[:1], lambda: False)
+        hint = policy.cost_hint(rounds.spec_for(env, 50))
+        scan = target.backend_of(hint) == "scan"
+        assert (dataclasses.replace(target, backend="scan").one_by_one(hint), scan) == decisions

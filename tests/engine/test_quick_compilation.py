@@ -1,5 +1,7 @@
 """What is compiled with few optimisations, for a first look."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from flax import struct
@@ -7,7 +9,7 @@ from helpers import backends
 
 import jaxroute as jr
 from jaxroute.engine import programs
-from jaxroute.engine.inputs import read_inputs
+from jaxroute.engine.execution import resolve
 from jaxroute.problems import service, stochastic
 
 ENV = stochastic.bernoulli([0.9, 0.5, 0.1])
@@ -67,21 +69,6 @@ def test_a_store_goes_on_as_it_was_begun(tmp_path):
 
 
 def test_it_is_refused_on_a_gpu():
-    options = dict.fromkeys(("record_every", "record", "probes", "num_instances", "block", "until_stderr"))
+    gpu = SimpleNamespace(platform="cuda")
     with pytest.raises(ValueError, match="compile='quick' is for CPUs, got devices of the platform 'cuda'"):
-        read_inputs(
-            ENV,
-            stochastic.UCB1(),
-            horizon=10,
-            seeds=16,
-            root_seed=0,
-            backend="auto",
-            quick=True,
-            arithmetic="auto",
-            platform="cuda",
-            keep="runs",
-            keep_states=False,
-            accept_changed_code=False,
-            description={},
-            **options,
-        )
+        resolve(jr.Execution(compile="quick"), [gpu], lambda: False)

@@ -594,7 +594,7 @@ def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
     assert size == 2 * 4 * 4
     monkeypatch.setattr(memory, "memory_limit", lambda device: 100)
     with pytest.raises(
-        ValueError, match=r"policy 'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are played together"
+        ValueError, match=r"policy 'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are simulated together"
     ):
         play(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
 

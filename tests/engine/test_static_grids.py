@@ -131,7 +131,7 @@ def test_statistics_and_single_runs_agree():
 def test_a_run_that_stopped_goes_on_and_a_store_takes_more_values(tmp_path, monkeypatch):
     policies = {"ring": grid([2, 5], first=[0, 1])}
     undisturbed = play(policies)
-    whole, played = programs.Block.play, []
+    whole, played = programs.Block.run, []
 
     def dies(self, tile, *more):
         if len(played) == 3:
@@ -139,7 +139,7 @@ def test_a_run_that_stopped_goes_on_and_a_store_takes_more_values(tmp_path, monk
         played.append(tile)
         return whole(self, tile, *more)
 
-    monkeypatch.setattr(programs.Block, "play", dies)
+    monkeypatch.setattr(programs.Block, "run", dies)
     with pytest.raises(KeyboardInterrupt):
         play(policies, out=tmp_path)
     monkeypatch.undo()

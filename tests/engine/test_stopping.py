@@ -1,5 +1,7 @@
 """Runs that stop when a standard error is small enough: when they look, where they stop, what they say."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from store_cases import ENV, KEEPS, assert_same, run_three
@@ -8,7 +10,7 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute import metrics
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import stopping
+from jaxroute.engine.schedule import compare, seed_numbers
 from jaxroute.problems import stochastic
 from jaxroute.store.cells import Seeds
 
@@ -22,7 +24,7 @@ def test_looks_double():
         (range(999, -1, -1), [488, 744, 1000]),
         (range(0, 10_000, 10), [256, 512, 1000]),
     ):
-        assert stopping.looks(Seeds(np.asarray(seeds))) == expected
+        assert seed_numbers({"x": 1.0}, Seeds(np.asarray(seeds))) == expected
 
 
 UNTIL = {"seeds": 5000, "execution": jr.Execution(block=64), "until_stderr": {"regret": 0.12}}
@@ -114,10 +116,11 @@ def test_stopping_does_not_bias_the_mean(distribution):
     gaps, stopped = [], []
     for _ in range(number):
         sample = draw(4096)
-        for seeds in stopping.looks(Seeds(np.arange(4096))):
+        for seeds in seed_numbers({"x": goal}, Seeds(np.arange(4096))):
             seen = sample[:seeds]
             error = np.asarray([seen.std(ddof=1) / np.sqrt(len(seen))])
-            if stopping.reached({"x": goal}, {"x": error})[0]:
+            result = SimpleNamespace(request=SimpleNamespace(recorded={"p": ["x"]}), errors=lambda *_, error=error: error)
+            if compare({"x": goal}, result, seeds).met:
                 break
         gaps.append((seen.mean() - truth) / goal)
         stopped.append(len(seen))

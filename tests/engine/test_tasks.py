@@ -9,32 +9,32 @@ import pytest
 from helpers import x64
 
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.plan import Step, Task
-from jaxroute.engine.tasks import played_ahead
+from jaxroute.engine.running import simulate_ahead
+from jaxroute.engine.schedule import Batch, Call
 
 
-class _Begun(Step):
-    """A step whose first rounds have been played: in place of them its number."""
+class _Numbered(Batch):
+    """A batch whose checkpoint is a number."""
 
-    def begun(self):
-        return self.task.begun + 10
+    def checkpoint(self, call):
+        return call.since + 10
 
 
-STEPS = [_Begun(None, Task("policy", {}, np.zeros(1), number)) for number in range(4)]
+STEPS = [(_Numbered(None, {}, None), Call("policy", {}, np.zeros(1), number)) for number in range(4)]
 
 
 def test_the_next_task_is_played_while_one_is_written():
     """The writer of each waits until the next one has begun, which it would for ever if nobody played ahead."""
     begun = [threading.Event() for _ in STEPS]
 
-    def play(task, first):
-        begun[task.begun].set()
-        return {"number": task.begun, "first": first}, None
+    def play(call, first):
+        begun[call.since].set()
+        return {"number": call.since, "first": first}, None
 
     seen = []
-    with contextlib.closing(played_ahead([None, *STEPS, None], play)) as played:
-        for step, curves, kept in played:
-            number = step.task.begun
+    with contextlib.closing(simulate_ahead([None, *STEPS, None], play)) as played:
+        for _, call, curves, kept in played:
+            number = call.since
             if number + 1 < len(STEPS):
                 assert begun[number + 1].wait(60)
             seen.append((number, curves["number"], curves["first"], kept))
@@ -42,33 +42,33 @@ def test_the_next_task_is_played_while_one_is_written():
 
 
 def test_what_goes_wrong_comes_after_what_went_well():
-    def play(task, first):
-        if task.begun == 2:
+    def play(call, first):
+        if call.since == 2:
             raise ValueError("no")
         return {}, None
 
     seen = []
-    with pytest.raises(ValueError, match="no"), contextlib.closing(played_ahead(STEPS, play)) as played:
-        for step, *_ in played:
-            seen.append(step.task.begun)
+    with pytest.raises(ValueError, match="no"), contextlib.closing(simulate_ahead(STEPS, play)) as played:
+        for _, call, *_ in played:
+            seen.append(call.since)
     assert seen == [0, 1]
 
 
 def test_who_stops_listening_stops_the_playing():
     """At most the task that has begun is played to its end."""
     number = []
-    with contextlib.closing(played_ahead(STEPS, lambda task, _: (number.append(task.begun), None))) as played:
+    with contextlib.closing(simulate_ahead(STEPS, lambda call, _: (number.append(call.since), None))) as played:
         next(played)
     assert number in ([0], [0, 1])
 
 
 def test_numbers_have_the_width_of_the_caller():
-    def play(task, first):
+    def play(call, first):
         return {"wide": jax.config.read("jax_enable_x64")}, None
 
     for wide in (False, True):
         with x64(wide):
-            assert [curves["wide"] for _, curves, _ in played_ahead(STEPS[:1], play)] == [wide]
+            assert [curves["wide"] for _, _, curves, _ in simulate_ahead(STEPS[:1], play)] == [wide]
 
 
 class _Gpu:
@@ -113,15 +113,15 @@ def test_what_a_gpu_has_simulated_is_told_while_it_does():
     """Also that it is to end, before what is under way is waited for."""
     ended, told, begun = threading.Event(), [], threading.Event()
 
-    def simulate(task, first):
+    def simulate(call, first):
         begun.set()
         assert ended.wait(60)
         return {}, None
 
-    def waiting(step):
-        told.append(step.task.begun)
+    def waiting(call):
+        told.append(call.since)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        next(played_ahead(STEPS, simulate, waiting, lambda stopped: ended.set() if stopped else told.append("again")))
+        next(simulate_ahead(STEPS, simulate, waiting, lambda stopped: ended.set() if stopped else told.append("again")))
     assert told == [0, "again"] and begun.is_set()

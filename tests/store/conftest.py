@@ -73,14 +73,14 @@ def bucket(server, monkeypatch):
 @pytest.fixture
 def simulated(monkeypatch):
     """The runs that are simulated: name, setting and seed of each."""
-    found, simulate_block = [], programs.Block.play
+    found, simulate_block = [], programs.Block.run
 
     def noted(self, tile, seeds, *begun):
         settings = itertools.product(*tile.values())
         found.extend((self.name, *tile, *map(int, one), int(seed)) for one in settings for seed in dict.fromkeys(seeds))
         return simulate_block(self, tile, seeds, *begun)
 
-    monkeypatch.setattr(programs.Block, "play", noted)
+    monkeypatch.setattr(programs.Block, "run", noted)
     return found
 
 

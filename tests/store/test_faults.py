@@ -222,13 +222,13 @@ def test_a_full_disk_ends_the_call_says_so_and_loses_nothing(tmp_path, monkeypat
 def test_a_call_does_not_go_on_for_long_after_a_write_has_failed(tmp_path, monkeypatch, count_blocks):
     small_packs(monkeypatch)
     failing(monkeypatch, "fsync", 1)
-    simulate_block = programs.Block.play
+    simulate_block = programs.Block.run
 
     def slowly(self, *args):
         time.sleep(0.1)  # The write before has failed meanwhile.
         return simulate_block(self, *args)
 
-    monkeypatch.setattr(programs.Block, "play", slowly)
+    monkeypatch.setattr(programs.Block, "run", slowly)
     with pytest.raises(OSError, match="No space left"):
         run(out=tmp_path)
     assert len(count_blocks) < 6

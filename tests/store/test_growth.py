@@ -272,7 +272,7 @@ def test_runs_are_simulated_from_the_first_round_where_they_cannot_go_on(tmp_pat
 
 def test_the_size_of_states_is_said_first(tmp_path, capsys):
     run(out=jr.Store(tmp_path, keep_states=True), progress=True, seeds=10)
-    assert "the states at the end, which are kept, take up to" in capsys.readouterr().err
+    assert "the states at the end, which are stored, take up to" in capsys.readouterr().err
     assert rounds(run(out=jr.Store(tmp_path, keep_states=True), seeds=10, record_every=None, horizon=50)) == 4 * 10 * 10
 
 

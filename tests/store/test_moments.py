@@ -12,7 +12,7 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute import metrics
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import layout, simulate
+from jaxroute.engine import layout
 from jaxroute.store import runs
 
 
@@ -233,6 +233,6 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(monkeypatch):
 
 def test_a_block_is_small_enough_for_the_curves_of_all_policies(monkeypatch):
     """Five numbers at each of four times, of each of three policies: 480 bytes a run."""
-    monkeypatch.setattr(simulate, "_CURVES", 480 * 100)
+    monkeypatch.setattr(layout, "_CURVE_BYTES", 480 * 100)
     assert decoded(run(execution=None).attrs)["layout"]["block"] == 64
     assert decoded(run(execution=None, keep="runs").attrs)["layout"]["block"] > 64

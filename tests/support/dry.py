@@ -26,7 +26,9 @@ from jaxroute.core.protocols import build_policy, is_environment, metrics_of
 from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
 from jaxroute.engine import programs, recording, simulate
+from jaxroute.engine.components import Components
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.layout import Layout
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
 from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
@@ -128,7 +130,7 @@ def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
 def _numbers(
     block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray, begun: Any = None
 ) -> tuple[dict[str, np.ndarray], float]:
-    """In place of `Block.play`: numbers that differ from setting to setting; no run is invalid."""
+    """In place of `Block.run`: numbers that differ from setting to setting; no run is invalid."""
     del tile, begun
     record, horizon, *_ = block.static
     sizes = tuple(block.layout.tile[axis] for axis in block.axes)
@@ -142,10 +144,10 @@ def _numbers(
     return increments, 0.0
 
 
-def _one_tile(asked: Any, devices: Any) -> dict[str, Any]:
+def _one_tile(components: Components, recording: Any, num_seeds: int, *args: Any) -> Layout:
     """In place of the layout that memory allows: everything in one call."""
-    del devices
-    return {"block": len(asked.seeds), "tile": {axis: len(values) for axis, values in asked.axes.items()}}
+    del recording, args
+    return Layout(num_seeds, {axis: len(values) for axis, values in components.axes.items()})
 
 
 @contextlib.contextmanager
@@ -154,8 +156,8 @@ def dry_engine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recording, "shapes_of_round", _declared)
         patch.setattr(programs.Block, "shapes", _shapes)
-        patch.setattr(programs.Block, "play", _numbers)
-        patch.setattr(simulate, "_cut", _one_tile)
+        patch.setattr(programs.Block, "run", _numbers)
+        patch.setattr(simulate, "choose_layout", _one_tile)
         patch.setattr(simulate, "compiler", contextlib.nullcontext)
         patch.setattr(simulate, "compile_blocks", lambda blocks, pool, progress: None)
         yield

@@ -32,7 +32,7 @@ def run_three(env=ENV, policies=THREE, **options):
 @contextlib.contextmanager
 def interrupted(number):
     """Interrupts the simulation inside in the block of this number, if it has so many."""
-    simulate_block, begun = programs.Block.play, []
+    simulate_block, begun = programs.Block.run, []
 
     def counted(self, *args):
         begun.append(args)
@@ -41,7 +41,7 @@ def interrupted(number):
         return simulate_block(self, *args)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(programs.Block, "play", counted)
+        patch.setattr(programs.Block, "run", counted)
         yield
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.engine import inputs, layout, memory, sharing
+from jaxroute.engine import grid, layout, memory, sharing
 from jaxroute.engine.sharing import leaf_dependence
 from jaxroute.problems import service, staged, stochastic
 
@@ -52,7 +52,7 @@ def test_axes_that_share_the_state_get_a_wide_tile():
     env, policy = grids()
     assert sharing.shared_axes([(env, policy)]) == ("alpha", "V")
     width = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
-    plain = inputs.env_settings(stochastic.bernoulli([0.5, 0.4]))
+    plain = grid.env_settings(stochastic.bernoulli([0.5, 0.4]))
     assert sharing.shared_axes([(plain, width)]) == ()
     budgets = jr.grid(staged.arena_market, budget=[1.0, 2.0, 3.0])
     gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
@@ -68,9 +68,9 @@ def test_a_function_of_the_environment_is_looked_at_too():
     knows = lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests))  # noqa: E731
     learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
     bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
-    assert sharing.shared_axes([(bigger, inputs.policy_settings("p", learns))]) == ("alpha",)
-    assert sharing.shared_axes([(bigger, inputs.policy_settings("p", knows))]) == ()  # Little is left but the queue.
-    assert sharing.shared_axes([(env, inputs.policy_settings("p", learns))]) == ()  # Three settings: not worth the look.
+    assert sharing.shared_axes([(bigger, grid.policy_settings("p", learns))]) == ("alpha",)
+    assert sharing.shared_axes([(bigger, grid.policy_settings("p", knows))]) == ()  # Little is left but the queue.
+    assert sharing.shared_axes([(env, grid.policy_settings("p", learns))]) == ()  # Three settings: not worth the look.
 
 
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])

@@ -1,4 +1,4 @@
-"""Plan of the work: units of tasks that are missing, for one process or for several that share it."""
+"""Schedule of the missing runs: batches of compiled calls, for one process or for several that share the work."""
 
 import contextlib
 import itertools
@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.waiting import tell
 from jaxroute.store import cells
-from jaxroute.store.cells import GRANULE, Request, Tile
+from jaxroute.store.cells import GRANULE, Request, Seeds, Tile
 from jaxroute.store.claims import Claims
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
@@ -33,54 +33,107 @@ Share = tuple[int, int]
 ALONE = (0, 1)
 
 
+# With fewer runs a standard error says too little about itself.
+FEWEST_SEEDS = 256
+
+
 @dataclass(frozen=True)
-class Task:
-    """Work of one compiled call.
+class Ending:
+    """Where a simulation ended.
 
     Attributes:
-      policy: name.
+      seeds: number of seeds of the result.
+      met: whether the goals of `until_stderr` were reached.
+      errors: largest standard errors by metric; None where one is unknown.
+    """
+
+    seeds: int = 0
+    met: bool = False
+    errors: dict[str, float | None] = field(default_factory=dict)
+
+
+def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
+    """Returns the numbers of seeds after which the standard errors are compared with the goals: they double, up to all seeds.
+
+    Each is one at which whole granules of seeds are complete. Without goals there is only the last.
+    """
+    last = np.zeros(len(seeds.values), np.int64)
+    if not goals:
+        return [len(last)]
+    for part in seeds.granules.values():
+        last[part] = part.max()
+    whole = np.flatnonzero(np.maximum.accumulate(last) <= np.arange(len(last))) + 1
+    number, found = FEWEST_SEEDS, []
+    while number < len(last):
+        found.append(int(whole[np.searchsorted(whole, number)]))
+        number *= 2
+    return list(dict.fromkeys([*found, len(last)]))
+
+
+def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
+    """Compares the standard errors over the first seeds, of all policies and settings, with the goals."""
+    worst: dict[str, float] = {}
+    for metric in goals:
+        policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
+        worst[metric] = float(np.max(result.errors(metric, policies, seeds), initial=0.0))
+    met = bool(goals) and all(worst[name] < goal for name, goal in goals.items())
+    return Ending(seeds, met, {name: error if math.isfinite(error) else None for name, error in worst.items()})
+
+
+@dataclass(frozen=True)
+class Call:
+    """Work of one compiled call: a policy on a tile of settings and a block of seeds.
+
+    Attributes:
+      policy: name of the policy.
       tile: positions along each axis that the policy has.
-      seeds: `[R]`.
-      begun: rounds that have been played before.
-      summed: it is for statistics, and single runs are dropped.
+      seeds: `[R]` seeds.
+      since: number of rounds that were simulated before.
+      summed: whether only statistics of the runs are stored.
     """
 
     policy: str
     tile: Tile
     seeds: np.ndarray
-    begun: int = 0
+    since: int = 0
     summed: bool = False
 
 
 @dataclass
-class Unit:
-    """Tasks that belong together: one of single runs, or for statistics those of all policies on the same settings and seeds.
+class Batch:
+    """Cells whose curves are stored together: one cell of single runs, or all policies on the same settings and seeds for statistics.
 
     Attributes:
-      result: that it is a part of.
+      result: result that the batch belongs to.
       tile: positions along each axis; for statistics along all.
       seeds: positions in the seeds of the result.
-      tasks: in order.
-      policies: whose curves statistics are made of; those without a task have been simulated for the unit before.
-      curves: of the tasks that have been simulated, by policy, for statistics; units share them.
+      calls: calls in order.
+      policies: policies whose curves the statistics need; those without a call have been simulated for the batch before.
+      curves: curves of the finished calls by policy, for statistics; batches share them.
     """
 
     result: Runs | Statistics
     tile: Tile
     seeds: np.ndarray
-    tasks: list[Task] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     policies: list[str] = field(default_factory=list)
     curves: dict[str, list[Any]] = field(default_factory=dict)
 
-    def take(self, task: Task, curves: Mapping[str, Any], kept: Checkpoint | None) -> None:
-        """Gives what a task has made to the result, once that is complete."""
+    def checkpoint(self, call: Call) -> Checkpoint | None:
+        """Returns the first rounds of a call, if they have been simulated and can be read."""
+        if not call.since or not isinstance(self.result, Runs):
+            return None
+        return self.result.checkpoint(call.policy, self.tile, self.seeds, call.since)
+
+    def take(self, call: Call, curves: Mapping[str, Any], checkpoint: Checkpoint | None) -> None:
+        """Passes the curves of a call to the result, once those of the batch are complete."""
         if isinstance(self.result, Runs):
-            self.result.take(task.policy, self.tile, self.seeds, curves, kept)
+            self.result.take(call.policy, self.tile, self.seeds, curves, checkpoint)
             return
-        if task is next(one for one in self.tasks if one.policy == task.policy):
-            self.curves[task.policy] = []
-        self.curves[task.policy].append(curves)
-        if task is self.tasks[-1]:
+        if call is next(one for one in self.calls if one.policy == call.policy):
+            self.curves[call.policy] = []
+        self.curves[call.policy].append(curves)
+        if call is self.calls[-1]:
             axes = self.result.request.policy_axes
             whole = {policy: _joined(self.curves[policy], len(axes[policy])) for policy in self.policies}
             self.result.add(self.tile, self.seeds, whole)
@@ -103,7 +156,7 @@ def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
     return range(max(0, begin), min(parts, end))
 
 
-def units_of_runs(
+def batches_of_runs(
     runs: Runs,
     layout: Layout,
     static: set[str],
@@ -111,7 +164,7 @@ def units_of_runs(
     limit: int,
     horizons: Callable[[str], Sequence[int]],
     steady: bool = False,
-) -> Iterator[Unit]:
+) -> Iterator[Batch]:
     """Yields what is missing of the first seeds of single runs.
 
     Args:
@@ -148,7 +201,7 @@ def units_of_runs(
                     runs, policy, request.numbers_in(policy, tile), dict(masks), horizons(policy)
                 ):
                     for block in _blocks(request.cut.of(some), layout.block, steady):
-                        yield Unit(runs, tile, block, [Task(policy, tile, request.seeds[block], rounds)])
+                        yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
 
 def _owned(request: Request, settings: int, share: Share) -> list[dict[int, int]]:
@@ -213,10 +266,10 @@ def _blocks(seeds: np.ndarray, block: int, steady: bool) -> Iterator[np.ndarray]
     yield from (seeds[i : i + block] for i in range(0, len(seeds), block))
 
 
-def units_of_statistics(
+def batches_of_statistics(
     found: Statistics, layout: Layout, static: set[str], share: Share, limit: int, steady: bool = False
-) -> Iterator[Unit]:
-    """Yields what is missing of the statistics of full granules; arguments as for `units_of_runs`, `steady`: units do not need each other."""
+) -> Iterator[Batch]:
+    """Yields what is missing of the statistics of full granules; arguments as for `batches_of_runs`, `steady`: batches do not need each other."""
     request = found.request
     shape, axes = tuple(len(v) for v in request.axes.values()), list(request.axes)
     granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
@@ -229,17 +282,17 @@ def units_of_statistics(
             there: dict[str, list[list[int]]] = {}  # The settings of each policy that were simulated last.
             for tile in _tiles(left, axes, layout, static):
                 needed = [policy for policy in request.policies if found.needed(policy, tile, some)]
-                unit = Unit(found, tile, seeds, policies=needed, curves={} if steady else curves)
+                batch = Batch(found, tile, seeds, policies=needed, curves={} if steady else curves)
                 for policy in needed:
                     part = {axis: tile[axis] for axis in request.policy_axes[policy]}
                     numbers = [at.tolist() for at in part.values()]
-                    alone = len(needed) > 1 and policy == needed[-1] and not unit.tasks  # Two that have not met yet.
+                    alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Two that have not met yet.
                     if steady or alone or there.get(policy) != numbers:
                         blocks = _blocks(seeds, layout.block, False)
-                        unit.tasks += [Task(policy, part, request.seeds[block], summed=True) for block in blocks]
+                        batch.calls += [Call(policy, part, request.seeds[block], summed=True) for block in blocks]
                     there[policy] = numbers
-                if unit.tasks:
-                    yield unit
+                if batch.calls:
+                    yield batch
 
 
 def _left(
@@ -257,29 +310,16 @@ def _left(
             yield left, some
 
 
-class Step(NamedTuple):
-    """A task of a unit."""
-
-    unit: Unit
-    task: Task
-
-    def begun(self) -> Checkpoint | None:
-        """The first rounds of the task, if they have been played and can be read."""
-        if not self.task.begun or not isinstance(self.unit.result, Runs):
-            return None
-        return self.unit.result.begun(self.task.policy, self.unit.tile, self.unit.seeds, self.task.begun)
-
-
-class Work:
-    """Part of a result that this process simulates.
+class Schedule:
+    """Missing runs of a result that this process simulates.
 
     Args:
-      result: with the cells that are there.
+      result: result with the stored cells.
       layout: seeds and settings of a call.
       static: axes along which programs differ.
       share: part of the work, as in `Execution`.
-      store: of the result.
-      horizons: rounds from which runs of a policy may be continued, the most first.
+      store: store of the result.
+      horizons: rounds from which runs of a policy can be continued, largest first.
     """
 
     def __init__(
@@ -295,56 +335,65 @@ class Work:
         self.joins = share == "join"
         self._share = share if isinstance(share, tuple) else ALONE
 
-    def units(self, limit: int) -> list[Unit]:
-        """Returns what is missing of the first seeds."""
-        found, share = self.result, self._share
-        if isinstance(found, Runs):
-            return list(units_of_runs(found, self.layout, self.static, share, limit, self.horizons, self.joins))
-        found.find(limit)
-        units: list[Unit] = []
-        if found.runs is not None:
-            inside = int(np.searchsorted(found.rest, limit))
-            units += units_of_runs(found.runs, self.layout, self.static, share, inside, self.horizons, self.joins)
-        return [*units, *units_of_statistics(found, self.layout, self.static, share, limit, self.joins)]
+    def batches(self, limit: int) -> list[Batch]:
+        """Returns the missing batches of the first seeds."""
+        result, rest = self.result, (self.layout, self.static, self._share)
+        if isinstance(result, Runs):
+            return list(batches_of_runs(result, *rest, limit, self.horizons, self.joins))
+        result.find(limit)
+        batches: list[Batch] = []
+        if result.runs is not None:
+            inside = int(np.searchsorted(result.rest, limit))
+            batches += batches_of_runs(result.runs, *rest, inside, self.horizons, self.joins)
+        return [*batches, *batches_of_statistics(result, *rest, limit, self.joins)]
 
-    def steps(self, limit: int, in_order: bool) -> Generator["Step | None", None, None]:
-        """Yields the tasks that are missing of the first seeds; `in_order`: block by block of seeds, so that policies can be compared.
+    def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
+        """Returns all batches that may have to be simulated; none if the stored runs reach the goals."""
+        for seeds in seed_numbers(goals, self.result.request.cut):
+            if self.batches(seeds):
+                return self.batches(len(self.result.request.seeds))
+            if compare(goals, self.result, seeds).met:
+                break
+        return []
 
-        None stands for a step that there is not yet.
+    def calls(self, limit: int, in_order: bool) -> Generator[tuple[Batch, Call] | None, None, None]:
+        """Yields the missing calls of the first seeds with their batches; None while there is no free one.
+
+        With `in_order` block by block of seeds, so that policies can be compared.
         """
-        units = self.units(limit)
+        batches = self.batches(limit)
         if in_order:
-            units.sort(key=lambda unit: int(unit.seeds.max()) // self.layout.block)
-        with contextlib.closing(self._free(units) if self.joins else (unit for unit in units)) as free:
-            for unit in free:
-                yield from [None] if unit is None else [Step(unit, task) for task in unit.tasks]
+            batches.sort(key=lambda batch: int(batch.seeds.max()) // self.layout.block)
+        with contextlib.closing(self._free(batches) if self.joins else (batch for batch in batches)) as free:
+            for batch in free:
+                yield from [None] if batch is None else [(batch, call) for call in batch.calls]
 
-    def _free(self, units: list[Unit]) -> Generator[Unit | None, None, None]:
-        """Yields units in random order that no other process has simulated or simulates, until all are there; None before it waits.
+    def _free(self, batches: list[Batch]) -> Generator[Batch | None, None, None]:
+        """Yields batches in random order that no other process has simulated or simulates, until all are there; None before it waits.
 
         What takes about `_CLAIM_S` is claimed at once.
         """
         assert self.store is not None
         store, mine, said, number = self.store, [], False, 1
-        left = [(unit, list(_cells_of(unit))) for unit in units]
+        left = [(batch, list(_addresses_of(batch))) for batch in batches]
         with Claims(store.place, EXPIRES_S) as claims:
             random.Random(claims.name).shuffle(left)
             while left:
                 store.refresh()
                 mine = [group for group in mine if group not in store.groups]
-                others, free, rest = claims.others(), dict[int, Unit](), []
+                others, free, rest = claims.others(), dict[int, Batch](), []
                 new: dict[bytes, int] = {}
-                for place, (unit, made) in enumerate(left):
+                for place, (batch, made) in enumerate(left):
                     if len(free) == number:
                         rest += left[place:]
                         break
-                    if not _are_there(store, unit, made):
+                    if not _are_there(store, batch, made):
                         groups = [cells.group(family, granule) for family, granule, _ in made]
                         if others.isdisjoint(groups):
-                            free[place] = unit
+                            free[place] = batch
                             new |= dict.fromkeys(groups, place)
                         else:
-                            rest.append((unit, made))
+                            rest.append((batch, made))
                 for place in {new[group] for group in (claims.keep(mine, new) if new else ())}:
                     del free[place]
                     rest.append(left[place])
@@ -367,22 +416,22 @@ class Work:
                     time.sleep(EXPIRES_S / 20)
 
 
-def _cells_of(unit: Unit) -> Iterator[tuple[bytes, int, int]]:
-    """Family, first granule and extent of the cells that a unit makes."""
-    request = unit.result.request
-    if isinstance(unit.result, Statistics):
-        granules = (request.cut.values[unit.seeds][::GRANULE] // GRANULE).tolist()
-        for family in unit.result.families_in(unit.tile, [task.policy for task in unit.tasks]):
+def _addresses_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
+    """Family, first granule and extent of the cells that a batch makes."""
+    request = batch.result.request
+    if isinstance(batch.result, Statistics):
+        granules = (request.cut.values[batch.seeds][::GRANULE] // GRANULE).tolist()
+        for family in batch.result.families_in(batch.tile, [call.policy for call in batch.calls]):
             yield from ((family, first, size) for first, size in cells.ranges(granules))
         return
-    for policy, tile in {task.policy: task.tile for task in unit.tasks}.items():
+    for policy, tile in {call.policy: call.tile for call in batch.calls}.items():
         families = request.families(cells.CURVES, policy)
         for number in request.numbers_in(policy, tile):
-            yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(unit.seeds))
+            yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(batch.seeds))
 
 
-def _are_there(store: PackStore, unit: Unit, made: Sequence[tuple[bytes, int, int]]) -> bool:
-    """Says whether all cells of a unit are there."""
-    if isinstance(unit.result, Statistics):
+def _are_there(store: PackStore, batch: Batch, made: Sequence[tuple[bytes, int, int]]) -> bool:
+    """Says whether all cells of a batch are there."""
+    if isinstance(batch.result, Statistics):
         return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
     return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)
