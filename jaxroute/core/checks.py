@@ -173,6 +173,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=2 if frame is None else level)
 
 
+def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
+    """Returns `check(*args)`; its `ValueError` names the owner of the arguments."""
+    try:
+        return check(*args)
+    except ValueError as error:
+        raise ValueError(f"{owner}: {error}") from None
+
+
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Returns `value` if it is an allowed name; otherwise `ValueError` with the closest name, and with all names unless there are too many."""
     allowed = list(allowed)

@@ -30,7 +30,6 @@ from jaxroute.engine.grid import (
     Grid,
     Policies,
     PolicyLike,
-    attributed,
     env_settings,
     example_of,
     places_of,
@@ -149,13 +148,13 @@ def read_components(env: EnvironmentLike, policies: Policies, num_instances: int
     owners = {"env": env_grid, **{f"policy {name!r}": grid for name, grid in grids.items()}}
     for owner, grid in owners.items():
         for one in grid.objects:
-            attributed(owner, check_values, one)
+            checks.attributed(owner, check_values, one)
+    _warn_horizon(horizon, owners)
+    axes = _axes(env_grid, grids)
     variants = [one for name, policy in grids.items() for one in _variants(name, env_grid, policy, horizon)]
     for variant in variants:
         _check_variant(variant, variants[0].spec)
-    _warn_horizon(horizon, owners)
     _warn_assumptions(variants)
-    axes = _axes(env_grid, grids)
     policy_axes = {
         name: [axis for axis in axes if axis in env_grid.axes or axis in grid.axes] for name, grid in grids.items()
     }
@@ -209,8 +208,8 @@ def _check_variant(variant: Variant, first: Spec) -> None:
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:
         if not given:
-            attributed(f"policy {variant.policy!r}", check_values, one)
-        attributed(f"policy {variant.policy!r}", check_suits, one, variant.spec)
+            checks.attributed(f"policy {variant.policy!r}", check_values, one)
+        checks.attributed(f"policy {variant.policy!r}", check_suits, one, variant.spec)
     if has_plan(policy) and stage_length_of(env, policy) is None:
         raise ValueError(
             f"policy {variant.policy!r} plans by stage, but neither it nor the environment has a stage_length: the policy belongs to another "

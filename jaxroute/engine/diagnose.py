@@ -4,7 +4,7 @@ Runs are addressed by seed, so that one of them can be played again alone, with 
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import PyTree
 from jaxroute.engine import reference
 from jaxroute.engine.capacity import larger_settings
-from jaxroute.engine.components import Components
+from jaxroute.engine.components import Variant
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import Record, any_nan, run_streams
@@ -116,14 +116,20 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 
 
 def first_bad_rounds(
-    data: xr.Dataset, components: Components, records: Mapping[str, Record], sampling: Sampling, device: Any
+    data: xr.Dataset,
+    records: Mapping[str, Record],
+    axes: Mapping[str, Sequence[str]],
+    variant_of: Callable[[str, Mapping[str, int]], Variant],
+    sampling: Sampling,
+    device: Any,
 ) -> list[dict[str, Any]]:
     """Simulates the first invalid run of each policy again, up to its first bad value.
 
     Args:
       data: a result.
-      components: environment and policies.
       records: recorded quantities by policy.
+      axes: axes along which the runs of a policy differ, by policy.
+      variant_of: variant of a policy at a position.
       sampling: horizon and root seed.
       device: device that simulates.
 
@@ -137,8 +143,8 @@ def first_bad_rounds(
         if bad is None:
             continue
         setting, seed, rounds = bad
-        own = {axis: setting[axis] for axis in components.policy_axes[name]}
-        variant = components.variant(name, own)
+        own = {axis: setting[axis] for axis in axes[name]}
+        variant = variant_of(name, own)
         (env, policy), overflow = variant.grids, [variant.spec.overflow_flow]
         start, values = None, list[str]()
         # The run may have been simulated with more capacity.

@@ -348,8 +348,8 @@ def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyP
     if not is_environment(made):
         raise ValueError(f"env must return an environment when called with a key, got {checks.show(made)}")
     if not is_policy(policy.example):
-        attributed(f"policy {name!r}", checks.takes, "a function", policy.example, "env")
-    built = attributed(f"policy {name!r}", made_for, made, policy.example)
+        checks.attributed(f"policy {name!r}", checks.takes, "a function", policy.example, "env")
+    built = checks.attributed(f"policy {name!r}", made_for, made, policy.example)
     protocols = (
         ("env", made, ENVIRONMENT_METHODS, ENVIRONMENT_OPTIONS),
         (f"policy {name!r}", built, POLICY_METHODS, POLICY_OPTIONS),
@@ -360,14 +360,6 @@ def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyP
         for wrong, meant in misspelt(value, (*methods, *options)):
             checks.warn(f"{owner} has {wrong!r}, which nothing calls; is {meant!r} meant?")
     return made, built
-
-
-def attributed(owner: str, check: Any, *args: Any) -> Any:
-    """Value of a call whose `ValueError` is to name the owner of the values."""
-    try:
-        return check(*args)
-    except ValueError as error:
-        raise ValueError(f"{owner}: {error}") from None
 
 
 def _refuse_class(owner: str, value: Any) -> None:

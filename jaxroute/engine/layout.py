@@ -1,15 +1,17 @@
 """How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from jaxroute.core.provenance import memory_limit
 from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
-from jaxroute.engine.memory import LANE_MULTIPLE, cores, runs_that_fit
+from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.recording import Recording
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
@@ -116,6 +118,7 @@ def choose_layout(
     num_seeds: int,
     target: Target,
     state_bytes: Mapping[str, int],
+    one_by_one: Collection[str],
     needs: Mapping[str, tuple[int, int]],
 ) -> Layout:
     """Returns the layout of a simulation.
@@ -126,9 +129,9 @@ def choose_layout(
       num_seeds: number of seeds.
       target: devices and back end.
       state_bytes: bytes of the states of one run, by label.
+      one_by_one: labels of runs that are simulated one by one.
       needs: scratch memory and runs at the same time by label, see `programs.device_needs`.
     """
-    one_by_one = {one.label for one in components.variants if target.one_by_one(one.hint)}
     numbers = {one.label: recording.numbers[one.policy] for one in components.variants}
     scratch = {label: size for label, (size, _) in needs.items()}
     most = runs_that_fit(state_bytes, numbers, len(recording.times), target.devices, one_by_one, scratch)
@@ -151,6 +154,40 @@ def choose_layout(
         components.static_axes,
         [at_once for _, at_once in needs.values()],
     )
+
+
+def runs_that_fit(
+    state_bytes: Mapping[str, int],
+    numbers: Mapping[str, int],
+    num_records: int,
+    devices: Sequence[Any],
+    one_by_one: Container[str] = (),
+    scratch: Mapping[str, int] = MappingProxyType({}),
+) -> int:
+    """Returns the number of runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
+
+    Args:
+      state_bytes: bytes of the states of one run, by label.
+      numbers: how many numbers a run writes at a record time, by label.
+      num_records: number of record times.
+      devices: devices of one kind.
+      one_by_one: labels of runs that are simulated one by one, as many at a time as there are cores.
+      scratch: bytes of scratch memory of a run on a GPU, by label.
+
+    Raises:
+      ValueError: not even the smallest group of runs fits into memory.
+    """
+    worst, memory = 1, memory_limit(devices[0])
+    for name, size in state_bytes.items():
+        together = cores() if name in one_by_one else LANE_MULTIPLE
+        if size * together > memory:
+            raise ValueError(
+                f"policy {name!r} needs {size / 1e9:.3g} GB for the state of one run, and {together} runs are simulated together: more "
+                f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
+            )
+        states = 0 if name in one_by_one else 8 * size
+        worst = max(worst, 4 * num_records * numbers[name] + states + scratch.get(name, 0))
+    return max(1, memory * len(devices) // 4 // worst)
 
 
 def _most_full(num_seeds: int) -> int:

@@ -2,8 +2,6 @@
 
 import contextlib
 import itertools
-import math
-import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -23,7 +21,7 @@ from jaxroute.engine.programs import Block
 from jaxroute.engine.progress import Monitor
 from jaxroute.engine.rounds import STATE
 from jaxroute.engine.schedule import Batch, Call, Ending, Schedule, compare, seed_numbers
-from jaxroute.engine.waiting import bar, tqdm
+from jaxroute.engine.waiting import bar
 from jaxroute.store.runs import Checkpoint
 
 # Curves of a call by name, of NumPy, or of jax where they stay on the device.
@@ -205,12 +203,6 @@ def simulate_call(
         return curves_on_device(increments, record, times, runs), None
     curves, totals = curves_of(increments, record, times, runs, checkpoint)
     return curves, Checkpoint(horizon, end, totals) if end else None
-
-
-def print_state_size(calls: Sequence[Call], state_bytes: Callable[[Call], int]) -> None:
-    """Prints the bytes of the states at the end of some calls, which are stored; `state_bytes`: of a run of a call."""
-    size = sum(len(one.seeds) * math.prod(map(len, one.tile.values())) * state_bytes(one) for one in calls)
-    tqdm.write(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB", file=sys.stderr)
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:

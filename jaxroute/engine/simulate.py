@@ -1,6 +1,7 @@
 """`simulate`: maps over policies, settings, instances and seeds; the story of a simulation."""
 
 import contextlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,9 +24,10 @@ from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, 
 from jaxroute.engine.progress import Callback, Monitor
 from jaxroute.engine.recording import Recording, read_recording
 from jaxroute.engine.request import request_of
-from jaxroute.engine.running import Effort, print_state_size, run_schedule
+from jaxroute.engine.running import Effort, run_schedule
 from jaxroute.engine.sampling import Sampling, number_of_seeds, read_sampling
 from jaxroute.engine.schedule import Call, Schedule
+from jaxroute.engine.waiting import tell
 from jaxroute.store import results
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
@@ -156,8 +158,9 @@ def _simulate(
     if store is not None and new:
         store.check()
     state_bytes = {one.label: bytes_of_run(*one.example) for one in variants}
+    one_by_one = {one.label for one in variants if target.one_by_one(one.hint)}
     needs = device_needs(components, records, sampling, target)
-    layout = choose_layout(components, recording, len(sampling.seeds), target, state_bytes, needs)
+    layout = choose_layout(components, recording, len(sampling.seeds), target, state_bytes, one_by_one, needs)
     blocks = make_blocks(variants, records, sampling, target, layout, keep_states, recording.keep == "moments")
 
     def block_of(call: Call) -> Block:
@@ -175,7 +178,9 @@ def _simulate(
         if store is not None and calls and not new:
             store.check()
         if keep_states and progress and calls:
-            print_state_size(calls, lambda call: state_bytes[block_of(call).variant.label])
+            runs = [len(call.seeds) * math.prod(map(len, call.tile.values())) for call in calls]
+            size = sum(state_bytes[block_of(call).variant.label] * n for call, n in zip(calls, runs, strict=True))
+            tell(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB")
         with effort.compiling():
             compile_blocks(
                 {block_of(call).variant.label: block_of(call) for call in calls if not call.since}, pool, progress
@@ -205,7 +210,7 @@ def _simulate(
     if isinstance(result, Statistics):
         result.write()
     if whole:
-        invalid = first_bad_rounds(data, components, records, sampling, target.devices[0])
+        invalid = first_bad_rounds(data, records, components.policy_axes, components.variant, sampling, target.devices[0])
     measured = {**effort.measured(), "layout": asdict(layout)}
     attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending, invalid)
     attributes |= {} if options is None else options.description

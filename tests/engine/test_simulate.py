@@ -25,7 +25,7 @@ from jaxroute import testing
 from jaxroute.core import draws
 from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Metric
-from jaxroute.engine import layout, memory, programs
+from jaxroute.engine import layout, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import staged, stochastic
@@ -592,7 +592,7 @@ def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():
 def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
     size = jr.run_bytes(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
     assert size == 2 * 4 * 4
-    monkeypatch.setattr(memory, "memory_limit", lambda device: 100)
+    monkeypatch.setattr(layout, "memory_limit", lambda device: 100)
     with pytest.raises(
         ValueError, match=r"policy 'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are simulated together"
     ):
