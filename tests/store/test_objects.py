@@ -14,7 +14,7 @@ from store_cases import BOTH, KEEPS, assert_same, interrupted
 
 import jaxroute as jr
 from jaxroute import cli, experiments
-from jaxroute.engine import plan
+from jaxroute.engine import schedule
 from jaxroute.store import packs, places, results
 
 obstore = pytest.importorskip("obstore", reason='needs obstore: pip install "jaxroute[objects]"')
@@ -185,7 +185,7 @@ def test_what_killed_processes_left_is_removed_by_the_clock_of_the_server(bucket
 def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock_of_the_server(
     bucket, clock, monkeypatch, undisturbed
 ):
-    monkeypatch.setattr(plan, "EXPIRES_S", 1.0)
+    monkeypatch.setattr(schedule, "EXPIRES_S", 1.0)
     run(out=(alone := f"memory://{time.monotonic_ns()}"))
     with contextlib.closing(packs.PackStore(places.place_of(alone))) as store:
         families = set(results.Notes(store).last(store, alone)[0].families("curves", "narrow"))
@@ -203,7 +203,7 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
         own.extend(bytes(obstore.get(client(bucket), name).bytes()) for name in names)
         time.sleep(seconds)
 
-    monkeypatch.setattr(plan, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    monkeypatch.setattr(schedule, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
     assert_same(undisturbed["runs"], run(out=bucket, share="join", callback=tell))
     assert order == ["ucb"] * 5 + ["narrow"] * 5
     assert own and set(own) == {b"."}  # Otherwise two that wait, wait for each other.
@@ -211,7 +211,7 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
 
 @KEEPS
 def test_processes_that_join_end_with_the_same_result_and_claim_nothing_then(bucket, monkeypatch, undisturbed, keep):
-    monkeypatch.setattr(plan, "EXPIRES_S", 2.0)
+    monkeypatch.setattr(schedule, "EXPIRES_S", 2.0)
     with interrupted(5):
         run(keep, out=bucket, share="join")
     assert all(key.endswith(".pack") for key in keys(bucket))
