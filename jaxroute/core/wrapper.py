@@ -2,17 +2,18 @@
 
 from typing import Any
 
-import jax
+import chex
 from flax import struct
 
+from jaxroute.core.protocols import Transition
 from jaxroute.core.types import Spec
 
 
 @struct.dataclass
 class Wrapper:
-    """An environment that hands everything on to another one; a subclass overrides what it changes.
+    """An environment that passes every call to another one, also of optional methods and fields; a subclass overrides what it changes.
 
-    Also what that one may have besides the protocol (`gauges`, `check`, its own fields). A subclass is a `flax.struct.dataclass` too:
+    A subclass is a `flax.struct.dataclass` too:
 
         @struct.dataclass
         class Doubled(jr.Wrapper):
@@ -21,13 +22,13 @@ class Wrapper:
                 return state, feedback, {**flows, "cost": 2.0 * flows["cost"]}
 
     Attributes:
-      env: the environment inside.
+      env: wrapped environment.
     """
 
     env: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "env":  # Asked for before there is an `env`, by a copy for example.
+        if name.startswith("__") or name == "env":  # Read before `env` is set, by a copy for example.
             raise AttributeError(name)
         found = getattr(self.env, name)
         return self._with_double_capacity if name == "with_double_capacity" else found
@@ -40,11 +41,11 @@ class Wrapper:
     def spec(self) -> Spec:
         return self.env.spec
 
-    def init(self, key: jax.Array) -> Any:
+    def init(self, key: chex.PRNGKey) -> Any:
         return self.env.init(key)
 
-    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
+    def observe(self, key: chex.PRNGKey, state: Any, t: chex.Array) -> Any:
         return self.env.observe(key, state, t)
 
-    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, Any]]:
+    def step(self, key: chex.PRNGKey, state: Any, action: Any, t: chex.Array) -> Transition[Any, Any]:
         return self.env.step(key, state, action, t)

@@ -127,8 +127,8 @@ class Store:
             raise ValueError("description must not have the entry 'coordinates', which xarray takes for itself in files")
 
 
-for _options in (Execution, Store):
-    _options.__init__ = checks.suggest_keywords(_options.__init__)
+Execution.__init__ = checks.suggest_keywords(Execution.__init__)
+Store.__init__ = checks.suggest_keywords(Store.__init__)
 
 
 def read_store(out: Any) -> Store | None:

@@ -1,9 +1,11 @@
-"""Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
+"""Grids: many settings of an environment or a policy as one object whose swept fields, and only those, are stacked."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +14,11 @@ from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
 from jaxroute.core.description import describe, digest_of_setting
 from jaxroute.core.protocols import (
-    ENVIRONMENT_METHODS,
-    ENVIRONMENT_OPTIONS,
-    POLICY_METHODS,
-    POLICY_OPTIONS,
+    ENVIRONMENT,
+    POLICY,
     AnyEnvironment,
     AnyPolicy,
+    Members,
     PolicyOf,
     Sampler,
     is_environment,
@@ -29,6 +30,10 @@ from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import made_for
 
 _INSTANCE_ROOT = 0x1257A9CE
+# How a class becomes a pytree.
+_PYTREES = (
+    "decorate the class with flax.struct.dataclass or jax.tree_util.register_dataclass, or derive it from equinox.Module"
+)
 
 
 class Grid:
@@ -197,7 +202,9 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     for values in itertools.product(*swept.values()):
         setting = dict(zip(swept, values, strict=True))
         try:
-            objects.append(constructor(**fixed, **setting))
+            objects.append(made := constructor(**fixed, **setting))
+            if not (isinstance(made, type) or jax.tree_util.all_leaves([made])):
+                check_pytree(name, made)
         except (TypeError, ValueError) as error:
             where = ", ".join(f"{key}={show(value)}" for key, value in setting.items())
             kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -262,8 +269,32 @@ def _settings_of(value: Any) -> list[Any]:
     return np.asarray(value).tolist() if hasattr(value, "shape") and np.ndim(value) > 1 else list(value)
 
 
-def canonical(tree: Any) -> Any:
-    """Leaves as arrays of the types that the device uses: float32 (float64 under x64), int32, bool."""
+def check_pytree(owner: str, value: Any) -> None:
+    """Checks that an environment or a policy is a pytree of numbers and arrays.
+
+    Raises:
+      ValueError: its class is no pytree, or a dynamic field is a function or a text.
+    """
+    kind = type(value).__name__
+    if jax.tree_util.all_leaves([value]):
+        plain = "dataclass" if dataclasses.is_dataclass(value) else "class"
+        raise ValueError(f"{owner} must be a pytree, got the plain {plain} {kind}: {_PYTREES}")
+    for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+        if callable(leaf) and isinstance(value, tuple):
+            raise ValueError(
+                f"{owner} must be an object with methods and with numbers as fields, got {kind}, a named tuple of functions: write a class, and "
+                f"{_PYTREES}"
+            )
+        if callable(leaf) or isinstance(leaf, (str, bytes)):
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(
+                f"{owner}: the field {field} of {kind} must be a number or an array, or static, as flax.struct.field(pytree_node=False), "
+                f"got {show(leaf)}"
+            )
+
+
+def canonical(tree: chex.ArrayTree) -> chex.ArrayTree:
+    """Returns the leaves as arrays of the types that the device uses: float32 (float64 under x64), int32, bool."""
 
     def leaf(x: Any) -> np.ndarray:
         array = np.asarray(x)
@@ -308,7 +339,7 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
         return env
     _refuse_class("env", env)
     if is_environment(env):
-        return _single("env", env, ENVIRONMENT_METHODS)
+        return _single("env", env, ENVIRONMENT)
     if num_instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
         return Grid({}, [env], type(env).__name__)  # A sampler with leaves of its own.
     if callable(env):
@@ -330,7 +361,7 @@ def policy_settings(owner: str, policy: PolicyLike) -> Grid:
         return policy
     _refuse_class(owner, policy)
     if is_policy(policy):
-        return _single(owner, policy, POLICY_METHODS)
+        return _single(owner, policy, POLICY)
     if callable(policy):
         return FunctionGrid(policy)
     raise ValueError(
@@ -350,14 +381,10 @@ def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyP
     if not is_policy(policy.example):
         checks.attributed(f"policy {name!r}", checks.takes, "a function", policy.example, "env")
     built = checks.attributed(f"policy {name!r}", made_for, made, policy.example)
-    protocols = (
-        ("env", made, ENVIRONMENT_METHODS, ENVIRONMENT_OPTIONS),
-        (f"policy {name!r}", built, POLICY_METHODS, POLICY_OPTIONS),
-    )
-    for owner, value, methods, options in protocols:
-        if missing := missing_methods(value, methods):
+    for owner, value, members in (("env", made, ENVIRONMENT), (f"policy {name!r}", built, POLICY)):
+        if missing := missing_methods(value, members):
             raise ValueError(f"{owner}: {missing}")
-        for wrong, meant in misspelt(value, (*methods, *options)):
+        for wrong, meant in misspelt(value, members):
             checks.warn(f"{owner} has {wrong!r}, which nothing calls; is {meant!r} meant?")
     return made, built
 
@@ -367,12 +394,11 @@ def _refuse_class(owner: str, value: Any) -> None:
         raise ValueError(f"{owner} is the class {value.__name__}; pass an instance, for example {value.__name__}(...)")
 
 
-def _single(owner: str, value: Any, methods: tuple[str, ...]) -> Grid:
+def _single(owner: str, value: Any, members: Members) -> Grid:
     """A grid of one setting."""
-    if missing := missing_methods(value, methods):
+    if missing := missing_methods(value, members):
         raise ValueError(f"{owner}: {missing}")
-    if jax.tree_util.all_leaves([value]):
-        raise ValueError(f"{owner} must be a pytree: decorate {type(value).__name__} with flax.struct.dataclass")
+    check_pytree(owner, value)
     return Grid({}, [value], type(value).__name__)
 
 

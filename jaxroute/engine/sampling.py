@@ -1,6 +1,6 @@
 """Runs of a simulation: their seeds, the root of all random draws, and their length."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 
 import jax
@@ -30,7 +30,12 @@ def number_of_seeds(seeds: int | Sequence[int]) -> int:
     Raises:
       ValueError: there are none, or more than the memory holds.
     """
-    number = checks.whole("seeds", seeds) if not isinstance(seeds, Sized) and np.ndim(seeds) == 0 else len(seeds)
+    if isinstance(seeds, Iterable):
+        number = len(seeds) if isinstance(seeds, Sized) else 1
+    elif checks.is_integer(seeds) or (isinstance(seeds, float) and seeds.is_integer()):
+        number = checks.whole("seeds", seeds)
+    else:
+        raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}")
     most = min(2**32, provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 40)
     if number > most:
         raise ValueError(f"seeds must be at most {most:,} on this machine (40 bytes for each), got {number:,}")
@@ -47,12 +52,9 @@ def read_sampling(horizon: int, seeds: int | Sequence[int], root_seed: int) -> S
 
 
 def _listed(seeds: int | Sequence[int]) -> np.ndarray:
-    if isinstance(seeds, float) or checks.is_integer(seeds):
-        return np.arange(int(seeds), dtype=np.uint32)
-    try:
-        values = np.arange(seeds.start, seeds.stop, seeds.step) if isinstance(seeds, range) else np.asarray([*seeds])  # type: ignore[misc]
-    except TypeError:
-        raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}") from None
+    if not isinstance(seeds, Iterable):
+        return np.arange(checks.whole("seeds", seeds), dtype=np.uint32)
+    values = np.arange(seeds.start, seeds.stop, seeds.step) if isinstance(seeds, range) else np.asarray([*seeds])
     if not values.size or not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
         raise ValueError(f"seeds must be a non-empty list of whole numbers, got {checks.show(seeds)}")
     if values.min() < 0 or values.max() >= 2**32:

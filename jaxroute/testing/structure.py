@@ -1,7 +1,4 @@
-"""What a policy and an environment must be, seen without compiling or playing: every method is traced with abstract values.
-
-A trace takes milliseconds, so that these checks can run for every policy in every run of the tests.
-"""
+"""Checks of a policy and an environment without compilation: every method is traced with abstract values, which takes milliseconds."""
 
 import dataclasses
 import difflib
@@ -16,62 +13,63 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import (
-    ENVIRONMENT_METHODS,
-    ENVIRONMENT_OPTIONS,
-    POLICY_METHODS,
-    POLICY_OPTIONS,
+    ENVIRONMENT,
+    POLICY,
+    Members,
     has_plan,
     misspelt,
     stage_length_of,
 )
 from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, Spec, planned_state
+from jaxroute.engine.grid import check_pytree
 from jaxroute.engine.rounds import spec_for
 
 
 class Fault(AssertionError):
-    """What breaks the protocol, in one sentence."""
+    """A violation of the protocol, in one sentence."""
 
 
 def check_structure(policy: Any, env: Any) -> None:
-    """Checks, without compiling, that a policy and an environment keep the protocol. Takes milliseconds.
+    """Checks in milliseconds, without compilation, that a policy and an environment follow the protocol.
 
-    Of both: the methods are there, and optional ones are spelt right; static fields can be hashed; each method can be traced with
-    abstract leaves, states and observations, gives the same trace twice, keeps no traced value, and changes neither its object nor
-    its arguments. States: `init` makes leaves with strong types, and `plan`, `update` and `step` return the same containers, shapes and
-    types. `act` returns an action, which the environment takes, and a dict. What `metrics` and `spec.metrics` declare is
-    there with its dimensions. `spec` is a `Spec`, hashable and the same at every call.
+    All required methods exist, and optional ones are spelt right. Static fields are hashable. Each method can be traced with abstract
+    values, gives the same trace twice, keeps no traced value, and changes neither its object nor its arguments. States keep containers,
+    shapes and strong types. `act` returns an action that the environment takes, and a dict. Declared metrics exist with their
+    dimensions. `spec` is a `Spec`, hashable and the same at every call.
 
-    The trace follows the rules of promotion that are set: under `jax.numpy_dtype_promotion("strict")` and
-    `jax.numpy_rank_promotion("raise")` it finds what is promoted by accident.
+    The trace follows the current rules of promotion: `jax.numpy_dtype_promotion("strict")` and `jax.numpy_rank_promotion("raise")` find
+    accidental promotions.
 
     Args:
       policy: the policy, or a function `env -> policy`.
       env: an environment, or a sampler `key -> Environment`.
 
     Raises:
-      AssertionError: with a sentence that names the policy or environment, the method and the leaf.
+      AssertionError: with a sentence that names the component, the method and the field.
     """
     for one in (env, policy):
         if hasattr(one, "check"):
-            _agrees(f"{_name(one)}.check refuses its leaves", one.check)
-    env_player = _Player("env", env, "step", _key())
-    _check_environment(env_player)
-    player = _Player("policy", policy, "act", env_player.value)
+            _agrees(f"{_name(one)}.check refuses its values", one.check)
+    env_component = _Component("env", env, "step", _key())
+    _check_environment(env_component)
+    component = _Component("policy", policy, "act", env_component.value)
     if hasattr(policy, "check_spec"):
         _agrees(
-            f"{player.name}.check_spec refuses {env_player.name}", lambda: policy.check_spec(spec_for(env_player.value, 1))
+            f"{component.name}.check_spec refuses {env_component.name}",
+            lambda: policy.check_spec(spec_for(env_component.value, 1)),
         )
-    _check_policy(player, env_player)
-    _check_round(player, env_player)
+    _check_policy(component, env_component)
+    _check_round(component, env_component)
 
 
 class _Trace(NamedTuple):
-    """What the trace of a function gave.
+    """Trace of a function.
 
-    result: shapes and types, in the containers that the function returned.
-    types: of each leaf of the result, in order.
-    program: the operations, comparable.
+    Attributes:
+      result: shapes and types, in the containers that the function returned.
+      types: abstract value of each leaf of the result, in order.
+      program: operations in a form that can be compared.
     """
 
     result: Any
@@ -79,24 +77,23 @@ class _Trace(NamedTuple):
     program: tuple
 
 
-class _Player:
-    """An environment or a policy with abstract leaves, whose methods are traced.
+class _Component:
+    """An environment or a policy with abstract values, whose methods are traced.
 
     Args:
-      what: "env" or "policy", for messages.
-      made: the object, or a function that makes it.
-      method: a method that the object has and a function has not.
+      role: "env" or "policy", for messages.
+      made: the object, or a function that returns it.
+      method: a method that the object has and a function does not.
       argument: abstract argument of the function.
     """
 
-    def __init__(self, what: str, made: Any, method: str, argument: Any):
+    def __init__(self, role: str, made: Any, method: str, argument: Any):
         if not hasattr(made, method) and callable(made):
             made = _traced(_name(made), made, argument).result
         self.name = _name(made)
         if isinstance(made, type):
-            raise Fault(f"{what} is the class {self.name}; pass an instance, for example {self.name}()")
-        if jax.tree_util.all_leaves([made]):
-            raise Fault(f"{what} must be a pytree: decorate {self.name} with flax.struct.dataclass")
+            raise Fault(f"{role} is the class {self.name}; pass an instance, for example {self.name}()")
+        _agrees("", lambda: check_pytree(role, made))
         for field in dataclasses.fields(made) if dataclasses.is_dataclass(made) else ():
             if not field.metadata.get("pytree_node", True):
                 static = getattr(made, field.name)
@@ -109,7 +106,7 @@ class _Player:
         self.value = jax.tree.map(_abstract, made)
 
     def trace(self, method: str, *arguments: Any, static: tuple = ()) -> _Trace:
-        """The trace of `method(*arguments, *static)`, where the arguments are abstract."""
+        """Traces `method(*arguments, *static)`, where the arguments are abstract."""
 
         def call(value, arguments):
             contents, leaves = _contents(value), jax.tree.flatten(arguments)
@@ -117,7 +114,7 @@ class _Player:
             for name, held in _contents(value).items():
                 if contents.get(name, contents) is not held and not _caches(type(value), name):
                     raise Fault(
-                        f"{self.name}.{method} changes {self.name}.{name}; what is remembered from round to round belongs into the state"
+                        f"{self.name}.{method} changes {self.name}.{name}; data that later rounds need belong into the state"
                     )
             after = jax.tree.flatten(arguments)
             if leaves[1] != after[1] or any(a is not b for a, b in zip(leaves[0], after[0], strict=True)):
@@ -127,8 +124,8 @@ class _Player:
         return _traced(f"{self.name}.{method}", call, self.value, arguments)
 
 
-def _check_environment(env: _Player) -> None:
-    _check_names(env, ("spec", *ENVIRONMENT_METHODS), ENVIRONMENT_OPTIONS)
+def _check_environment(env: _Component) -> None:
+    _check_names(env, ENVIRONMENT, ("spec",))
     spec = env.value.spec
     if not isinstance(spec, Spec):
         raise Fault(f"{env.name}.spec must be a Spec, got {checks.show(spec)}")
@@ -141,8 +138,8 @@ def _check_environment(env: _Player) -> None:
     _check_declared(f"{env.name}.spec.metrics", spec.metrics)
 
 
-def _check_policy(policy: _Player, env: _Player) -> None:
-    _check_names(policy, POLICY_METHODS, POLICY_OPTIONS)
+def _check_policy(policy: _Component, env: _Component) -> None:
+    _check_names(policy, POLICY)
     spec, declared = env.value.spec, getattr(policy.value, "metrics", ())
     _check_declared(f"{policy.name}.metrics", declared)
     for name in sorted({m.name for m in declared} & {m.name for m in spec.metrics}):
@@ -151,7 +148,7 @@ def _check_policy(policy: _Player, env: _Player) -> None:
         raise Fault(f"{policy.name} has plan, but neither it nor {env.name} has a stage_length")
 
 
-def _check_round(policy: _Player, env: _Player) -> None:
+def _check_round(policy: _Component, env: _Component) -> None:
     """The methods of a round in their order: what each returns is what the next one gets."""
     key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
@@ -171,7 +168,7 @@ def _check_round(policy: _Player, env: _Player) -> None:
     except Fault as error:
         if "cannot be traced" not in str(error):
             raise
-        raise Fault(f"{env.name} does not play the action of {policy.name}.act, {_kind(action)}: {error}") from error
+        raise Fault(f"{env.name} does not take the action of {policy.name}.act, {_kind(action)}: {error}") from error
     answer = played.result
     if not isinstance(answer, tuple) or len(answer) != 3 or not isinstance(answer[2], dict):
         raise Fault(f"{env.name}.step must return (state, feedback, flows) with flows a dict, got {_kind(answer)}")
@@ -189,18 +186,18 @@ def _check_round(policy: _Player, env: _Player) -> None:
     _check_measured(getattr(policy.value, "metrics", ()), *where, f"{policy.name}.metrics", spec)
 
 
-def _check_names(player: _Player, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    """The names of the protocol are there, and none is misspelt."""
-    owner = type(player.value)
-    for name in needed:
-        if not hasattr(player.value, name):
+def _check_names(component: _Component, members: Members, attributes: tuple[str, ...] = ()) -> None:
+    """Checks that the names of the protocol exist, and that none is misspelt."""
+    owner, value = type(component.value), component.value
+    for name in (*attributes, *members.required):
+        if not hasattr(value, name):
             close = difflib.get_close_matches(name, [n for n in dir(owner) if not n.startswith("_")], n=1)
             hint = f"; did you misspell it as {close[0]!r}?" if close else ""
-            raise Fault(f"{player.name} has no {'' if name == 'spec' else 'method '}{name}{hint}")
-        if name != "spec" and not callable(getattr(player.value, name)):
-            raise Fault(f"{player.name}.{name} must be a method")
-    for name, meant in misspelt(player.value, (*needed, *optional)):
-        raise Fault(f"{player.name} has {name!r}, which nothing calls; did you mean {meant!r}?")
+            raise Fault(f"{component.name} has no {'' if name in attributes else 'method '}{name}{hint}")
+        if name not in attributes and not callable(getattr(value, name)):
+            raise Fault(f"{component.name}.{name} must be a method")
+    for name, meant in misspelt(value, members):
+        raise Fault(f"{component.name} has {name!r}, which nothing calls; did you mean {meant!r}?")
 
 
 def _check_declared(where: str, metrics: Any) -> None:
@@ -230,12 +227,12 @@ def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], d
                 raise Fault(f"{metric.name!r} in {place} has {size} models, the environment has {spec.num_models}")
 
 
-def _gauges(player: _Player, state: Any) -> dict[str, Any]:
-    if not hasattr(player.value, "gauges"):
+def _gauges(component: _Component, state: Any) -> dict[str, Any]:
+    if not hasattr(component.value, "gauges"):
         return {}
-    values = player.trace("gauges", state).result
+    values = component.trace("gauges", state).result
     if not isinstance(values, dict):
-        raise Fault(f"{player.name}.gauges must return a dict, got {_kind(values)}")
+        raise Fault(f"{component.name}.gauges must return a dict, got {_kind(values)}")
     return values
 
 
@@ -252,7 +249,7 @@ def _strong(made: _Trace, what: str) -> Any:
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             raise Fault(
-                f"{what} makes the state's leaf {name} weakly typed, so that its type depends on what it meets: give it one, for example "
+                f"{what} makes the state's array {name} weakly typed, so that its type depends on what it meets: give it one, for example "
                 f"jnp.zeros({leaf.shape}, jnp.{leaf.dtype})"
             )
     return made.result
@@ -263,11 +260,11 @@ def _check_fixed(before: Any, made: _Trace, what: str) -> None:
     old, new = _leaves(before), _leaves(made.result)
     if jax.tree.structure(before) != jax.tree.structure(made.result) or classes_of(before) != classes_of(made.result):
         lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
-        how = f"drops the leaf {lost[0]}" if lost else f"adds the leaf {added[0]}" if added else "has other containers"
+        how = f"drops the array {lost[0]}" if lost else f"adds the array {added[0]}" if added else "has other containers"
         raise Fault(f"{what} returns a state of another structure than init made: it {how}")
     for name, first, leaf in zip(old, jax.tree.leaves(before), made.types, strict=True):
         if (first.shape, first.dtype) != (leaf.shape, leaf.dtype):
-            raise Fault(f"{what} changes the state's leaf {name} from {_kind(first)} to {_kind(leaf)}")
+            raise Fault(f"{what} changes the state's array {name} from {_kind(first)} to {_kind(leaf)}")
     _strong(made, what)
 
 
@@ -281,13 +278,13 @@ def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
         raise
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
         raise Fault(
-            f"{what} needs a value that is known only when it runs (a leaf, a state or an observation as a Python number, a condition or a "
+            f"{what} needs a value that is known only when it runs (a field, a state or an observation as a Python number, a condition or a "
             f"shape; each value would be another program): {type(error).__name__}: {_first_line(error)}"
         ) from error
     except Exception as error:
         if "Leaked" in str(error) or isinstance(error, jax.errors.UnexpectedTracerError):
             raise Fault(
-                f"{what} keeps a traced value after it has returned; what is remembered belongs into the state"
+                f"{what} keeps a traced value after it has returned; data that later rounds need belong into the state"
             ) from error
         raise Fault(f"{what} cannot be traced: {type(error).__name__}: {_first_line(error)}") from error
     if first.program != second.program:
@@ -354,7 +351,7 @@ def _agrees(what: str, check: Callable[[], Any]) -> None:
     try:
         check()
     except ValueError as error:
-        raise Fault(f"{what}: {error}") from error
+        raise Fault(f"{what}: {error}" if what else str(error)) from error
 
 
 def _name(value: Any) -> str:

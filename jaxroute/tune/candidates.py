@@ -153,9 +153,7 @@ class CandidateRunner:
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
         """Returns the metrics that a candidate can record."""
         env, policy = self.factory.make(values)
-        example_env, example = grid.example_of(
-            "candidate", grid.env_settings(env), grid.policy_settings("policy", policy)
-        )
+        example_env, example = grid.example_of("candidate", grid.env_settings(env), grid.policy_settings("policy", policy))
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def run_grid(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:

@@ -252,15 +252,15 @@ def seen_by_tracing():
     yield Misspelt(), r"^Misspelt has no method update; did you misspell it as 'updat'\?$"
     yield MisspeltOption(), r"^MisspeltOption has 'guages', which nothing calls; did you mean 'gauges'\?$"
     yield MisspeltPlan(), r"^MisspeltPlan has 'updates', which nothing calls; did you mean 'update'\?$"
-    yield NewShape(), r"^NewShape.update changes the state's leaf \['sum'\] from float32\[\] to float32\[2\]$"
-    yield NewType(), r"^NewType.update changes the state's leaf \['rounds'\] from int32\[\] to float32\[\]$"
-    yield DropsLeaf(), r"^DropsLeaf.update returns a state of another structure .* drops the leaf \['rounds'\]$"
+    yield NewShape(), r"^NewShape.update changes the state's array \['sum'\] from float32\[\] to float32\[2\]$"
+    yield NewType(), r"^NewType.update changes the state's array \['rounds'\] from int32\[\] to float32\[\]$"
+    yield DropsLeaf(), r"^DropsLeaf.update returns a state of another structure .* drops the array \['rounds'\]$"
     yield OtherClass(), r"^OtherClass.update returns a state of another structure .* has other containers$"
-    yield WeakInit(), r"^WeakInit.init makes the state's leaf \['sum'\] weakly typed"
-    yield WeakUpdate(), r"^WeakUpdate.update makes the state's leaf \['rounds'\] weakly typed"
+    yield WeakInit(), r"^WeakInit.init makes the state's array \['sum'\] weakly typed"
+    yield WeakUpdate(), r"^WeakUpdate.update makes the state's array \['rounds'\] weakly typed"
     yield BareAction(), r"^BareAction.act must return \(action, info\) with info a dict, got int32\[\]$"
     yield NoInfo(), r"^NoInfo.act must return .* info a dict, got \(int32\[\], None\)$"
-    yield NewPlan(), r"^NewPlan.plan returns a state of another structure .* adds the leaf \['planned'\]$"
+    yield NewPlan(), r"^NewPlan.plan returns a state of another structure .* adds the array \['planned'\]$"
     yield NoStages(), r"^NoStages has plan, but neither it nor Bandit\w* has a stage_length$"
     yield LacksMetric(), r"^the Info of LacksMetric.act\(\) lacks 'width', which LacksMetric.metrics declares$"
     yield LacksGauge(), r"^LacksGauge.gauges\(\) lacks 'width', which LacksGauge.metrics declares$"
@@ -274,7 +274,10 @@ def seen_by_tracing():
     yield ChangesItsClass(), r"^ChangesItsClass.act changes ChangesItsClass.played"
     yield ChangesArgument(), r"^ChangesArgument.update changes one of its arguments in place"
     yield Unhashable(), r"^the static field Unhashable.names must be hashable, got \[\]$"
-    yield NoPytree(), r"^policy must be a pytree: decorate NoPytree with flax.struct.dataclass$"
+    yield (
+        NoPytree(),
+        r"^policy must be a pytree, got the plain class NoPytree: decorate the class with flax.struct.dataclass or",
+    )
     yield FewArguments(), r"^FewArguments.act cannot be traced: TypeError: .*positional arguments"
     yield Follower, r"^policy is the class Follower; pass an instance"
     yield staged.StageRoute(), r"^StageRoute"  # A policy of another problem.
@@ -288,7 +291,7 @@ def test_a_fault_that_a_trace_shows_is_named(policy, message):
 
 def test_a_policy_of_another_problem_is_named_with_its_action():
     market = staged.arena_market(stage_length=10, horizon=40)
-    with pytest.raises(AssertionError, match=r"^UCB1.\w+ cannot be traced|does not play the action of UCB1.act, int32\[\]"):
+    with pytest.raises(AssertionError, match=r"^UCB1.\w+ cannot be traced|does not take the action of UCB1.act, int32\[\]"):
         testing.check_policy(stochastic.UCB1(), market)
 
 
@@ -317,7 +320,7 @@ class FollowsHorizon(Follower):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (NotANumber(), r"^NotANumber has NaN in the state's leaf \['sum'\] after round 0$"),
+        (NotANumber(), r"^NotANumber has NaN in the state's array \['sum'\] after round 0$"),
         (FollowsHorizon(), r"^FollowsHorizon: '\w+' of the first \d+ rounds depends on how many rounds follow$"),
     ],
 )
@@ -363,7 +366,7 @@ class OtherLuck(stochastic.BanditEnv):
     ("kind", "message"),
     [
         (Undeclared, r"^the flows of Undeclared.step\(\) lack 'regret', which Undeclared.spec.metrics declares$"),
-        (NewState, r"^NewState.step returns a state of another structure than init made: it adds the leaf"),
+        (NewState, r"^NewState.step returns a state of another structure than init made: it adds the array"),
         (NoSpec, r"^NoSpec.spec must be a Spec, got None$"),
         (OtherLuck, r"^OtherLuck.step is not pure"),
     ],
