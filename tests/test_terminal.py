@@ -82,7 +82,7 @@ def test_the_list_fits(columns, capsys, monkeypatch):
 def test_progress_is_told_ever_less_often(capsys, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(waiting.time, "monotonic", lambda: clock[0])
-    lines = waiting.Lines(100)
+    lines = waiting.LineProgress(100)
     lines.set_description("UCB1")
     for second in range(1, 101):
         clock[0] = float(second)

@@ -1,6 +1,6 @@
-"""Where a run went wrong: the round of its first flow that is not finite, or must be zero and is not, or of its first NaN anywhere.
+"""Diagnosis of invalid runs: the round of the first NaN, of the first flow that is not finite, or of the first non-zero one that must be zero.
 
-Runs are addressed by seed, so that one of them can be played again alone, with every round watched.
+Runs are addressed by seed, so that a single one can be simulated again, with every round checked.
 """
 
 import itertools
@@ -26,18 +26,20 @@ from jaxroute.engine.rounds import Record, any_nan, run_streams
 from jaxroute.engine.sampling import Sampling
 
 
-def _nans(what: str, tree: PyTree) -> dict[str, jax.Array]:
+def _nans(name: str, tree: PyTree) -> dict[str, jax.Array]:
     """Whether each leaf of a tree has a NaN, by its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {f"{what}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves}
+    return {f"{name}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves}
 
 
-def _bad(record: Record, states: tuple[PyTree, PyTree], said: Mapping[str, Any]) -> dict[str, jax.Array]:
+def _bad(record: Record, states: tuple[PyTree, PyTree], values: Mapping[str, Any]) -> dict[str, jax.Array]:
     """Whether each quantity is bad in a round, by name."""
-    flows = said["flows"]
+    flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}
-    bad |= {"feedback": any_nan(said["feedback"])} | {f"info.{name}": any_nan(value) for name, value in said["info"].items()}
+    bad |= {"feedback": any_nan(values["feedback"])} | {
+        f"info.{name}": any_nan(value) for name, value in values["info"].items()
+    }
     return bad | _nans("state", states[0]) | _nans("state of the policy", states[1])
 
 
@@ -56,15 +58,15 @@ def _replay(
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
         return [leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, grid.leaf_axes, strict=True)]
 
-    def play(leaves: Any, words: Any) -> dict[str, Any]:
+    def run(leaves: Any, words: Any) -> dict[str, Any]:
         env, policy = (grid.build(own) for grid, own in zip(grids, leaves, strict=True))
         keys = reference.keys_of(words)
         env, policy, states = reference.first_states(env, policy, keys, sampling.horizon)
         stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
 
         def one(t: Any, states: Any) -> tuple[Any, dict[str, jax.Array]]:
-            states, said = reference.one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
-            return states, _bad(record, states, said)
+            states, values = reference.one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
+            return states, _bad(record, states, values)
 
         def add(t: Any, carry: Any) -> Any:
             (states, bad), firsts = one(t, carry[0]), carry[1]
@@ -80,7 +82,7 @@ def _replay(
 
         def protected(leaves: Any, words: Any) -> Any:
             with rounding.protected(words["env"]):
-                return exactly(widened(play))(leaves, words)
+                return exactly(widened(run))(leaves, words)
 
         return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
 
@@ -89,7 +91,7 @@ _Bad = tuple[dict[str, int], int, int | None]
 
 
 def _first_of_runs(data: xr.Dataset, policy: str, record: Record) -> _Bad | None:
-    """The first invalid run of a policy: setting by axis, seed, and by which round it went wrong, if its curves tell."""
+    """The first invalid run of a policy: setting by axis, seed, and a round before which it went wrong, if the curves show one."""
     invalid = np.argwhere(~data["valid"].sel(policy=policy).values)
     if not len(invalid):
         return None
@@ -106,7 +108,7 @@ def _first_of_runs(data: xr.Dataset, policy: str, record: Record) -> _Bad | None
 
 
 def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
-    """The same where only statistics were kept."""
+    """The first invalid run of a policy of which only statistics are stored."""
     first = data["first_invalid"].sel(policy=policy)
     invalid = np.argwhere(first.values >= 0)
     if not len(invalid):
@@ -163,7 +165,7 @@ def first_bad_rounds(
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """What `first_bad_rounds` says of one policy, in words."""
+    """Formats an entry of `first_bad_rounds` as words."""
     setting = "".join(f", {name} {value}" for name, value in found["setting"].items())
     where = f"policy {found['policy']!r}{setting}, seed {found['seed']}"
     if found["round"] is None:

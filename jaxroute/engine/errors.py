@@ -1,4 +1,4 @@
-"""Errors of an environment and a policy that do not understand each other, in words."""
+"""Errors of an environment and a policy that do not fit together, in words."""
 
 import contextlib
 from collections.abc import Generator
@@ -13,42 +13,42 @@ _VERBS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
 
 class SimulationError(ValueError):
-    """A policy cannot play an environment: one of their methods fails on what the other gives it."""
+    """A policy does not fit an environment: a method fails on the values of the other component."""
 
 
 @contextlib.contextmanager
 def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
-    """A context in which rounds are traced: what fails there says who failed, with whom.
+    """Context for tracing rounds; an error names the components and the method that failed.
 
     Args:
-      name: of the policy.
+      name: name of the policy.
       env: the environment.
       policy: the policy.
 
     Raises:
-      SimulationError: in place of the errors that code raises when it is given something else than it expects.
+      SimulationError: instead of the errors of code that gets unexpected values.
     """
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise SimulationError(
-            f"policy {name!r} ({_home(policy)}) cannot play {_home(env)}{_where(error.__traceback__)}: {type(error).__name__}: {reason}"
+            f"policy {name!r} ({_home(policy)}) does not fit {_home(env)}{_where(error.__traceback__)}: {type(error).__name__}: {reason}"
         ) from error
 
 
 @contextlib.contextmanager
 def located(where: str) -> Generator[None, None, None]:
-    """A context in which compiled rounds are played: an error of the runtime, of a callback for example, says where."""
+    """Context for running compiled rounds: an error of the runtime, of a callback for example, says where."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        error.add_note(f"while {where} was played")
+        error.add_note(f"while {where} was simulated")
         raise
 
 
 def _where(trace: TracebackType | None) -> str:
-    """The method of environment or policy that failed, in words; empty if it is not known."""
+    """The method of environment or policy that failed, in words; empty if it is unknown."""
     where = ""
     while trace is not None:
         frame = trace.tb_frame
@@ -58,5 +58,5 @@ def _where(trace: TracebackType | None) -> str:
     return where
 
 
-def _home(player: Any) -> str:
-    return f"{type(player).__name__} of {type(player).__module__}"
+def _home(component: Any) -> str:
+    return f"{type(component).__name__} of {type(component).__module__}"

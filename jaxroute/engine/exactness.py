@@ -51,7 +51,7 @@ def inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> l
         states = run.start(*own)
         if run.stage_length:
             states = run.plan(*own, states, t)
-        states, flows = run.play(*own, states, t)
+        states, flows = run.round(*own, states, t)
         return flows, run.read(*own, states, t)
 
     def trace(env: Any, policy: Any) -> list[str]:

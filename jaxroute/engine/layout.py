@@ -1,4 +1,4 @@
-"""How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
+"""Layout of compiled calls: blocks of seeds, and tiles of settings."""
 
 import math
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -32,10 +32,11 @@ _MOST_COMPARED = 1 << 17
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run is cut into compiled calls.
+    """Size of a compiled call.
 
-    block: seeds of a call.
-    tile: settings of a call along each axis.
+    Attributes:
+      block: seeds of a call.
+      tile: settings of a call along each axis.
     """
 
     block: int
@@ -92,7 +93,7 @@ class Layout:
             seeds = _most_full(num_seeds) if on_cpu else _whole_waves(num_seeds, cap // settings, settings, waves)
             block = min(cap // settings, seeds)
         for axis in axes:
-            # With few seeds there is room for the others after all.
+            # With few seeds the other settings fit in, too.
             while (
                 shared
                 and axis not in shared
@@ -191,13 +192,12 @@ def runs_that_fit(
 
 
 def _most_full(num_seeds: int) -> int:
-    """Seeds of a block on a CPU, where a run that nobody asked for takes time: a power of two that is reached."""
+    """Seeds of a block on a CPU, where padding takes time: the largest power of two up to the number of seeds."""
     return 1 << (num_seeds.bit_length() - 1)
 
 
 def _one_call(num_seeds: int) -> int:
-    """Seeds of a block on a GPU, where one call takes as long as its rounds last, and few more runs hardly matter: all of them, up to a
-    quarter more, so that other numbers of seeds meet the same shapes."""
+    """Seeds of a block on a GPU, where more runs hardly take more time: all, up to a quarter more, so that shapes repeat."""
     step = 1 << max(0, num_seeds.bit_length() - 3)
     return -(-num_seeds // step) * step
 

@@ -1,4 +1,4 @@
-"""What a run takes: bytes of its state, shapes of what its functions return, and how many runs fit into memory."""
+"""Bytes of the state of a run, and cores of the process."""
 
 import os
 from typing import Any
@@ -15,7 +15,7 @@ LANE_MULTIPLE = 16
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

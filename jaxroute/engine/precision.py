@@ -1,7 +1,6 @@
-"""Numbers of 64 bits: any function, whatever types it names, computed in float64 from the same random bits.
+"""Double precision: any function, whatever types it names, computed in float64 from the same random bits.
 
-Policies and environments say float32 where they mean the numbers of a simulation. Where `jax_enable_x64` is on they are traced in 32 bits all the
-same, and what was traced is computed in 64: what differs from a run in 32 bits is rounding, and nothing else.
+Policies and environments name float32. With `jax_enable_x64` they are traced in 32 bits, and the trace is computed in 64: only rounding differs.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -17,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
 from jaxroute.core.primitives import bind
 
-# Further operations that hold a jaxpr which is called once: what they add are derivatives.
+# Further operations that call a jaxpr once, and add derivatives.
 _DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
 _SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": lax.scatter,
@@ -42,7 +41,7 @@ def in_64_bits() -> bool:
 
 @contextmanager
 def as_written() -> Generator[None, None, None]:
-    """A context in which functions stay as they are: for derivatives, of which what is replayed would lose the rules of its own."""
+    """Context in which functions stay as they are, for derivatives: a replayed function would lose custom rules."""
     token = _AS_WRITTEN.set(True)
     try:
         yield
@@ -51,10 +50,7 @@ def as_written() -> Generator[None, None, None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of trees of arrays as it is; where `jax_enable_x64` is on, the same in float64 in place of float32.
-
-    What it closes over must be known: what is traced belongs to its arguments.
-    """
+    """A function of trees of arrays; with `jax_enable_x64` the same in float64 instead of float32. It must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 
@@ -82,7 +78,7 @@ def _wide(dtype: Any) -> Any:
 
 
 def _widen(leaf: Any) -> Any:
-    """An array with float64 in place of float32, and integers of 32 bits."""
+    """An array with float64 instead of float32, and integers of 32 bits."""
     if is_key(leaf):
         return leaf
     return lax.convert_element_type(leaf, _wide(_narrow(leaf.dtype)))

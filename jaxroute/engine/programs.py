@@ -1,4 +1,4 @@
-"""Compiled blocks: how the rounds of one policy become a program, and how a program plays a tile of settings and a block of seeds."""
+"""Compiled blocks: programs that simulate the rounds of one policy on a tile of settings and a block of seeds."""
 
 import copy
 import re
@@ -24,11 +24,11 @@ from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
-from jaxroute.engine.packing import Packed
+from jaxroute.engine.packing import PackedRecords
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
 from jaxroute.engine.sampling import Sampling
-from jaxroute.engine.waiting import wait_aloud
+from jaxroute.engine.waiting import wait_for_compilations
 from jaxroute.kernels import (
     Begun,
     DeviceKernel,
@@ -41,23 +41,23 @@ from jaxroute.kernels import (
 )
 
 
-def _apart(values: dict[str, Any]) -> tuple[Packed, dict[str, Any]]:
-    """Arrays by name, as `packed_rollout` returns them."""
+def _apart(values: dict[str, Any]) -> tuple[PackedRecords, dict[str, Any]]:
+    """Values of a rollout in the form of `packed_rollout`."""
     states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
-    return Packed.apart(values), states
+    return PackedRecords.unpacked(values), states
 
 
-def _by_kernel(*args: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+def _by_kernel(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
     return _apart(kernel_rollout(*args, **options))
 
 
-def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
     del spans
     return _apart(reference.rollout(*args, **options))
 
 
-# Back ends: each has the arguments of `packed_rollout` and returns what it returns. The last one is there to compare with.
-ROLLOUTS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
+# Back ends, with the arguments and results of `packed_rollout`. The last one is for comparison.
+ROLLOUTS: dict[str, Callable[..., tuple[PackedRecords, dict[str, Any]]]] = {
     "scan": packed_rollout,
     "kernel": _by_kernel,
     "reference": _by_reference,
@@ -66,16 +66,17 @@ ROLLOUTS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
 
 @dataclass(eq=False)
 class Program:
-    """A block that was traced, and its compilation; or the reason why a kernel does not play it.
+    """A traced block and its compilation, or the reason why no kernel simulates it.
 
-    lowered: what is to be compiled.
-    kernels: compilations of kernels that it calls, which go on meanwhile.
-    compiled: of the program, once it was begun.
-    reason: why there is none.
-    refused: the reason is a compiler, a loader or a driver, not the policy.
-    slower: the reason is that the scan is faster.
-    shapes: of what is recorded of a run, by name.
-    in_turn: it waits until other such programs have ended.
+    Attributes:
+      lowered: program to compile.
+      kernels: running compilations of the kernels that it calls.
+      compiled: running or finished compilation of the program.
+      reason: why there is no kernel.
+      refused: whether a compiler, a loader or a driver is the reason, not the policy.
+      slower: whether the scan is faster than the kernel.
+      shapes: shapes of the recorded quantities of a run, by name.
+      calls_lapack: whether it must wait for other such programs.
     """
 
     lowered: Any = None
@@ -85,19 +86,19 @@ class Program:
     refused: bool = False
     slower: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    in_turn: bool = False
+    calls_lapack: bool = False
 
 
 @dataclass
 class Backend:
-    """State of what simulates a policy; a block and its copies share it.
+    """State of the back end of a policy, which a block and its copies share.
 
     Attributes:
       name: "scan", "kernel" or "reference".
       reason: why the scan runs instead of the kernel.
       blocks: number of blocks that the kernel has finished.
       kernels: kernels of a GPU that the present block calls.
-      stopped: calls of kernels are to end.
+      stopped: whether calls of kernels must end.
     """
 
     name: str
@@ -108,7 +109,7 @@ class Backend:
 
     @property
     def done(self) -> float:
-        """Share of the present block that has been simulated, as far as that is known, in [0, 1]."""
+        """Share of the present block that has been simulated, in [0, 1]; 0 if it is unknown."""
         return min((kernel.done for kernel in self.kernels), default=0.0)
 
     def interrupt(self, stopped: bool = True) -> None:
@@ -118,7 +119,7 @@ class Backend:
             kernel.interrupt(stopped)
 
     def begin(self, kernels: list[DeviceKernel]) -> None:
-        """Notes the kernels that a block is going to call."""
+        """Sets the kernels that a block calls."""
         for kernel in kernels:
             kernel.done = 0.0
             kernel.interrupt(False)
@@ -128,11 +129,13 @@ class Backend:
 
 
 class ProgramCache:
-    """Programs of this process by what they depend on, the last used at the end.
+    """Programs of this process by their key, the last used at the end.
 
-    Each takes some hundred memory mappings, of which a process of Linux may have 65,530; so `most` stay after a call.
+    Each takes some hundred memory mappings, of which a Linux process may have 65,530; so `most` stay after a call.
 
-    traces: how often a rollout has been traced.
+    Attributes:
+      most: largest number of programs after a call.
+      traces: number of traced rollouts.
     """
 
     def __init__(self, most: int = 64):
@@ -143,11 +146,11 @@ class ProgramCache:
         return len(self._programs)
 
     def compiled(self) -> list[Any]:
-        """The executables that are ready."""
+        """Returns the finished executables."""
         return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
 
     def get(self, key: Any, make: Callable[[], Program]) -> Program:
-        """The program of this key, made if there is none yet."""
+        """Returns the program of a key, made if there is none yet."""
         program = self._programs.pop(key, None)
         if program is None:
             program = make()
@@ -155,7 +158,7 @@ class ProgramCache:
         return program
 
     def trim(self) -> None:
-        """Drops the programs that have not been used for longest."""
+        """Drops the least recently used programs."""
         for key in list(self._programs)[: -self.most]:
             del self._programs[key]
 
@@ -165,7 +168,7 @@ class ProgramCache:
 
     @contextmanager
     def fresh(self) -> Generator[None, None, None]:
-        """A context that begins without programs, and at whose end those before are back."""
+        """Context that begins without programs, and restores the earlier ones at its end."""
         before, self._programs = self._programs, {}
         try:
             yield
@@ -176,12 +179,12 @@ class ProgramCache:
 PROGRAMS = ProgramCache()
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
-# Kernels of a CPU play several runs at once; without it one after the other, by the text of a GPU's kernels.
+# Whether kernels of a CPU simulate several runs at once; otherwise one after the other, by the text of a GPU's kernels.
 WIDE = True
 
 
 def trace_count() -> int:
-    """Number of times a rollout has been traced in this process."""
+    """Returns how often a rollout has been traced in this process."""
     return PROGRAMS.traces
 
 
@@ -233,7 +236,7 @@ class Block:
 
     @property
     def backend(self) -> str:
-        """Name of what simulates: "scan", "kernel" or "reference"."""
+        """Name of the back end: "scan", "kernel" or "reference"."""
         return self.ran.name
 
     def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
@@ -253,12 +256,12 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """The block as a function of leaves, indices of settings, root, spans of rounds, seeds, and states of runs that were begun."""
+        """The block as a function of field values, indices of settings, root key, spans of rounds, seeds, and states of checkpoints."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
 
-        def play(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, begun: Any) -> Any:
+        def run(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
@@ -269,13 +272,13 @@ class Block:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
             with rounding.compilers_own() if self.arithmetic == "fast" else rounding.protected(seeds):
-                players = env.build(leaves[0]), policy.build(leaves[1])
-                values = rollout(*players, streams, horizon, record, spans=spans, **options)
+                components = env.build(leaves[0]), policy.build(leaves[1])
+                values = rollout(*components, streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
-        # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
-        # on a swept leaf. The unused `index` gives every vmap something to map.
-        function: Callable[..., Any] = play
+        # One vmap per axis of settings, outermost first, around the scan: it finds which parts of the state depend on a swept field.
+        # The unused `index` gives every vmap something to map.
+        function: Callable[..., Any] = run
         for axis in reversed(range(len(self.axes))):
             swept, place = (env, axis) if axis < len(env.axes) else (policy, axis - len(env.axes))
             leaf_axes = tuple(
@@ -291,19 +294,19 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def after(self, rounds: int) -> "Block":
-        """The same block for runs whose first rounds have been played."""
+        """Returns the block for runs whose first rounds have been simulated."""
         other = copy.copy(self)
         other.since = rounds
         return other
 
     def with_environment(self, env: Grid) -> "Block":
-        """The same block on other settings of the environment, which differ in nothing but what is static."""
+        """Returns the block for settings of the environment that differ in static fields alone."""
         other = copy.copy(self)
         other.grids = (env, self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
-        """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
+        """Returns the traced block for this number of seeds, from the cache if an equal one has been traced."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
@@ -312,7 +315,7 @@ class Block:
             except Exception as error:
                 if self.backend != "kernel":
                     raise
-                return Program(reason=_first_line(error))  # Whatever is wrong besides, the scan will say.
+                return Program(reason=_first_line(error))  # Other errors are raised by the scan.
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
@@ -329,18 +332,13 @@ class Block:
         with jax.default_device(self.device), compilations(own) as kernels:
             lowered = jax.jit(self._function()).lower(*arguments)
             shapes = lowered.out_info[0].shapes()
-            return Program(lowered, kernels, shapes=shapes, in_turn=calls_lapack(lowered))
+            return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
-        """Lets the scan run instead of the kernel, from now on.
-
-        Args:
-          reason: in words.
-          refused: the reason is a compiler, a loader or a driver, not the policy.
-          slower: the reason is that the scan is faster; there is no warning then.
+        """Replaces the kernel by the scan, from now on; reason, refused and slower as for `Program`.
 
         Raises:
-          RuntimeError: the exact arithmetic of a GPU is asked for, which the scan does not have.
+          RuntimeError: the exact arithmetic of a GPU is wanted, which the scan does not have.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
@@ -353,23 +351,23 @@ class Block:
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def padded(self, runs: int) -> int:
-        """Runs that are played where so many are asked for."""
+        """Returns the number of runs of a call with padding."""
         return runs if self.one_by_one else self.layout.padded(self.mesh.size)
 
     def _any_seeds(self) -> np.ndarray:
-        """As many seeds as one compiled call plays."""
+        """Placeholder for the seeds of one compiled call."""
         return np.zeros(1 if self.one_by_one else self.layout.padded(self.mesh.size) // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each recorded quantity in one run, without time."""
+        """Returns the shape of each recorded quantity in one run, without time."""
         return self.lower(self._any_seeds()).shapes
 
     def needs(self) -> tuple[int, int] | None:
-        """Bytes of scratch memory of a run, and runs that the GPUs hold at the same time; None if there is no kernel."""
+        """Returns the scratch bytes of a run, and the runs that the GPUs hold at the same time; None without a kernel."""
         program = self.lower(self._any_seeds())
         try:
             finish(program.kernels)
-        except Unsupported:  # What compiles the program meets it again, and lets the scan run.
+        except Unsupported:  # Compilation of the program raises it again.
             return None
         kernels = [kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)]
         if not kernels:
@@ -382,7 +380,7 @@ class Block:
         seeds: np.ndarray | None = None,
         begun: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> "Future[Any]":
-        """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
+        """Starts to compile the block for this number of seeds or the usual one, unless an equal one is compiled already."""
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -391,9 +389,9 @@ class Block:
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
-        """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
+        """The compiled block for this number of seeds; that of the scan if the kernel does not compile."""
         program = self.lower(seeds, begun)
-        if program.compiled is None:  # Part of a block that did not fit into memory, or in place of a kernel.
+        if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
                 self.compile_in(pool, seeds, begun)
         assert program.compiled is not None
@@ -406,7 +404,7 @@ class Block:
             program.refused = not program.slower
             return self._executable(seeds, begun)
         self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)])
-        return one_at_a_time(compiled) if program.in_turn else compiled
+        return one_at_a_time(compiled) if program.calls_lapack else compiled
 
     def run(
         self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -416,14 +414,14 @@ class Block:
         Args:
           tile: positions along each axis.
           seeds: `[R]`.
-          begun: states `[settings..., R, ...]` after the rounds that have been played (`after`), by name.
+          begun: states `[settings..., R, ...]` of a checkpoint (see `after`), by name.
 
         Returns:
-          Increments `[settings..., R, records, ...]` by name, of jax if they stay on the device, and the seconds spent compiling.
+          Increments `[settings..., R, records, ...]` by name, and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
-          RuntimeError: a GPU fails, for the scan too.
+          RuntimeError: a GPU fails, also with the scan.
         """
         start = time.perf_counter()
         parts = self._parts(seeds, begun, len(seeds) if self.one_by_one else self.threads)
@@ -431,7 +429,7 @@ class Block:
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
-        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
+        def run(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
             with jax.enable_x64(precision), jax.default_device(self.device):
                 leaves, index, root, spans, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
@@ -444,14 +442,14 @@ class Block:
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
-                packed, states = self._joined(list(pool.map(play, parts)))
+                packed, states = self._joined(list(pool.map(run, parts)))
                 self.ran.blocks += self.backend == "kernel"
                 return packed.returned() | states, compiling
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX 0.9 raises ValueError from the second call on.
             half = len(seeds) // 2
             raise_interrupt()
             if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
-                values, more = self._played_by_scan(refused[1], tile, seeds, begun)
+                values, more = self._run_by_scan(refused[1], tile, seeds, begun)
                 return values, compiling + more
             if "InterruptedError" in str(error) and not self.ran.stopped:  # Another run of the same kernel was meant.
                 return self.run(tile, seeds, begun)
@@ -459,38 +457,38 @@ class Block:
                 raise
             if self.one_by_one or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
                 raise MemoryError(
-                    f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
+                    f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; finished blocks are stored"
                 ) from error
             checks.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it")
             (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
 
-    def _played_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
-        """Returns what `play` returns, for a block in which the driver has failed: the scan begins it again."""
+    def _run_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
+        """Simulates a block in which the driver has failed again, by the scan; returns as `run`."""
         self._fall_back(reason, True)
         try:
             return self.run(*args)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise RuntimeError(
-                f"the GPU failed ({reason}), and fails for the scan too ({_first_line(error)}); what is finished is kept, and a new "
+                f"the GPU failed ({reason}), and fails with the scan too ({_first_line(error)}); finished blocks are stored, and a new "
                 "process continues it"
             ) from error
 
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
     ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Seeds and states in so many equal parts."""
+        """Seeds and states in equal parts."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
         ]
 
     def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
-        """How seeds and states are spread over the devices."""
+        """Sharding of seeds and states over the devices."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
     def _joined(self, parts: list[Any]) -> Any:
-        """The values of several parts of the seeds as those of all."""
+        """Concatenates the values of several parts of the seeds."""
         if len(parts) == 1:
             return parts[0]
         concatenate = jnp.concatenate if self.on_device else np.concatenate
@@ -498,7 +496,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """`jax.vmap` over an axis of length one, without that axis inside."""
+    """`jax.vmap` over an axis of length one, without the axis inside."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -512,7 +510,7 @@ def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[...,
 
 @contextmanager
 def compiler() -> Generator[ThreadPoolExecutor, None, None]:
-    """A pool in which blocks are compiled, see `Block.compile_in`, as many at a time as there are cores."""
+    """Context with a pool that compiles as many blocks at a time as there are cores."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool
@@ -521,23 +519,23 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played.
+    """Compiles several blocks at the same time; errors are raised when a block is run.
 
     Args:
-      blocks: by policy.
-      pool: of `compiler`.
-      progress: shows what is being compiled.
+      blocks: blocks by label.
+      pool: pool of `compiler`.
+      progress: whether to show the running compilations.
     """
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
-    wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
+    wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Into how many equal parts a block is cut that are played at the same time: a CPU computes small operations on one core.
+    """Returns into how many equal parts a block is cut, which run at the same time: a CPU computes small operations on one core.
 
     Args:
-      devices: that play it.
-      runs: of the block.
+      devices: devices that simulate it.
+      runs: number of runs of the block.
     """
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1

@@ -1,4 +1,4 @@
-"""What is recorded of a run: which metrics, in which shapes, and how increments become curves."""
+"""Recorded quantities: metrics, entries of Info and probes, with their shapes and names."""
 
 import math
 import re
@@ -21,18 +21,18 @@ from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_fo
 from jaxroute.store.cells import Request
 from jaxroute.store.runs import check_runs
 
-# What is stored of the runs: all of them, or their statistics.
+# Kinds of stored results: all runs, or their statistics.
 KEPT = ("runs", "moments")
 
-# Names of a result that are taken before any metric is.
+# Names of a result that no metric may have.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
 
-# What netCDF takes as a name, in all of its formats.
+# Names that all formats of netCDF allow.
 _LEGAL = re.compile(r"\w([^/'\x00-\x1f\x7f]*[^/' \x00-\x1f\x7f])?")
-# What is stored of a metric instead of its runs.
+# Statistics of a metric that are stored instead of its runs.
 _STATISTICS = ("count", "mean", "variance", "minimum", "maximum")
 
-# Shapes of what a round gives by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
+# Shapes of the values of a round by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
 Shapes = dict[str, dict[str, list[int]]]
 
 
@@ -74,7 +74,7 @@ def read_recording(
     horizon: int,
     num_seeds: int,
 ) -> Recording:
-    """Checks what `simulate` is to record.
+    """Checks the quantities that `simulate` records.
 
     Args:
       components: environment and policies.
@@ -203,15 +203,15 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """What a round gives, from an abstract one: the first in which environment and policy meet.
+    """Returns the shapes of the values of a round, from an abstract one: the first in which environment and policy meet.
 
     Args:
-      name: of the policy, for errors.
-      env: as it is played.
-      policy: as it is played.
+      name: name of the policy for errors.
+      env: the environment.
+      policy: the policy.
     """
 
-    def play(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
+    def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
         policy_state = once(first_state, env, policy, key, spec=spec_for(env, 1))
         obs = once("observe", env, key, env_state, t)
@@ -225,7 +225,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
         }
 
     def trace(env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-        shapes = jax.eval_shape(widened(play), env, policy, draws.key(0))
+        shapes = jax.eval_shape(widened(first_round), env, policy, draws.key(0))
         return {kind: {entry: list(value.shape) for entry, value in entries.items()} for kind, entries in shapes.items()}
 
     with explained(name, env, policy):
@@ -233,7 +233,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Every declared metric is measured, with the declared dimensions, and its name means one thing."""
+    """Checks that every declared metric is measured, with its dimensions, and that its name is unique."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     for name, metrics in declared.items():
@@ -263,12 +263,7 @@ def _check_metric(name: str, metric: Metric, kind: str, place: str, measured: Sh
 def variables(
     records: Mapping[str, Record], shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
 ) -> dict[str, tuple[Metric, tuple[int, ...]]]:
-    """Metric and shape of every recorded quantity, over all policies.
-
-    Args:
-      records: by policy.
-      shapes: by policy and quantity, of one run without time.
-    """
+    """Returns metric and shape of every recorded quantity of all policies; `shapes`: of one run without time."""
     merged: dict[str, tuple[Metric, tuple[int, ...]]] = {}
     for name, record in records.items():
         metrics = {m.name: m for m in record.metrics}
@@ -281,21 +276,18 @@ def variables(
 
 
 def names_of(shapes: Mapping[str, Any]) -> list[str]:
-    """Names of the recorded quantities of a policy, without counters of what must be zero or not NaN."""
+    """Returns the names of the recorded quantities of a policy, without the counters of zero flows and NaN."""
     return [key for key in shapes if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES)]
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Refuses names that files cannot hold, and metrics whose statistics would have the same name.
+    """Raises `ValueError` for names that files cannot hold, and for metrics whose statistics would have the same name.
 
     Args:
-      names: of metrics and probes.
+      names: names of metrics and probes.
       zero_flows: names of the flows that must be zero.
-      axes: of settings.
-      statistics: only these are stored.
-
-    Raises:
-      ValueError: there is such a name.
+      axes: names of the axes of settings.
+      statistics: whether only statistics are stored.
     """
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):

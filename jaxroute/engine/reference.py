@@ -1,4 +1,4 @@
-"""The engine as a textbook has it: `jax.vmap` over the runs of one scan over rounds. The referee of the fast one, not its rival."""
+"""Reference implementation of the engine: `jax.vmap` over the runs of one scan over rounds, by which the fast one is tested."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,24 +16,24 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Plays what `engine.rollout.rollout` plays, with the same arguments and results, without its ways to be fast."""
+    """Simulates as `engine.rollout.rollout`, with the same arguments and results, without optimisations."""
 
-    known = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
+    dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
-        players = {"env": env, "policy": policy} | traced
-        return play(**players, keys=keys_of(words), horizon=horizon, record=record)
+        components = {"env": env, "policy": policy} | traced
+        return simulate_run(**components, keys=keys_of(words), horizon=horizon, record=record)
 
-    return jax.vmap(exactly(widened(run)), in_axes=(None, -1), out_axes=-1)(known, dict(streams))
+    return jax.vmap(exactly(widened(run)), in_axes=(None, -1), out_axes=-1)(dynamic, dict(streams))
 
 
 def keys_of(words: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """The typed key of each stream of one run, from its words."""
+    """Returns the typed key of each stream of one run, from its words."""
     return {name: draws_key(pair) for name, pair in words.items()}
 
 
 def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int) -> tuple[Any, Any, tuple[Any, Any]]:
-    """Environment and policy of one run, and their states before its first round.
+    """Returns environment and policy of one run, and their states before the first round.
 
     Args:
       env: environment, or a sampler `key -> Environment`.
@@ -49,12 +49,12 @@ def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
 def one_round(
     env: Any, policy: Any, keys: Mapping[str, jax.Array], states: tuple[Any, Any], t: Any, begins: Any
 ) -> tuple[tuple[Any, Any], dict[str, Any]]:
-    """Plays round `t` of one run: the states after it, and `obs`, `action`, `info`, `feedback` and `flows`.
+    """Simulates round `t` of one run; returns the states after it, and `obs`, `action`, `info`, `feedback` and `flows`.
 
     Args:
-      env, policy, keys, states: of the run.
+      env, policy, keys, states: components, keys and states of the run.
       t: the round, from 0.
-      begins: whether a stage begins, for which the policy plans.
+      begins: whether a stage begins, so that the policy plans.
     """
     env_state, policy_state = states
     key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
@@ -67,34 +67,34 @@ def one_round(
     action, info = policy.act(key["act"], policy_state, obs, t)
     env_state, feedback, flows = env.step(key["env"], env_state, action, t)
     policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
-    said = {"obs": obs, "action": action, "info": info, "feedback": feedback, "flows": flows}
-    return (env_state, policy_state), said
+    values = {"obs": obs, "action": action, "info": info, "feedback": feedback, "flows": flows}
+    return (env_state, policy_state), values
 
 
-def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """One run: what was recorded in each interval, `[records, ...]` by name.
+def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
+    """Simulates one run; returns the recorded quantities of each interval, `[records, ...]` by name.
 
     Args:
       env, policy, keys, horizon: as for `first_states`.
-      record: what to write, and how often (static).
+      record: quantities to record (static).
     """
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)
 
-    def played(states: Any, t: Any) -> tuple[Any, dict[str, jax.Array]]:
-        states, said = one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
-        return states, recorded_flows(record, said["flows"], said["info"], said["feedback"])
+    def simulate_round(states: Any, t: Any) -> tuple[Any, dict[str, jax.Array]]:
+        states, values = one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
+        return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded.
+        """Simulates `count` rounds from round `first` on; returns the states after them, and the recorded sums.
 
-        The sum of a chunk of rounds begins with what rounding has left out of the sum of those before, as in Kahan's algorithm.
+        The sum of a chunk of rounds begins with the rounding error of the sum so far, as in Kahan's algorithm.
         """
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry
-            states, values = played(states, t)
+            states, values = simulate_round(states, t)
             parts = jax.tree.map(jnp.add, parts, values)
             number = t + 1 - first
             ends = (number % chunk == 0) | (number == count)
@@ -102,7 +102,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
             left = jax.tree.map(lambda total, part, now: jnp.where(ends, part - (now - total), part), sums, parts, new)
             return (states, new, left), None
 
-        shapes = jax.eval_shape(played, states, first)[1]
+        shapes = jax.eval_shape(simulate_round, states, first)[1]
         zeros = jax.tree.map(lambda value: jnp.zeros(value.shape, value.dtype), shapes)
         return lax.scan(add, (states, zeros, zeros), first + jnp.arange(count, dtype=jnp.int32))[0][:2]
 

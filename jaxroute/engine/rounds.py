@@ -1,4 +1,8 @@
-"""What a round is: one environment against one policy, as functions of one run, whoever plays it."""
+"""Rounds of one environment and one policy, as functions of one run, for every back end.
+
+Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, `d...` the dimensions of a quantity. Increments are `[N, d..., R]`,
+states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
+"""
 
 import dataclasses
 import functools
@@ -31,27 +35,28 @@ from jaxroute.engine.precision import widened
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 LONGEST_CHUNK = 4096
 
-# Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
+# Names of the counters of NaN: rounds in which feedback or Info have one, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
-# Leaves of the states after the last round, where they are asked for, by `STATE` and their number.
+# Prefix of the names of state arrays, which is followed by their number.
 STATE = "state/"
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
-# Environment and policy, where they differ from run to run: by `env` and `policy`.
-Players = dict[str, Any]
+# Environment and policy that differ from run to run, by `env` and `policy`.
+Instance = dict[str, Any]
 
 
 class Record(NamedTuple):
-    """What is written at each record time (static).
+    """Recorded quantities of a policy (static).
 
-    every: rounds between two records.
-    flows: metrics of the environment's flows.
-    info: metrics of the policy's Info.
-    env_gauges: metrics of the environment's state.
-    policy_gauges: metrics of the policy's state.
-    zero_flows: flows whose absolute sum is recorded, to be checked on the host.
-    probes: pairs of name and function `(env, policy, env_state, policy_state, t) -> array or dict`.
+    Attributes:
+      every: rounds between two records.
+      flows: metrics of the environment's flows.
+      info: metrics of the policy's Info.
+      env_gauges: metrics of the environment's state.
+      policy_gauges: metrics of the policy's state.
+      zero_flows: flows whose absolute sum is recorded, to be checked on the host.
+      probes: pairs of name and function `(env, policy, env_state, policy_state, t) -> array or dict`.
     """
 
     every: int
@@ -64,7 +69,7 @@ class Record(NamedTuple):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """All metrics that are recorded."""
+        """All recorded metrics."""
         return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
 
     @property
@@ -74,11 +79,11 @@ class Record(NamedTuple):
 
 
 def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
-    """What a function returns, traced once for all programs in which its arguments are of equal structure, classes and types.
+    """Calls a function, which is traced once for all programs in which its arguments have equal structure, classes and types.
 
     Args:
-      function: of a module, or the name of a method of the first argument.
-      args: trees of arrays; where an object is none, the function is called as it is.
+      function: function of a module, or the name of a method of the first argument.
+      args: trees of arrays; with other objects the function is called without tracing it once.
       static: further arguments, hashable.
     """
     arrays = all(hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) for leaf in jax.tree.leaves(args))
@@ -89,7 +94,7 @@ def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
 def _called(
     function: Callable[..., Any] | str, static: tuple[tuple[str, Any], ...], classes: tuple[type, ...], *args: Any
 ) -> Any:
-    del classes  # They are there to be compared.
+    del classes  # Part of the cache key.
     whole, others = (getattr(args[0], function), args[1:]) if isinstance(function, str) else (function, args)
     return whole(*others, **dict(static))
 
@@ -122,21 +127,21 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """The policy itself, or the one that a function `env -> policy` makes for this environment, with another arithmetic if one is given."""
+    """Returns the policy itself, or the one that a function `env -> policy` returns, computed with an arithmetic."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
-    """What the environment declares, with the counted rounds of the run."""
+    """Returns the `Spec` of the environment with the horizon of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Rounds of the inner scan, whose sums are added up by themselves: divides the stage length, if there is one, and what is played between.
+    """Returns the rounds of the inner scan, which has separate sums: it divides the stage length and the record interval.
 
     Args:
       record_every: rounds of a record interval.
-      free_rounds: rounds before the first of them.
+      free_rounds: rounds before the first one.
       stage_length: rounds per stage, None without stages.
     """
     length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
@@ -147,7 +152,7 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
 
 
 def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
-    """Words of the addressed key streams of each run, uint32 `[2, R]` per stream.
+    """Returns the words of the addressed key streams of each run, uint32 `[2, R]` per stream.
 
     Run key = fold_in(root, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
     act and update. Round `t` of a stream is `fold_in(stream, t)`.
@@ -167,32 +172,33 @@ def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
 
 
 def draws_key(words: Any) -> jax.Array:
-    """Typed key of two words `[2]`."""
+    """Returns the typed key of two words `[2]`."""
     return jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
 
 
 def state_bytes(leaf: Any) -> int:
-    """Bytes of a leaf of a state; keys, which the host cannot size, count as nothing."""
+    """Returns the bytes of an array of a state; keys, which the host cannot size, count as nothing."""
     return 0 if jnp.issubdtype(leaf.dtype, jax.dtypes.extended) else leaf.size * leaf.dtype.itemsize
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One environment against one policy, as functions of one run.
+    """One environment and one policy, as functions of one run.
 
-    instance: what differs from run to run besides the states, for random instances: trees `[..., R]`.
-    words: key words of the streams `[2, R]`, without that of the instance.
-    size: `R`.
-    free_rounds: rounds at the start that are not counted.
-    stage_length: rounds per stage, None without stages.
-    chunk: rounds of the inner loop.
-    start: `(instance, words) -> states`.
-    plan: `(instance, words, states, t) -> states`, at the start of a stage.
-    play: `(instance, words, states, t) -> (states, flows)`, a round.
-    read: `(instance, words, states, t) -> gauges and probes`.
+    Attributes:
+      instance: random environments and policies of the runs, trees `[d..., R]`; empty if all runs share them.
+      words: key words of the streams `[2, R]`, without that of the instance.
+      size: `R`.
+      free_rounds: rounds at the start that are not counted.
+      stage_length: rounds per stage, None without stages.
+      chunk: rounds of the inner loop.
+      start: `(instance, words) -> states`.
+      plan: `(instance, words, states, t) -> states`, at the start of a stage.
+      round: `(instance, words, states, t) -> (states, flows)`, a round.
+      read: `(instance, words, states, t) -> gauges and probes`.
     """
 
-    instance: Players
+    instance: Instance
     words: dict[str, jax.Array]
     size: int
     free_rounds: int
@@ -200,7 +206,7 @@ class Run:
     chunk: int
     start: Callable[..., States]
     plan: Callable[..., States]
-    play: Callable[..., tuple[States, dict[str, jax.Array]]]
+    round: Callable[..., tuple[States, dict[str, jax.Array]]]
     read: Callable[..., dict[str, Any]]
 
 
@@ -211,25 +217,17 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """The rounds of `R` runs.
-
-    Args:
-      env: environment, or a sampler `key -> Environment` for one random instance per run.
-      policy: policy, or a function `env -> policy`.
-      streams: from `run_streams`.
-      horizon: counted rounds (static).
-      record: what to write (static).
-    """
+    """Returns the rounds of `R` runs; arguments as for `rollout`."""
     size = streams["env"].shape[-1]
-    instance: Players = {}
+    instance: Instance = {}
     if is_environment(env):
-        shared: Players = {"env": env, "policy": made_for(env, policy, exactly)}
+        shared: Instance = {"env": env, "policy": made_for(env, policy, exactly)}
         example = shared
     else:
         sampler: Any = env
         build: Any = policy
 
-        def drawn(words: jax.Array) -> Players:
+        def drawn(words: jax.Array) -> Instance:
             env = sampler(draws_key(words))
             return {"env": env} | ({} if is_policy(build) else {"policy": build(env)})
 
@@ -240,7 +238,7 @@ def one_run(
     env_spec, stage_length = example["env"].spec, stage_length_of(example["env"], example["policy"])
     spec = spec_for(example["env"], horizon)
 
-    def players(shared: Players, instance: Players) -> tuple[Any, Any]:
+    def components(shared: Instance, instance: Instance) -> tuple[Any, Any]:
         both = shared | instance
         return both["env"], both["policy"]
 
@@ -250,21 +248,21 @@ def one_run(
     def at(stream: jax.Array, t: jax.Array) -> jax.Array:
         return draws.fold_in(draws_key(stream), t)
 
-    def start(shared: Players, instance: Players, words: dict[str, jax.Array]) -> States:
-        env, policy = players(shared, instance)
+    def start(shared: Instance, instance: Instance, words: dict[str, jax.Array]) -> States:
+        env, policy = components(shared, instance)
         env_state = once("init", env, draws_key(words["env_init"]))
         states = env_state, once(first_state, env, policy, draws_key(words["policy_init"]), spec=spec)
         return jax.tree.map(strong, states)
 
-    def plan(shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
-        (env, policy), (env_state, policy_state) = players(shared, instance), states
+    def plan(shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
+        (env, policy), (env_state, policy_state) = components(shared, instance), states
         obs = once("observe", env, at(words["env"], t), env_state, t)
         return env_state, once("plan", policy, at(words["plan"], t), policy_state, obs, t)
 
-    def play(
-        shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
+    def one_round(
+        shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array
     ) -> tuple[States, dict[str, jax.Array]]:
-        (env, policy), (env_state, policy_state) = players(shared, instance), states
+        (env, policy), (env_state, policy_state) = components(shared, instance), states
         env_key = at(words["env"], t)
         obs = once("observe", env, env_key, env_state, t)
         action, info = once("act", policy, at(words["act"], t), policy_state, obs, t)
@@ -273,10 +271,10 @@ def one_run(
         return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
     def read(
-        shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
+        shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array
     ) -> dict[str, Any]:
         del words
-        return recorded_gauges(record, *players(shared, instance), *states, t)
+        return recorded_gauges(record, *components(shared, instance), *states, t)
 
     return Run(
         instance=instance,
@@ -287,7 +285,7 @@ def one_run(
         chunk=chunk_length(record.every, env_spec.free_rounds, stage_length),
         start=of_run(start),
         plan=of_run(plan),
-        play=of_run(play),
+        round=of_run(one_round),
         read=of_run(read),
     )
 
@@ -295,7 +293,7 @@ def one_run(
 def recorded_flows(
     record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree
 ) -> dict[str, jax.Array]:
-    """What of a round is summed, float32 by name.
+    """Returns the summed values of a round, float32 by name.
 
     `zero/<name>` is the absolute value of a flow that must be zero, `NAN_ROUNDS` 1 where feedback or Info have a NaN.
     """
@@ -308,7 +306,7 @@ def recorded_flows(
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN."""
+    """Returns gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -323,7 +321,7 @@ def recorded_gauges(
 
 
 def any_nan(tree: PyTree) -> jax.Array:
-    """Whether a floating leaf of the tree has a NaN somewhere, bool."""
+    """Whether a floating array of the tree has a NaN, bool."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
     found = [numerics.has_nan(leaf) for leaf in xla.compute_once(floats)]
@@ -331,13 +329,13 @@ def any_nan(tree: PyTree) -> jax.Array:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """An array whose type does not depend on what it is combined with."""
+    """Returns an array with a strong type."""
     array = jnp.asarray(leaf)
     return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def leaves_of(states: States) -> dict[str, jax.Array]:
-    """States of runs as plain arrays `[..., R]` by name, keys as their words."""
+    """Returns states of runs as plain arrays `[d..., R]` by name, keys as their words."""
 
     def plain(leaf: jax.Array) -> jax.Array:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
@@ -347,7 +345,7 @@ def leaves_of(states: States) -> dict[str, jax.Array]:
 
 
 def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
-    """States from what `leaves_of` returned; `like` has their structure and types."""
+    """Returns the states from the result of `leaves_of`; `like` has their structure and types."""
     shapes, structure = jax.tree.flatten(like)
 
     def typed(leaf: jax.Array, shape: Any) -> jax.Array:

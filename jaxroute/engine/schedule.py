@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.memory import LANE_MULTIPLE
-from jaxroute.engine.waiting import tell
+from jaxroute.engine.waiting import print_line
 from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, Request, Seeds, Tile
 from jaxroute.store.claims import Claims
@@ -405,7 +405,7 @@ class Schedule:
                 elif left:
                     if not said:
                         said = True
-                        tell(
+                        print_line(
                             f"waiting for other processes, which simulate {len(left)} blocks; one that has died is noticed after {EXPIRES_S:.0f} s"
                         )
                     yield None  # What this process has simulated is written first: others may wait for it.

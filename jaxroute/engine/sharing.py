@@ -1,4 +1,4 @@
-"""Which settings share most of a run's state, found in the flow of data: what a sweep does not change is computed once."""
+"""Axes whose settings share most of a run's state, by the flow of data: shared arrays are computed once."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -21,24 +21,24 @@ from jaxroute.core.protocols import (
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, strong
 
-# With fewer settings than this it is not worth looking at the flow of data.
+# Number of settings from which the analysis is worth its time.
 _FEW_SETTINGS = 5
 
 
 def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()) -> tuple[str, ...]:
-    """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
+    """Returns the axes that leave most bytes of a run's state unchanged, over all policies: a predictor that all settings train alike.
 
-    In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
+    Such settings belong into one compiled call, which computes the common part once.
 
     Args:
       pairs: settings of the environment and of a policy, for each program.
       static: axes along which programs differ, which share nothing.
     """
     total: dict[str, int] = {}
-    kept: dict[str, int] = {}
+    unchanged: dict[str, int] = {}
     for env, policy in pairs:
         if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
-            continue  # Of a sampler every run has an environment of its own.
+            continue  # A sampler has a separate environment for each run.
         for grid in (env, policy):
             for place, axis in enumerate(grid.axes):
                 if axis in static:
@@ -46,23 +46,20 @@ def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()
                 swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
                 for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
                     total[axis] = total.get(axis, 0) + size
-                    kept[axis] = kept.get(axis, 0) + size * (not changed)
-    return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
+                    unchanged[axis] = unchanged.get(axis, 0) + size * (not changed)
+    return tuple(axis for axis in total if 2 * unchanged[axis] > total[axis])
 
 
 def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Sequence[bool]) -> list[tuple[int, bool]]:
-    """Which parts of a run's state a sweep of some leaves changes.
+    """Returns for each leaf of the state pytrees its bytes, 0 if no round writes it, and whether it depends on a swept leaf.
 
     Args:
       env: environment.
       policy: policy, or a function `env -> policy`.
-      swept: for each leaf of `(env, policy)`, whether it is swept.
-
-    Returns:
-      For each leaf of the states its size in bytes, 0 if no round writes it, and whether it depends on a swept leaf.
+      swept: whether each leaf of the pytree `(env, policy)` is swept.
 
     Raises:
-      ValueError: `swept` has not one entry per leaf.
+      ValueError: `swept` has another number of entries.
     """
     build: Any = policy
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
@@ -71,16 +68,16 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     if len(swept) != len(shapes):
         raise ValueError(f"swept must have one entry per leaf ({len(shapes)}), got {len(swept)}")
 
-    def players(leaves: list[Any]) -> tuple[Any, Any]:
+    def components(leaves: list[Any]) -> tuple[Any, Any]:
         env, given = jax.tree.unflatten(structure, leaves)
         return env, given if is_policy(build) else build(env)
 
     def start(leaves: list[Any], words: jax.Array) -> States:
-        (env, policy), key = players(leaves), draws_key(words)
+        (env, policy), key = components(leaves), draws_key(words)
         return jax.tree.map(strong, (env.init(key), first_state(env, policy, key, spec_for(env, 1))))
 
-    def play(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
-        (env, policy), key = players(leaves), draws_key(words)
+    def one_round(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
+        (env, policy), key = components(leaves), draws_key(words)
         env_state, policy_state = states
         obs = env.observe(key, env_state, t)
         if has_plan(policy) and stage_length_of(env, policy):
@@ -91,9 +88,9 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
 
     states = jax.eval_shape(start, shapes, word)
     sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
-    begin, go_on = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(play)(shapes, states, word, time)
-    given = go_on.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
-    sizes = [0 if now is then else size for size, now, then in zip(sizes, go_on.jaxpr.outvars, given, strict=True)]
+    begin, step = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(one_round)(shapes, states, word, time)
+    given = step.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
+    sizes = [0 if now is then else size for size, now, then in zip(sizes, step.jaxpr.outvars, given, strict=True)]
     first = which_depend(begin, [*swept, False])
-    changed = carry_dependence(first, lambda now: which_depend(go_on, [*swept, *now, False, False]))
+    changed = carry_dependence(first, lambda now: which_depend(step, [*swept, *now, False, False]))
     return list(zip(sizes, changed, strict=True))

@@ -27,7 +27,7 @@ from jaxroute.engine.request import request_of
 from jaxroute.engine.running import Effort, run_schedule
 from jaxroute.engine.sampling import Sampling, number_of_seeds, read_sampling
 from jaxroute.engine.schedule import Call, Schedule
-from jaxroute.engine.waiting import tell
+from jaxroute.engine.waiting import print_line
 from jaxroute.store import results
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
@@ -180,7 +180,7 @@ def _simulate(
         if keep_states and progress and calls:
             runs = [len(call.seeds) * math.prod(map(len, call.tile.values())) for call in calls]
             size = sum(state_bytes[block_of(call).variant.label] * n for call, n in zip(calls, runs, strict=True))
-            tell(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB")
+            print_line(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB")
         with effort.compiling():
             compile_blocks(
                 {block_of(call).variant.label: block_of(call) for call in calls if not call.since}, pool, progress

@@ -1,4 +1,4 @@
-"""Waiting for programs that are being compiled: what is still under way, and how long it took last time."""
+"""Progress on the terminal: bars, lines for log files, and running compilations."""
 
 import contextlib
 import json
@@ -17,46 +17,46 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
     from tqdm.auto import tqdm as tqdm
 
-# Seconds that compiling took, by name, beside the compiled programs if JAX keeps these.
+# Seconds of earlier compilations by name, beside JAX's cache of compiled programs.
 _FILE = "jaxroute-seconds.json"
 _FORMAT = "{desc} [{elapsed}]"
 
 
-# Seconds after which progress is first told on a line, and then each time twice as many have passed.
+# Seconds until the first line of progress; each further line comes after twice the time.
 _FIRST_LINE_S = 10.0
 
 
-class Lines:
-    """Tells how far something is where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
+class LineProgress:
+    """Progress where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
 
-    Used instead of `tqdm`; `say` is a `callback` of `compare`.
+    Used instead of `tqdm`; `print` is a `callback` of `compare`.
 
     Args:
       total: number of blocks.
     """
 
     def __init__(self, total: int = 0) -> None:
-        self.n, self._total, self._what = 0.0, total, ""
-        self._begun, self._next = time.monotonic(), _FIRST_LINE_S
+        self.n, self._total, self._description = 0.0, total, ""
+        self._started, self._next = time.monotonic(), _FIRST_LINE_S
 
-    def __enter__(self) -> "Lines":
+    def __enter__(self) -> "LineProgress":
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def set_description(self, text: str) -> None:
-        """Says what is played."""
-        self._what = text
+        """Sets the description of the running block."""
+        self._description = text
 
     def update(self, blocks: float) -> None:
-        """Tells that more blocks have been played."""
+        """Adds finished blocks."""
         self.n += blocks
-        self.say(f"block {self.n:,.0f} of {self._total:,} ({self._what})")
+        self.print(f"block {self.n:,.0f} of {self._total:,} ({self._description})")
 
-    def say(self, text: str) -> None:
-        """Tells it in words, if it is time."""
-        passed = time.monotonic() - self._begun
+    def print(self, text: str) -> None:
+        """Prints a text if it is time."""
+        passed = time.monotonic() - self._started
         if passed < self._next:
             return
         while self._next <= passed:
@@ -64,26 +64,26 @@ class Lines:
         print(f"jaxroute: {passed:.0f} s, {text}", file=sys.stderr, flush=True)
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """Prints a line on standard error, beside bars."""
     tqdm.write(f"jaxroute: {text}", file=sys.stderr)
 
 
 def bar(total: int, progress: bool) -> Any:
-    """Returns a bar of blocks; lines now and then where standard error is a file, and no notebook shows the bar."""
+    """Returns a bar of blocks; lines now and then where standard error is a file and no notebook shows the bar."""
     in_text = "notebook" not in tqdm.__module__ and not any("notebook" in one.__module__ for one in tqdm.__mro__)
     if progress and in_text and not sys.stderr.isatty():
-        return Lines(total)
+        return LineProgress(total)
     return tqdm(total=total, disable=not progress or not total, unit="block", leave=False)
 
 
-def wait_aloud(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
-    """Waits until everything is compiled, or has failed.
+def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
+    """Waits until all compilations have ended or failed.
 
     Args:
-      compiling: by the name that is shown.
-      kinds: by the same name, what it is: under this name it is remembered how long it took.
-      progress: shows what is still under way.
+      compiling: compilations by the name that is shown.
+      kinds: names by which the seconds are stored for the next time, by the same name.
+      progress: whether to show the running compilations.
     """
     before, start = _seconds(), time.perf_counter()
     left, took = {future: name for name, future in compiling.items() if not future.done()}, {}
@@ -96,7 +96,7 @@ def wait_aloud(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str],
             bar.set_description_str(f"compiling {', '.join(shown)}")
             for future in wait(left, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 took[kinds[left.pop(future)]] = round(time.perf_counter() - start, 1)
-    _keep({kind: seconds for kind, seconds in took.items() if seconds >= 1.0})
+    _store({kind: seconds for kind, seconds in took.items() if seconds >= 1.0})
 
 
 def _path() -> Path | None:
@@ -113,11 +113,11 @@ def _seconds() -> dict[str, float]:
     return {str(k): float(v) for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, dict) else {}
 
 
-def _keep(seconds: Mapping[str, float]) -> None:
+def _store(seconds: Mapping[str, float]) -> None:
     path = _path()
     if path is None or not seconds:
         return
-    with contextlib.suppress(OSError):  # Nothing but what is shown depends on it.
+    with contextlib.suppress(OSError):  # Only the display depends on it.
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps({**_seconds(), **seconds}, indent=1))

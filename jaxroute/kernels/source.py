@@ -191,7 +191,7 @@ class _Writer:
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
-        self._play, (played, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        self._play, (played, flows) = jax.make_jaxpr(run.round, return_shape=True)(*one, round_)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
         self._plan, planned = None, played
         if run.stage_length:

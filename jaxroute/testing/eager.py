@@ -47,15 +47,15 @@ def run_eagerly(
     keys, other = (reference.keys_of({name: words[:, 0] for name, words in one.items()}) for one in (usual, changed))
     env, policy, states = reference.first_states(on_device(env), on_device(policy), keys, horizon)
     stage, played = stage_length_of(env, policy), list[dict[str, Any]]()
-    play_round = [functools.partial(reference.one_round, env, policy, begins=begins) for begins in (False, True)]
+    simulate_round = [functools.partial(reference.one_round, env, policy, begins=begins) for begins in (False, True)]
     if jit:
-        play_round = [quick_jit(one, often=True) for one in play_round]
+        simulate_round = [quick_jit(one, often=True) for one in simulate_round]
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
         changes = change_draws_from is not None and number >= change_draws_from
         luck = {"env": other["env"]} if changes else {}
         begins = bool(stage) and number % (stage or 1) == 0
-        states, said = play_round[begins](keys | luck, states, jnp.int32(number))
-        played.append({**said, "env_state": states[0], "policy_state": states[1]})
+        states, values = simulate_round[begins](keys | luck, states, jnp.int32(number))
+        played.append({**values, "env_state": states[0], "policy_state": states[1]})
     return played[env.spec.free_rounds :]
 
 

@@ -311,12 +311,12 @@ def test_a_policy_of_another_problem_is_named():
         (
             small_market(),
             stochastic.UCB1(),
-            "policy 'UCB1' .* cannot play MarketEnv of jaxroute.problems.staged.env, in MarketEnv.step",
+            "policy 'UCB1' .* does not fit MarketEnv of jaxroute.problems.staged.env, in MarketEnv.step",
         ),
         (
             BANDIT,
             combinatorial.C2MABV(),
-            "policy 'C2MABV' .* cannot play BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.act",
+            "policy 'C2MABV' .* does not fit BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.act",
         ),
     ):
         with pytest.raises(jr.SimulationError, match=what):

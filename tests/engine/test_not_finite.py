@@ -112,4 +112,4 @@ class Asks(Root):
 def test_a_callback_that_fails_is_placed():
     with pytest.raises(jax.errors.JaxRuntimeError, match="does not answer") as error:
         jr.simulate(Gift(), {"asks": Asks()}, horizon=5, seeds=3, progress=False)
-    assert error.value.__notes__ == ["while policy 'asks', seeds 0 to 2 was played"]
+    assert error.value.__notes__ == ["while policy 'asks', seeds 0 to 2 was simulated"]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.engine.packing import Packed
+from jaxroute.engine.packing import PackedRecords
 
 R = 5
 
@@ -22,7 +22,7 @@ def record(seed):
 
 def test_records_come_back_in_both_orders():
     records = [record(seed) for seed in range(4)]
-    packed = jax.tree.map(lambda *arrays: jnp.stack(arrays), *map(Packed.of, records))
+    packed = jax.tree.map(lambda *arrays: jnp.stack(arrays), *map(PackedRecords.of, records))
     assert {kind: array.shape for kind, array in packed.arrays.items()} == {
         "float32": (4, 7, R),
         "int32": (4, 4, R),
@@ -30,7 +30,7 @@ def test_records_come_back_in_both_orders():
     }
     expected = jax.tree.map(lambda *arrays: np.stack(arrays), *records)
     jax.tree.map(np.testing.assert_array_equal, packed.by_name(), expected)
-    jax.tree.map(np.testing.assert_array_equal, Packed.apart(expected).by_name(), expected)
+    jax.tree.map(np.testing.assert_array_equal, PackedRecords.unpacked(expected).by_name(), expected)
 
     returned = jax.device_get(jax.tree.map(lambda array: jnp.moveaxis(array, -1, 0), packed)).returned()
     jax.tree.map(lambda ours, theirs: np.testing.assert_array_equal(ours, np.moveaxis(theirs, -1, 0)), returned, expected)
@@ -38,5 +38,5 @@ def test_records_come_back_in_both_orders():
 
 
 def test_shapes_are_those_of_one_run():
-    shapes = Packed.of(record(0)).shapes()
+    shapes = PackedRecords.of(record(0)).shapes()
     assert shapes == {"regret": (), "share": (2, 3), "count": (3,), "ended": (), "first": {"a": (0,), "b": ()}}

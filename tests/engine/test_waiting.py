@@ -29,7 +29,7 @@ def folder(tmp_path):
 def wait(seconds, progress=True, kind="kind of a"):
     """Waits for a program that takes so long."""
     with ThreadPoolExecutor(1) as pool:
-        waiting.wait_aloud({"a": pool.submit(time.sleep, seconds)}, {"a": kind}, progress)
+        waiting.wait_for_compilations({"a": pool.submit(time.sleep, seconds)}, {"a": kind}, progress)
 
 
 def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, terminal, capsys):
@@ -79,5 +79,5 @@ def test_what_fails_is_waited_for_like_the_rest():
     failing, ready = Future(), Future()
     ready.set_result(1)
     threading.Timer(0.05, failing.set_exception, [ValueError("no")]).start()
-    waiting.wait_aloud({"a": failing, "b": ready}, {"a": "a", "b": "b"}, False)
+    waiting.wait_for_compilations({"a": failing, "b": ready}, {"a": "a", "b": "b"}, False)
     assert failing.done()

@@ -357,7 +357,7 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):
     with monkeypatch.context() as patch:
         patch.setattr(layout, "cores", lambda: 1)
         patch.setattr(programs, "cores", lambda: 1)
-        patch.setattr(programs, "wait_aloud", interrupted)
+        patch.setattr(programs, "wait_for_compilations", interrupted)
         with pytest.raises(KeyboardInterrupt):
             jr.simulate(ENV, policies, horizon=20, seeds=16, progress=False)
     assert len(begun) < 3

@@ -78,7 +78,7 @@ def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[s
             states = begun = rounds.start(one, words)
             if rounds.stage_length:
                 states = rounds.plan(one, words, states, t)
-            states, sums = rounds.play(one, words, states, t)
+            states, sums = rounds.round(one, words, states, t)
             assert jax.tree.map(jnp.shape, states) == jax.tree.map(jnp.shape, begun)
             return {**sums, **rounds.read(one, words, states, t)}
 
