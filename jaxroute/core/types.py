@@ -1,4 +1,4 @@
-"""Vocabulary of the engine: what an environment declares about itself, what is measured, and a state without a plan."""
+"""Types of the engine: metrics, the description of an environment, hints of the cost, and a state without a plan."""
 
 import re
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from flax import struct
 
-# A number or array that can be swept: a NumPy array or number on the host, a jax.Array or tracer on the device.
+# A number or array that can be swept: a number or NumPy array on the host, a jax.Array or tracer on the device.
 Leaf = Any
-# A tree of arrays whose structure depends on what is put together.
+# A tree of arrays of any structure.
 PyTree = Any
 
 
@@ -17,15 +17,15 @@ PyTree = Any
 class Metric:
     """One measured quantity.
 
-    name: key in the flows, the gauges or the Info that produces it, and of the variable in a result.
-    label: words for an axis or a table.
-    unit: unit of the recorded value ("reward", "USD per query", "rounds", ...).
-    kind: "total" is recorded as the cumulative sum of the rounds' values, "average" as their running mean per round,
-      "gauge" as the state's value at the record time.
-    dims: names of the dimensions of a vector (for example `("model",)`).
-    default: recorded unless `record` says otherwise.
-    limit: largest mean that a policy may have (1 for spend / budget), None without a limit.
-    violation: label of a policy above `limit` in tables and pictures ("over budget").
+    Attributes:
+      name: key in the flows, the gauges or the Info, and name of the variable in a result.
+      label: words for an axis or a table.
+      unit: unit of the recorded value ("reward", "USD per query", "rounds", ...).
+      kind: "total" for the cumulative sum of the rounds' values, "average" for their running mean, "gauge" for the state's value at the record time.
+      dims: names of the dimensions of a vector (for example `("model",)`).
+      default: whether it is recorded by default.
+      limit: largest mean that a policy may have (1 for spend / budget), None without a limit.
+      violation: label of a policy above `limit` in tables and pictures ("over budget").
     """
 
     name: str
@@ -51,23 +51,24 @@ class Metric:
 
 
 def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
-    """The metrics with a currency ("USD", "J") in place of the word "cost" in their units; "cost" where it is not known."""
+    """Returns the metrics with a currency ("USD", "J") instead of the word "cost" in their units; "cost" if it is unknown."""
     return tuple(replace(m, unit=re.sub(r"\bcost\b", currency, m.unit)) for m in metrics)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a policy may know about an environment before the first round; static and hashable.
+    """Static, hashable description of an environment, which a policy may know before the first round.
 
-    num_models: `K`, number of models that can ever be chosen.
-    model_names: names of the models, empty if they have none.
-    stage_length: rounds between two calls of `plan`, None without stages.
-    free_rounds: rounds at the start that are played but not counted.
-    metrics: the environment's flows and gauges.
-    zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
-    overflow_flow: the one of `zero_flows` that counts what found no room in the state of an environment with the method `with_double_capacity`; a run that
-      has lost something is played again by the with_double_capacity environment.
-    horizon: counted rounds of the run; the engine fills it in, for policies whose constants depend on it.
+    Attributes:
+      num_models: `K`, number of models that can ever be chosen.
+      model_names: names of the models, empty if they have none.
+      stage_length: rounds between two calls of `plan`, None without stages.
+      free_rounds: rounds at the start that are simulated but not counted.
+      metrics: the environment's flows and gauges.
+      zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
+      overflow_flow: the one of `zero_flows` that counts overflows of an environment with the method `with_double_capacity`; a run with overflows
+        is simulated again with doubled capacity.
+      horizon: counted rounds of the run; the engine sets it, for policies whose constants depend on it.
     """
 
     num_models: int
@@ -97,10 +98,10 @@ State = TypeVar("State")
 
 @struct.dataclass
 class UnplannedState(Generic[State]):
-    """The state of a policy with stages before its first `plan`: what `init` of a policy returns whose `act` needs a plan.
+    """State of a policy with stages before its first `plan`, returned by an `init` whose `act` needs a plan.
 
-    It has nothing of the state itself, so that `act` and `update` fail where they are traced, if somebody who plays the policy in a
-    loop of his own forgets `plan`. `plan` takes it as it takes any state.
+    It hides the fields of the state, so that `act` and `update` fail when they are traced if a user's own loop lacks `plan`, which takes it as
+    any state.
 
     Attributes:
       state: the state to plan from.
@@ -109,12 +110,12 @@ class UnplannedState(Generic[State]):
     state: State
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for names that are not there. Those with two underscores are asked for by copy, pickle and JAX.
+        # Only called for missing names. Those with two underscores are read by copy, pickle and JAX.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError("this state has no plan yet: call plan(key, state, obs, t) before the first act")
 
 
 def planned_state(state: State | UnplannedState[State]) -> State:
-    """The state to plan from, or to carry where a plan is sure to come before the first act: what `UnplannedState` holds, if it is one."""
+    """Returns the state inside an `UnplannedState`, and any other state as it is."""
     return cast(State, state.state if isinstance(state, UnplannedState) else state)

@@ -97,7 +97,7 @@ class Components:
 
     @property
     def spec(self) -> Spec:
-        """What the environment declares; its variants differ in nothing that is recorded."""
+        """Description of the environment; its variants do not differ in recorded quantities."""
         return self.variants[0].spec
 
     @property

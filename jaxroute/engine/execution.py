@@ -1,4 +1,4 @@
-"""Options of `simulate`: how a simulation is computed, and where and how its result is stored."""
+"""Options of `simulate` for its computation and its store, and the devices and back end that they resolve to."""
 
 import json
 import os
@@ -25,49 +25,45 @@ class PartWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Execution:
-    """Choices of how a simulation is computed, which change its speed, and on a GPU the rounding of its numbers.
+    """Options of the computation, which change its speed, and on a GPU the rounding of its numbers.
 
     Attributes:
-      backend: what simulates the rounds.
+      backend: implementation of the rounds.
 
         - "scan": a compiled scan over rounds, with the runs on the last axis.
-        - "kernel": one function of C made from the same functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as
-          many runs at once as a vector has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes
-          with jax (`JAXROUTE_NVRTC` is the path of another one).
-        - "reference": the textbook's `vmap` of a scan, slower, to compare with.
-        - "auto": the kernel. It is the scan where no kernel can be used (a trial says why, in one warning), in double precision, and on a CPU
-          for a policy that prefers it: its rounds are long for products of large matrices.
+        - "kernel": one function of C, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has
+          numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
+        - "reference": a plain `vmap` of a scan, slower, for comparison.
+        - "auto": the kernel; the scan where no kernel can be used (one warning names the reason), in double precision, and on a CPU for a policy
+          that multiplies large matrices.
 
-        On a CPU all give the same numbers, bit by bit (see `arithmetic`): without a compiler the only difference is speed. Where the kernel is
-        chosen, the scan still simulates a policy with an operation that has no C, a kernel that a compiler or driver refuses, a block in which a
-        GPU fails, and on a GPU a policy with more than 3 KiB of arrays on a thread's stack, with which the scan is faster (COSMOS, ACQB,
-        hundreds of models). The attribute `backend` of the result says by policy what ran, `fell_back` why it was not the kernel. A warning
-        says so, too, except where the scan is faster, and on a CPU where the user did not ask for the kernel and the policy has none.
+        On a CPU all give the same bits (see `arithmetic`). The scan replaces a kernel for a policy with an operation without C, if a compiler,
+        driver or GPU fails, and on a GPU if a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of models). The
+        attributes `backend` and `fell_back` of the result name the back end and the reason by policy; a warning does, except where the
+        scan is faster, or the user did not choose the kernel.
       devices: seeds are sharded over these (default: all local devices).
       block: seeds of a compiled call (default: by device and memory).
       share: part of the work that this process does, where several make the same call with the same `out` (default: all).
 
-        - "I/N" or `(I, N)`: part I of N, from 0. All parts together are the whole, on whatever machines.
+        - "I/N" or `(I, N)`: part I of N, from 0, on any machines.
         - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": I alone.
-        - "join": this process simulates what no other has simulated or simulates, in random order, until everything is there. Processes may
-          come and go; what a dead one has left is taken over after half a minute. No two processes wait for each other, but at the end.
-      compile: how it is compiled.
+        - "join": this process simulates blocks that no other process has taken, in random order, until all are stored. Processes may come and
+          go; the blocks of a dead one are taken over after half a minute.
+      compile: level of optimisation.
 
-        - "full": with all optimisations.
-        - "quick": for a first look on a CPU, with few optimisations: in a third of the time, but it takes five to ten times as long to run. A
-          kernel simulates one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); "auto" is the scan where there is
-          none. Policies whose rounds are long by themselves are compiled in full, for the scan.
-      arithmetic: how functions, sums and products are rounded.
+        - "full": all optimisations.
+        - "quick": few optimisations, for a first look on a CPU: a third of the compile time, five to ten times the run time. A kernel simulates
+          one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); without one "auto" is the scan. Policies with
+          expensive rounds are compiled in full, for the scan.
+      arithmetic: rounding of functions, sums and products.
 
-        - "exact": each operation once, in one order, functions by definitions of our own. The numbers are the same on every CPU, with every
-          compiler and back end, and on a GPU that runs kernels. The exception are operations that a library rounds in its own way, products of
-          matrices with sums of more than 64 terms: `inexact` in the attributes of the result names them by policy.
-        - "fast": as a GPU is fastest. Its numbers differ from those of a CPU by rounding, which decides between two models in a few runs.
-        - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where the exact one takes 40 to 70 % more instructions.
+        - "exact": every operation is rounded once, in one order, so that every CPU, compiler and back end gives the same bits, and a GPU that
+          runs kernels. Exceptions are products of matrices with sums of more than 64 terms; the attribute `inexact` names them by policy.
+        - "fast": the fastest of a GPU. Rounding changes the choice between two models in a few runs.
+        - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where "exact" takes 40 to 70 % more instructions.
 
     Raises:
-      ValueError: a backend, a way to compile or an arithmetic is unknown, devices are no devices, a block is no whole number above 0, or a
-        share is none.
+      ValueError: a name is unknown, or devices, block or share are out of range.
     """
 
     backend: str = "auto"
@@ -96,7 +92,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Store:
-    """Where and how a result is stored: `out=Store("results", keep_states=True)`; `out="results"` is `Store("results")`.
+    """Place and options of a stored result: `out=Store("results", keep_states=True)`; `out="results"` is `Store("results")`.
 
     Attributes:
       path: folder, or a URL such as "s3://bucket/folder" as text (`pip install "jaxroute[objects]"`).
@@ -237,7 +233,7 @@ def _are_devices(devices: Any) -> bool:
     return isinstance(devices, (list, tuple)) and bool(devices) and all(isinstance(d, jax.Device) for d in devices)
 
 
-# Variables of a process that say its number, how many there are, and the number of the first and the step; of several kinds of clusters.
+# Variables of clusters for the number of a process, the number of processes, the first number and the step.
 _VARIABLES = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ""),  # What `srun` starts; the second one is not set in a batch script.
@@ -250,17 +246,16 @@ _VARIABLES = (
 
 
 def share_here(size: int | None = None) -> tuple[int, int]:
-    """Returns number and size of the share that the variables of a cluster give to this process.
+    """Returns number and size of the share that environment variables of a cluster give to this process.
 
-    Known are Slurm (arrays, and the tasks of `srun`), Open MPI, submitit, Ray Train and torchrun. Kubernetes' indexed jobs and PBS say the number
-    alone: `size` (or the variables `JOB_COMPLETIONS`, `PBS_ARRAY_COUNT`) says how many there are. Dask and Ray's plain tasks have no such
-    variable: there give "I/N".
+    Known are Slurm (arrays, and the tasks of `srun`), Open MPI, submitit, Ray Train and torchrun. Kubernetes' indexed jobs and PBS give the number
+    alone and need `size` (or the variables `JOB_COMPLETIONS`, `PBS_ARRAY_COUNT`). Dask and Ray's plain tasks have no variable: give "I/N".
 
     Args:
-      size: number of processes, where no variable says it.
+      size: number of processes, if no variable gives it.
 
     Raises:
-      ValueError: no variable says it, or they contradict each other.
+      ValueError: there is no variable, or the variables contradict each other.
     """
     for index, count, first, step in _VARIABLES:
         if index not in os.environ or (size is None and count not in os.environ):

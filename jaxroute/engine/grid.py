@@ -39,16 +39,19 @@ _PYTREES = (
 class Grid:
     """A product of settings, made by `grid` or `instances`; a single environment or policy is a grid without axes.
 
-    Only leaves that differ between settings get axes, and only the axes along which they differ: what a setting does not
-    change is computed once for all settings.
+    Only pytree leaves that differ between settings get axes, and only the axes along which they differ: other values are shared.
 
-    Settings that differ in a static field, or in the shape of a leaf, are programs of their own. The axes along which they do are
-    `static`, and `part` has the settings of one program: a grid of the same axes, of which the static ones keep one value. A grid with
-    static axes has itself neither `leaves` nor a `structure`.
+    Settings that differ in a static field, or in the shape of a leaf of the pytree, are separate programs along the axes `static`; `part` has the
+    settings of one program. A grid with static axes has neither `leaves` nor a `structure`.
 
-    axes: coordinates by axis name, in order. objects: the settings, row-major. name: for messages and results. static: axes along which
-    programs differ. leaves: stacked arrays `[axes along which the leaf varies..., leaf shape]`; leaf_axes: those axes, by position.
-    structure: what is static about the settings, hashable.
+    Attributes:
+      axes: coordinates by axis name, in order.
+      objects: settings, row-major.
+      name: name for messages and results.
+      static: axes along which programs differ.
+      leaves: stacked arrays `[axes..., shape]`, each with the axes along which its pytree leaf varies.
+      leaf_axes: positions of those axes.
+      structure: static part of the settings, hashable.
     """
 
     def __init__(self, axes: Mapping[str, Sequence[Any]], objects: Sequence[Any], name: str):
@@ -79,10 +82,10 @@ class Grid:
             self.leaf_axes.append(varies)
 
     def part(self, place: Mapping[str, int]) -> "Grid":
-        """The settings of one program: those at a place along the static axes. The grid itself, if it has none.
+        """Returns the settings of one program: those at a place along the static axes; the grid itself if it has none.
 
         Args:
-          place: positions by axis; others than the static ones do not matter.
+          place: positions by axis; only static axes matter.
         """
         if not self.static:
             return self
@@ -96,7 +99,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Leaves at the given positions of each axis, with one leading dimension per axis that the leaf varies along."""
+        """Returns the leaves of the pytree at the given positions, with one leading dimension per axis along which each varies."""
         names = list(self.axes)
         tiles = []
         for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
@@ -106,7 +109,7 @@ class Grid:
         return tiles
 
     def build(self, leaves: Sequence[Any]) -> Any:
-        """The environment or policy of one setting, from its leaves."""
+        """Returns the environment or policy of one setting from its pytree leaves."""
         return jax.tree.unflatten(self.structure, leaves)
 
     def identities(self) -> list[str]:
@@ -126,7 +129,7 @@ class Grid:
 class FunctionGrid(Grid):
     """A function where an object is expected: an oracle `env -> policy`, or a sampler `key -> Environment`.
 
-    A sampler with `number` instances has the axis `instance`; its leaf is the instance's number.
+    A sampler with `number` instances has the axis `instance`, with the number of the instance as pytree leaf.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):
@@ -150,9 +153,9 @@ class FunctionGrid(Grid):
         return self.function if not self.axes else self.function(draws.key(_INSTANCE_ROOT))
 
     def identities(self) -> list[str]:
-        said = describe(self.function)
+        text = describe(self.function)
         return (
-            [digest_of_setting([said, number]) for number in range(*self.shape)] if self.axes else [digest_of_setting(said)]
+            [digest_of_setting([text, number]) for number in range(*self.shape)] if self.axes else [digest_of_setting(text)]
         )
 
 
@@ -163,8 +166,8 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The constructor
     runs on the host for each setting, so derived values (benchmarks, normalised tables) are those of the setting.
 
-    Numbers are swept in one program. Static fields (sizes, choices of behaviour) may be swept, too: each of their values is a program of
-    its own, compiled apart, under the same axis of the result. States may be of different sizes; what is recorded must have one shape.
+    Numbers are swept in one program. Each value of a static field (sizes, choices of behaviour) is a separately compiled program, under the
+    same axis of the result. States may have different sizes; recorded quantities must have one shape.
 
     Args:
       constructor: class or function that returns an environment or a policy.
@@ -210,25 +213,25 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"grid: {name} at {where}: {error}{_hint(error, settings, swept)}") from error
     made = Grid(swept, objects, name)
-    _need_players(name, objects)
+    _need_components(name, objects)
     return made
 
 
 def places_of(grids: Sequence[Grid]) -> list[dict[str, int]]:
-    """Every place along the static axes of some grids, first axis slowest; one that says nothing if there are none."""
+    """Returns every place along the static axes of some grids, first axis slowest; an empty one if there are none."""
     sizes = {axis: len(grid.axes[axis]) for grid in grids for axis in grid.static}
     return [dict(zip(sizes, place, strict=True)) for place in np.ndindex(*sizes.values())]
 
 
 def show_place(place: Mapping[str, int], axes: Mapping[str, np.ndarray]) -> list[str]:
-    """A place in words: `["window=100"]`."""
+    """Formats a place: `["window=100"]`."""
     return [f"{axis}={show(axes[axis][at])}" for axis, at in place.items()]
 
 
-def _need_players(what: str, objects: Sequence[Any]) -> None:
+def _need_components(owner: str, objects: Sequence[Any]) -> None:
     for one in objects:
         if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
-            raise ValueError(f"{what} must give environments or policies, got {show(one)}")
+            raise ValueError(f"{owner} must give environments or policies, got {show(one)}")
 
 
 def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
@@ -242,7 +245,7 @@ def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
-    """Where an error may come from an array that was meant as one value."""
+    """A hint if an error may come from an array that was meant as one value."""
     arrays = [key for key in swept if hasattr(settings[key], "shape")]
     if not arrays or not (isinstance(error, TypeError) or "shape" in str(error)):
         return ""
@@ -250,13 +253,13 @@ def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any
 
 
 def instances(environments: Sequence[Any]) -> Grid:
-    """Several environments as one, along the axis `instance`; those of one structure are one program."""
+    """Returns several environments as a grid along the axis `instance`; those of one structure are one program."""
     if not isinstance(environments, Iterable):
         raise ValueError(f"environments must be a list of them, got {show(environments)}")
     environments = list(environments)
     if not environments:
         raise ValueError("instances needs at least one environment, got an empty list")
-    _need_players("instances", environments)
+    _need_components("instances", environments)
     return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
 
 
@@ -310,7 +313,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
 
 
 def _coordinates(values: Sequence[Any]) -> np.ndarray:
-    """Coordinates of an axis: numbers as they are, anything else by its name."""
+    """Coordinates of an axis: numbers, or the names of other values."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
         return np.asarray(values)

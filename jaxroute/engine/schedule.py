@@ -39,7 +39,7 @@ FEWEST_SEEDS = 256
 
 @dataclass(frozen=True)
 class Ending:
-    """Where a simulation ended.
+    """End of a simulation.
 
     Attributes:
       seeds: number of seeds of the result.

@@ -3,12 +3,10 @@
     from jaxroute.testing import check_policy
     check_policy(MyPolicy(width=0.5), stochastic.bernoulli([0.6, 0.4]))
 
-Two tiers: `check_structure` traces every method and compiles nothing (milliseconds); `check_behaviour` plays (seconds).
-`check_policy` and `check_environment` do both. `run_eagerly` is one run as a plain loop, for a debugger.
+Two tiers: `check_structure` traces every method without compilation (milliseconds); `check_behaviour` simulates (seconds). `check_policy` and
+`check_environment` do both. `run_eagerly` is one run as a plain loop, for a debugger. `jaxroute.testing.figures.faults` checks a figure.
 
-`jaxroute.testing.figures.faults` looks for what is wrong with a figure.
-
-Each check raises `AssertionError` with a sentence that says what is wrong and where; nothing is returned.
+Each check raises `AssertionError` with a sentence that names the fault and its place.
 """
 
 from typing import Any
@@ -23,7 +21,7 @@ __dir__ = public_names(__name__)
 
 
 def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks that a policy keeps the protocol on an environment: `check_structure`, then `check_behaviour`.
+    """Checks that a policy follows the protocol on an environment: `check_structure`, then `check_behaviour`.
 
     Args:
       policy: the policy, or a function `env -> policy`.
@@ -32,14 +30,14 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
       seeds: number of runs.
 
     Raises:
-      AssertionError: with a sentence that says what is wrong and where.
+      AssertionError: the protocol is violated.
     """
     check_structure(policy, env)
     check_behaviour(policy, env, horizon=horizon, seeds=seeds)
 
 
 def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks that an environment keeps the protocol, with a policy that can play it: as `check_policy`; and no run is invalid.
+    """Checks that an environment follows the protocol, with a policy that fits it, as `check_policy`; and that no run is invalid.
 
     Args:
       env: an environment (not a grid).
@@ -48,7 +46,7 @@ def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 
       seeds: number of runs.
 
     Raises:
-      AssertionError: with a sentence that says what is wrong and where.
+      AssertionError: the protocol is violated.
     """
     check_policy(policy, env, horizon=horizon, seeds=seeds)
     check_valid(policy, env, horizon=horizon, seeds=seeds)

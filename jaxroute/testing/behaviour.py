@@ -1,7 +1,8 @@
-"""What a policy must do when it is played: compiled, in batches, in grids. Takes seconds, since it compiles."""
+"""Checks of the behaviour of a policy, compiled, in batches and in grids, which take seconds."""
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,12 +16,12 @@ from jaxroute.testing.eager import on_device, run_eagerly
 
 
 def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks, by playing, that a policy behaves on an environment as the engine expects. It keeps the protocol (`check_structure`).
+    """Checks, by simulation, that a policy behaves on an environment as the engine expects, after `check_structure`.
 
-    In this order: the compiled run equals a plain Python loop over rounds, whose states hold no NaN; no run is invalid; a seed is the same run alone, in a
-    batch and in blocks, and on one device or several; a longer horizon does not change the rounds before (give a policy whose
-    constants follow the run's horizon a horizon of its own); other luck later does not change decisions now; other values of the
-    leaves, and a whole grid of them, cost one trace each.
+    The compiled run equals a plain Python loop over rounds, whose states hold no NaN. No run is invalid. A seed is the same run alone, in a batch
+    and in blocks, and on one device or several. A longer horizon does not change earlier rounds (fix the horizon of a policy whose
+    constants depend on it). Later draws of the environment do not change earlier decisions. Other values, and a grid of them, cost one
+    trace each.
 
     Args:
       policy: the policy, or a function `env -> policy`.
@@ -29,7 +30,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
       seeds: number of runs.
 
     Raises:
-      AssertionError: with a sentence that says what differs and where.
+      AssertionError: a check fails.
     """
     policy, env = on_device(policy), on_device(env)
     built = build_policy(policy, env)
@@ -55,12 +56,6 @@ def _assert_valid(data: Any) -> None:
         f"{wrong} of {data['valid'].size} runs are invalid: a value is not finite, or a flow that must be zero is not (such as 'illegal', "
         "which counts decisions that there are not); a warning of `simulate` names the first"
     )
-
-
-def _assert_equal(a, b, message: str) -> None:
-    for (path, x), (_, y) in zip(*(jax.tree_util.tree_flatten_with_path(v)[0] for v in (a, b)), strict=True):
-        same = np.array_equal(np.asarray(x), np.asarray(y), equal_nan=jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact))
-        assert same, f"{message}: leaf {jax.tree_util.keystr(path) or '(root)'}"
 
 
 def _flow_names(env) -> list[str]:
@@ -93,11 +88,11 @@ def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
 
 
 def _check_numbers(name: str, rounds: list[dict[str, Any]]) -> None:
-    """No state of a policy holds NaN."""
-    for number, played in enumerate(rounds):
-        for path, leaf in jax.tree_util.tree_flatten_with_path(played["policy_state"])[0]:
+    """Checks that no state of a policy holds NaN."""
+    for number, values in enumerate(rounds):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(values["policy_state"])[0]:
             if jnp.issubdtype(leaf.dtype, jnp.floating):
-                where = f"the state's leaf {jax.tree_util.keystr(path)}" if path else "its state"
+                where = f"the state's array {jax.tree_util.keystr(path)}" if path else "its state"
                 assert not np.isnan(np.asarray(leaf)).any(), f"{name} has NaN in {where} after round {number}"
 
 
@@ -114,14 +109,17 @@ def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
     blocks = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16))
     alone = _simulate(policy, env, horizon, seeds=[seeds // 2], execution=Execution(block=16))
     _assert_same_curves(
-        name, blocks, whole, f"of a seed played in blocks of 16 differs from the same seed in a batch of {seeds}"
+        name, blocks, whole, f"of a seed simulated in blocks of 16 differs from the same seed in a batch of {seeds}"
     )
     _assert_same_curves(
-        name, alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}"
+        name,
+        alone,
+        whole.sel(seed=[seeds // 2]),
+        f"of a seed simulated alone differs from the same seed in a batch of {seeds}",
     )
     if len(jax.local_devices()) > 1:
         one = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(devices=jax.local_devices()[:1]))
-        _assert_same_curves(name, one, whole, "of a seed played on one device differs from the same seed on several")
+        _assert_same_curves(name, one, whole, "of a seed simulated on one device differs from the same seed on several")
     half = max(1, horizon // 2)
     short = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16), horizon=half)
     _assert_same_curves(name, short, whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow")
@@ -132,8 +130,8 @@ def _check_not_anticipating(name: str, policy, env, horizon: int) -> None:
     usual = run_eagerly(env, policy, horizon=horizon, seed=5, jit=True)
     other = run_eagerly(env, policy, horizon=horizon, seed=5, change_draws_from=change + env.spec.free_rounds, jit=True)
     for number in range(change):
-        message = f"{name}: the decision of round {number} depends on luck of round {change} or later"
-        _assert_equal(usual[number]["action"], other[number]["action"], message)
+        message = f"{name}: the decision of round {number} depends on draws of round {change} or later"
+        chex.assert_trees_all_equal(usual[number]["action"], other[number]["action"], custom_message=message)
 
 
 def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
@@ -165,6 +163,6 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return trace_count() - before
 
     count = traced(shifted(1e-3))
-    assert count == 0, f"other values of the leaves of {name} cost {count} more traces; are leaves used as static values?"
+    assert count == 0, f"other values of the fields of {name} cost {count} more traces; are fields used as static values?"
     count = traced(Grid({"setting": [0, 1, 2, 3]}, [shifted(1e-3 * i) for i in range(4)], name))
     assert count <= 1, f"a grid of four settings of {name} cost {count} traces"

@@ -1,4 +1,4 @@
-"""What a machine can see to be wrong with a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
+"""Automatic checks of a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
 
 import itertools
 import re
@@ -54,7 +54,7 @@ def faults(figure: Any) -> list[str]:
 
 
 def _where(ax: Any) -> str:
-    """Which axes: their title, or labels, or place."""
+    """Name of some axes: their title, or labels, or place."""
     for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
         if text:
             return f"the axes {text.splitlines()[0]!r}"

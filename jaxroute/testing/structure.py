@@ -331,7 +331,7 @@ def _program(value: Any) -> Any:
 
 
 def _contents(value: Any) -> dict[str, Any]:
-    """What an object and its classes hold by name."""
+    """Attributes of an object and its classes by name."""
     return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
 
 
