@@ -147,7 +147,7 @@ def experiment_in(path: str | os.PathLike[str]) -> str:
     from jaxroute.store.places import is_url
 
     with contextlib.closing(results.opened(path if is_url(path) else stores_in(path)[0])) as store:
-        reports = results.Notes(store).last(store, path)[1]
+        reports = results.CallLog(store).last(store, path)[1]
     if not reports or not reports[-1].get("experiment"):
         raise ValueError(
             f"{str(path)!r} must hold the results of `jaxroute run`, got those of another program, or of a run that has not finished"

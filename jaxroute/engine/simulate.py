@@ -113,7 +113,7 @@ def simulate(
         )
     store = None if options is None else PackStore(place_of(options.path), provenance.made_with(devices[0]))
     with contextlib.nullcontext() if store is None else contextlib.closing(store):
-        notes = None if store is None else results.Notes(store)
+        notes = None if store is None else results.CallLog(store)
         if record_every is None and notes is not None:
             record_every = notes.settings().get("record_every")
         horizon = checks.whole("horizon", horizon, maximum=2**31 - 1)
@@ -145,7 +145,7 @@ def _simulate(
     share: str | tuple[int, int] | None,
     options: Store | None,
     store: PackStore | None,
-    notes: results.Notes | None,
+    notes: results.CallLog | None,
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
@@ -218,7 +218,7 @@ def _simulate(
         results.end(store, request, name, attributes, whole)
         with contextlib.suppress(OSError):  # The result is stored; a later call tidies.
             store.tidy()
-    reports = [attributes] if store is None else results.Notes(store).reports(request)
+    reports = [attributes] if store is None else results.CallLog(store).reports(request)
     made_with = {} if store is None else results.made_with(store, result.families)
     state: dict[str, Any] = {"stopped": {"blocks": monitor.done, "of": monitor.total}} if monitor.stopped else {}
     state |= {"missing": missing} if missing else {}

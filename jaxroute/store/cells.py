@@ -126,7 +126,7 @@ class Request:
       settings: all that decides the numbers, as plain JSON, for readers.
       identities: of each policy, for each of its settings, the last axis fastest: digests in hexadecimal digits of environment, policy, record
         and everything else but the horizon, the seeds and the code (32), and of the code (16).
-      code: what the code does (`code.code_of`), and the Python that it was asked of, by its digest.
+      code: digests of the code (`code.code_of`) and the version of Python, by their digest.
     """
 
     policies: list[str]
@@ -199,12 +199,15 @@ class Request:
         return json.loads(json.dumps({"note": "request", **fields}))
 
     @staticmethod
-    def made_of(said: Mapping[str, Any]) -> "Request":
-        """Returns the request that `plain` wrote."""
-        fields = {name: value for name, value in said.items() if name != "note"}
-        fields["axes"] = {name: np.asarray(v["values"], v["dtype"]) for name, v in said["axes"].items()}
-        fields["variables"] = {name: _variable(**about) for name, about in said["variables"].items()}
-        fields |= {"times": np.asarray(said["times"], np.int64), "seeds": described_seeds(said["seeds"]).astype(np.uint32)}
+    def from_plain(content: Mapping[str, Any]) -> "Request":
+        """Returns the request that `plain` describes."""
+        fields = {name: value for name, value in content.items() if name != "note"}
+        fields["axes"] = {name: np.asarray(v["values"], v["dtype"]) for name, v in content["axes"].items()}
+        fields["variables"] = {name: _variable(**about) for name, about in content["variables"].items()}
+        fields |= {
+            "times": np.asarray(content["times"], np.int64),
+            "seeds": seeds_from_plain(content["seeds"]).astype(np.uint32),
+        }
         return Request(**fields)
 
 
@@ -222,11 +225,11 @@ def describe_seeds(seeds: np.ndarray) -> Any:
     return {"spans": np.stack([seeds[firsts].astype(np.int64), lengths], axis=1).tolist()}
 
 
-def described_seeds(said: Any) -> np.ndarray:
-    """Returns the seeds that `describe_seeds` wrote."""
-    if isinstance(said, list):
-        return np.asarray(said, np.int64)
-    return np.concatenate([first + np.arange(number, dtype=np.int64) for first, number in said["spans"]])
+def seeds_from_plain(content: Any) -> np.ndarray:
+    """Returns the seeds that `describe_seeds` describes."""
+    if isinstance(content, list):
+        return np.asarray(content, np.int64)
+    return np.concatenate([first + np.arange(number, dtype=np.int64) for first, number in content["spans"]])
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable
 
 from jaxroute.store.packs import GROUP
-from jaxroute.store.places import Place
+from jaxroute.store.places import Location
 
 _ENDING = ".claim"
 
@@ -20,10 +20,10 @@ class Claims:
 
     Args:
       place: of the store.
-      expires: seconds after which a process that says nothing counts as dead, by the times of the disk or server.
+      expires: seconds without a sign after which a process counts as dead, by the times of the disk or server.
     """
 
-    def __init__(self, place: Place, expires: float = 60.0):
+    def __init__(self, place: Location, expires: float = 60.0):
         self._place, self.expires = place, expires
         self.name = f"{uuid.uuid4().hex}{_ENDING}"
         self._mine: list[bytes] = []
@@ -32,7 +32,7 @@ class Claims:
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> "Claims":
-        self._say()
+        self._write()
         self._thread.start()
         return self
 
@@ -45,12 +45,12 @@ class Claims:
     def _beat(self) -> None:
         while not self._over.wait(self.expires / 4):
             try:
-                self._say()
+                self._write()
                 self._failed = None
             except OSError as error:  # Raised by `others`: the times of claims no longer tell who is alive.
                 self._failed = error
 
-    def _say(self) -> None:
+    def _write(self) -> None:
         with self._lock:
             self._place.write(
                 self.name, [*self._mine, b"."], False
@@ -63,17 +63,17 @@ class Claims:
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
-        self._say()
+        self._write()
         if lost := self.others(self.name) & new:
             self._mine = [*groups, *(new - lost)]
-            self._say()
+            self._write()
         return lost
 
     def drop(self) -> None:
         """Claims nothing any more: all that this process simulated is written. Two that wait could otherwise wait for each other."""
         if self._mine:
             self._mine = []
-            self._say()
+            self._write()
 
     def others(self, below: str = "~") -> set[bytes]:
         """Returns what other processes claim that seem to be alive; of those with names below another one.

@@ -96,8 +96,8 @@ def summarise(
         settings, numbers = packed.shape[1:]
         flags = np.full((settings, 1), _NEVER)
         if len(curves) == 1:
-            told = [np.asarray(curves[0][name]) for name in ("valid", *zero_flows)]
-            good, *flows = (one.reshape(settings, -1)[:, start:stop] for one in told)
+            columns = [np.asarray(curves[0][name]) for name in ("valid", *zero_flows)]
+            good, *flows = (one.reshape(settings, -1)[:, start:stop] for one in columns)
             first = np.where(good, _NEVER, seeds[start:stop]).min(axis=1)
             counts = [np.full(settings, stop - start), *(one.sum(axis=1) for one in (~good, *(flow != 0 for flow in flows)))]
             flags = np.stack([first, *counts], axis=1).astype(np.int64)
@@ -107,16 +107,19 @@ def summarise(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Part:
-    """Statistics of one policy, or of the difference of two.
+class SummaryTree:
+    """Merged statistics of one policy, or of the difference of two, as a binary counter for each setting.
+
+    Level k of a counter holds the statistics of 2**k neighbouring granules. Two neighbours of a level merge to one of the next, so that the order of
+    additions, and the bits, depend on the granules alone.
 
     Attributes:
-      policies: their positions in the request.
-      axes: sizes of the axes along which their runs differ, by name.
-      numbers: place among all recorded numbers, and shape, of each quantity that both have, by name.
-      families: of each setting.
-      nodes: by range of granules, of each setting.
-      new: which of them are not written yet: setting and range.
+      policies: positions of the policies in the request.
+      axes: sizes of the axes along which the runs differ, by name.
+      numbers: position among all recorded numbers, and shape, of each common quantity, by name.
+      families: family of each setting.
+      nodes: statistics of each setting by range of granules.
+      new: setting and range of the nodes that are not written yet.
     """
 
     policies: tuple[int, ...]
@@ -136,7 +139,7 @@ class Part:
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Says whether something of some ranges is to be simulated; a larger one that holds it counts as far as it is part of a wanted one."""
+        """Returns whether runs of some ranges are missing; a larger node counts if it is part of a wanted range."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -153,7 +156,7 @@ class Part:
         return False
 
     def insert(self, setting: int, node: Range, summary: Summary) -> None:
-        """Adds statistics, and merges them with those of their neighbours."""
+        """Adds statistics, and merges neighbours."""
         nodes, (first, size) = self.nodes[setting], node
         while True:
             nodes[first, size] = summary
@@ -167,7 +170,7 @@ class Part:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Statistics of a range, from the largest parts that there are."""
+        """Returns the statistics of a range, from the largest nodes inside."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -175,21 +178,21 @@ class Part:
         return a.merged(b) if a is not None and b is not None else a or b
 
 
-# The statistics of parts and their settings.
-_Totals = Sequence[tuple[Part, int, Summary]]
+# Trees with settings and their statistics.
+_Totals = Sequence[tuple[SummaryTree, int, Summary]]
 
 
 class Statistics:
-    """The statistics of a result, from the cells that are there and from the runs that are simulated.
+    """Statistics of a result, from stored cells and from simulated runs.
 
     Args:
-      request: what the result consists of.
-      store: where cells are read and written; None keeps the result in memory alone.
-      check: refuses statistics that may not fit into memory.
+      request: request of the result.
+      store: store of the cells, None without one.
+      check: whether to refuse statistics that may not fit into memory.
 
     Attributes:
-      full: granules of which statistics are made.
-      runs: the single runs of the other ones, at the positions `rest` of the seeds.
+      full: granules that have statistics.
+      runs: single runs of the other granules, at the positions `rest` of the seeds.
 
     Raises:
       ValueError: the statistics would not fit into half of the memory.
@@ -206,21 +209,21 @@ class Statistics:
             )
         self.request, self.store = request, store
         by_name = sorted(range(number), key=request.policies.__getitem__)  # A pair is the same in any order.
-        self._parts = [self._part(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
+        self._trees = [self._tree(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
         self._written_s = time.monotonic()
         self.full = set(request.cut.full)
         self._wanted: set[Range] = set()
         self.find(len(request.seeds))
-        self.full -= self._begun_as_runs()
+        self.full -= self._stored_as_runs()
         rest = [part for granule, part in request.cut.granules.items() if granule not in self.full]
         self.rest = np.sort(np.concatenate([np.zeros(0, np.int64), *rest]))
         self.runs = Runs(request.with_seeds(request.seeds[self.rest]), store) if rest else None
 
-    def _part(self, key: tuple[int, ...]) -> Part:
+    def _tree(self, key: tuple[int, ...]) -> SummaryTree:
         request, policies = self.request, [self.request.policies[p] for p in key]
         axes = {a: len(v) for a, v in request.axes.items() if any(a in request.policy_axes[p] for p in policies)}
         own, start, numbers = [], 0, {}
-        for policy in policies:  # Of each setting of the pair that of the policy.
+        for policy in policies:  # For each setting of the pair that of the policy.
             families = np.array([None, *request.families(STATISTICS, policy)])[1:].reshape(request.shape(policy))
             lacking = [i for i, axis in enumerate(axes) if axis not in request.policy_axes[policy]]
             own.append(np.broadcast_to(np.expand_dims(families, lacking), tuple(axes.values())).ravel().tolist())
@@ -232,33 +235,33 @@ class Statistics:
             if all(name in request.recorded[policy] for policy in policies):
                 shape = (len(request.times), *request.variables[name][1])
                 numbers[name] = slice(start, start := start + math.prod(shape)), shape
-        return Part(key, axes, numbers, families, [{} for _ in families])
+        return SummaryTree(key, axes, numbers, families, [{} for _ in families])
 
     @property
     def families(self) -> list[bytes]:
         """The families of all cells that the result consists of."""
-        return [one for part in self._parts for one in part.families] + (self.runs.families if self.runs else [])
+        return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families of what the runs of some policies on a tile of all axes give."""
+        """Returns the families of the statistics of some policies on a tile of all axes."""
         own = {self.request.policies.index(policy) for policy in policies}
-        return [part.families[n] for part in self._parts if own.issuperset(part.policies) for n in part.settings(tile)]
+        return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
-    # What is there.
+    # Stored statistics.
 
     def fill(self) -> None:
-        """Looks what is there."""
+        """Reads stored statistics and runs."""
         self.find(len(self.request.seeds))
         if self.runs is not None:
             self.runs.fill()
 
     def find(self, seeds: int) -> None:
-        """Reads the statistics of which those of the first seeds can be made; `left` and `needed` tell what of these is missing then."""
+        """Reads the statistics of the first seeds; `left` and `needed` then return the missing ones."""
         wanted = cells.ranges(self._full(seeds))
         self._wanted = set(wanted)
-        while self.store is not None:  # Of what is damaged, others may hold copies or parts.
+        while self.store is not None:  # Other cells may hold copies or parts of damaged ones.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
-            for family, nodes in (one for part in self._parts for one in zip(part.families, part.nodes, strict=True)):
+            for family, nodes in (one for tree in self._trees for one in zip(tree.families, tree.nodes, strict=True)):
                 for one in self._stored(family, nodes, wanted):
                     left.setdefault(cells.address(family, *one), []).append((nodes, one))
             for address, arrays in self.store.read(list(left)):
@@ -282,29 +285,29 @@ class Statistics:
     def _cut(self, seeds: int) -> cells.Seeds:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
-    def _begun_as_runs(self) -> set[int]:
+    def _stored_as_runs(self) -> set[int]:
         """Full granules without statistics of which some runs are there."""
         found: set[int] = set()
-        for policy, part in zip(self.request.policies, self._parts, strict=False):
+        for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
                 if self.store is not None and family[:16] in self.store.families:
                     there = {g for g in self.full if cells.group(family, g) in self.store.groups}
-                    found |= {g for g in there if part.lacks(setting, [(g, 1)], self._wanted)}
+                    found |= {g for g in there if tree.lacks(setting, [(g, 1)], self._wanted)}
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
         """Returns of which settings, along all axes, something of a full granule is to be simulated."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
-        for part in self._parts:
-            own = [part.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(part.families))]
-            found |= np.reshape(own, [part.axes.get(axis, 1) for axis in self.request.axes])
+        for tree in self._trees:
+            own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
+            found |= np.reshape(own, [tree.axes.get(axis, 1) for axis in self.request.axes])
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
         """Says whether a policy is to be simulated on a tile of all axes and some full granules."""
         p, wanted = self.request.policies.index(policy), cells.ranges(granules)
-        own = (part for part in self._parts if p in part.policies)
-        return any(part.lacks(setting, wanted, self._wanted) for part in own for setting in part.settings(tile))
+        own = (tree for tree in self._trees if p in tree.policies)
+        return any(tree.lacks(setting, wanted, self._wanted) for tree in own for setting in tree.settings(tile))
 
     # What is simulated.
 
@@ -327,17 +330,17 @@ class Statistics:
             lacking = [i for i, axis in enumerate(request.axes) if axis not in request.policy_axes[policy]]
             full[request.policies.index(policy)] = {name: _expanded(array, lacking) for name, array in own.items()}
 
-        def found(part: Part) -> list[list[Summary]]:
-            return summarise([full[p] for p in part.policies], list(part.numbers), request.zero_flows, values, spans)
+        def found(tree: SummaryTree) -> list[list[Summary]]:
+            return summarise([full[p] for p in tree.policies], list(tree.numbers), request.zero_flows, values, spans)
 
-        jobs = [part for part in self._parts if full.keys() >= set(part.policies)]
-        jobs = [part for part in jobs if any(part.lacks(setting, ranges, self._wanted) for setting in part.settings(tile))]
+        jobs = [tree for tree in self._trees if full.keys() >= set(tree.policies)]
+        jobs = [tree for tree in jobs if any(tree.lacks(setting, ranges, self._wanted) for setting in tree.settings(tile))]
         with ThreadPoolExecutor(4) as pool:
-            for part, by_span in zip(jobs, pool.map(found, jobs), strict=True):
+            for tree, by_span in zip(jobs, pool.map(found, jobs), strict=True):
                 for node, summaries in zip(ranges, by_span, strict=True):
-                    for setting, one in zip(part.settings(tile), summaries, strict=True):
-                        if part.lacks(setting, [node], self._wanted):
-                            part.insert(setting, node, one)
+                    for setting, one in zip(tree.settings(tile), summaries, strict=True):
+                        if tree.lacks(setting, [node], self._wanted):
+                            tree.insert(setting, node, one)
         if time.monotonic() - self._written_s > _WRITE_S:
             self.write()
 
@@ -346,15 +349,15 @@ class Statistics:
         self._written_s = time.monotonic()
         if self.store is None:
             return
-        for part in self._parts:
-            for setting, node in sorted(part.new):
-                if node in part.nodes[setting]:  # Otherwise an interrupt came while it was merged.
-                    self.store.put(cells.address(part.families[setting], *node), part.nodes[setting][node].cell())
-            part.new.clear()
+        for tree in self._trees:
+            for setting, node in sorted(tree.new):
+                if node in tree.nodes[setting]:  # Otherwise an interrupt came while it was merged.
+                    self.store.put(cells.address(tree.families[setting], *node), tree.nodes[setting][node].cell())
+            tree.new.clear()
 
     # The result.
 
-    def totals(self, seeds: int, parts: Sequence[Part] | None = None) -> Iterator[tuple[Part, int, Summary]]:
+    def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
         """Yields the statistics of the first seeds of all parts, or some, and their settings; those that are not there are left out."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
@@ -363,49 +366,49 @@ class Statistics:
                 if whole and cut.masks[granule] == cells.ALL:  # It has become full of single runs.
                     self._take_full(granule, of_runs.pop(granule))
         order = sorted([*cells.ranges(self._full(seeds)), *((granule, 0) for granule in of_runs)])
-        for number, part in enumerate(self._parts):
-            for setting in range(len(part.families)) if parts is None or part in parts else ():
+        for number, tree in enumerate(self._trees):
+            for setting in range(len(tree.families)) if parts is None or tree in parts else ():
                 total: Summary | None = None
                 for granule, size in order:
-                    own = part.node(setting, (granule, size)) if size else of_runs[granule].get((number, setting))
+                    own = tree.node(setting, (granule, size)) if size else of_runs[granule].get((number, setting))
                     if own is not None:
                         total = own if total is None else total.merged(own)
                 if total is not None:
-                    yield part, setting, total
+                    yield tree, setting, total
 
     def _of_runs(self, granule: int) -> tuple[dict[tuple[int, int], Summary], bool]:
-        """Statistics of the runs of a granule by part and setting, of those seeds that all policies have at all settings; and whether these are all."""
+        """Statistics of the runs of a granule by tree and setting, of those seeds that all policies have at all settings; and whether these are all."""
         assert self.runs is not None
         request, runs = self.request, self.runs
         every = runs.request.cut.granules[granule]
         seeds = every[runs.done[..., every].all(axis=tuple(range(runs.done.ndim - 1)))]
         values, found = runs.request.cut.values[seeds], {}
-        for number, part in enumerate(self._parts if len(seeds) else ()):
+        for number, tree in enumerate(self._trees if len(seeds) else ()):
             some = []
-            for p in part.policies:
+            for p in tree.policies:
                 policy = request.policies[p]
                 where = (p, *(slice(None) if axis in request.policy_axes[policy] else slice(1) for axis in request.axes))
                 names = ("valid", *request.recorded[policy], *request.zero_flows)
                 some.append({name: runs.data[name][where].take(seeds, axis=len(request.axes)) for name in names})
-            (summaries,) = summarise(some, list(part.numbers), request.zero_flows, values, [(0, len(seeds))])
+            (summaries,) = summarise(some, list(tree.numbers), request.zero_flows, values, [(0, len(seeds))])
             found |= {(number, setting): one for setting, one in enumerate(summaries)}
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
         """Keeps the statistics of a granule that is full of single runs."""
         for (number, setting), one in summaries.items():
-            part, node = self._parts[number], (granule, 1)
-            if part.lacks(setting, [node], self._wanted):
-                part.nodes[setting][node] = one
-                part.new.add((setting, node))
+            tree, node = self._trees[number], (granule, 1)
+            if tree.lacks(setting, [node], self._wanted):
+                tree.nodes[setting][node] = one
+                tree.new.add((setting, node))
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
         """Returns the standard errors of a metric at the horizon over the first seeds, of some policies and all settings."""
-        wanted = [self._parts[self.request.policies.index(policy)] for policy in policies]
+        wanted = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
-        for part, _, one in self.totals(seeds, wanted):
-            rows, shape = part.numbers[metric]
+        for tree, _, one in self.totals(seeds, wanted):
+            rows, shape = tree.numbers[metric]
             found.append(one.moments.standard_errors()[rows].reshape(shape)[-1].ravel())
         return np.concatenate(found) if found else np.full(1, np.nan)
 
@@ -413,7 +416,7 @@ class Statistics:
         """Says what of the first seeds is not there; empty if all is."""
         self.find(seeds)
         wanted, lost = cells.ranges(self._full(seeds)), set[Range]()
-        for nodes in (nodes for part in self._parts for nodes in part.nodes):
+        for nodes in (nodes for tree in self._trees for nodes in tree.nodes):
             lost.update(*(cells.cover(nodes.__contains__, one)[1] if nodes else [one] for one in wanted))
         granules = self.request.cut.granules
         gone = [granules[granule] for first, size in lost for granule in range(first, first + size)]
@@ -467,25 +470,25 @@ class Statistics:
         """Moments `[policy, settings..., time, ...]` of a metric, and `[policy, baseline, ...]` of its differences."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
-        for part, setting, total in totals:
-            if name in part.numbers:
-                rows, own = part.numbers[name]
-                where, packed = part.region(setting, self.request.axes), total.moments.packed()
+        for tree, setting, total in totals:
+            if name in tree.numbers:
+                rows, own = tree.numbers[name]
+                where, packed = tree.region(setting, self.request.axes), total.moments.packed()
                 moments = Moments(*(one[rows].reshape(own) for one in packed))
-                if len(part.policies) == 1:
-                    alone[(*part.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
+                if len(tree.policies) == 1:
+                    alone[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
                 else:
-                    apart[(*part.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
-                    apart[(*part.policies[::-1], *where)] = np.moveaxis(moments.reversed().packed(), 0, -1)
+                    apart[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
+                    apart[(*tree.policies[::-1], *where)] = np.moveaxis(moments.reversed().packed(), 0, -1)
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Counts `[..., bins]` of a metric over all settings, and the bins that hold something anywhere."""
         found = []
-        for part, setting, total in totals:
-            if len(part.policies) == 1 and name in part.numbers:
-                rows, own = part.numbers[name]
-                where = (*part.policies, *part.region(setting, self.request.axes))
+        for tree, setting, total in totals:
+            if len(tree.policies) == 1 and name in tree.numbers:
+                rows, own = tree.numbers[name]
+                where = (*tree.policies, *tree.region(setting, self.request.axes))
                 found.append((where, own, total.histogram.rows(rows.start, rows.stop)))
         bins = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows.bins() for *_, rows in found)]))
         bins = bins if len(bins) else np.zeros(1, np.int64)  # Some formats of files have no dimension of length 0.
@@ -503,9 +506,9 @@ class Statistics:
             **{f"{name}_runs": (f"runs in which {name} is not zero", "runs") for name in self.request.zero_flows},
         }
         flags = np.tile([_NEVER, *[0] * (len(labels) - 1)], (*lead.values(), 1))
-        for part, setting, total in totals:
-            if len(part.policies) == 1:
-                flags[(*part.policies, *part.region(setting, self.request.axes))] = total.flags
+        for tree, setting, total in totals:
+            if len(tree.policies) == 1:
+                flags[(*tree.policies, *tree.region(setting, self.request.axes))] = total.flags
         flags[flags == _NEVER] = -1
         return {
             name: (tuple(lead), flags[..., i], {"long_name": label, "units": unit, "kind": "flag"})

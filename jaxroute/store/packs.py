@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import zstandard
 
-from jaxroute.store.places import FileState, Place
+from jaxroute.store.places import FileState, Location
 
 ENDING = ".pack"
 # Endings of what killed processes may leave: packs that were being written, and claims.
@@ -131,9 +131,9 @@ def encode(
             frames.append((offset, len(content[-1]), len(raw), len(rows), len(some), content[-1] is small))
             offset += len(content[-1])
             rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
-    said = {"sessions": list(sessions), "notes": list(notes)}
+    about = {"sessions": list(sessions), "notes": list(notes)}
     end = [
-        *(_compressed(json.dumps(one).encode()) for one in (forms, said)),
+        *(_compressed(json.dumps(one).encode()) for one in (forms, about)),
         _compressed(np.array(rows, _ROW).tobytes()),
         np.array(frames, _FRAMES).tobytes(),
     ]
@@ -147,7 +147,7 @@ def _compressed(raw: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(raw)
 
 
-def read_index(place: Place, name: str, file: FileState) -> Index:
+def read_index(place: Location, name: str, file: FileState) -> Index:
     """Reads the index of a pack.
 
     Raises:
@@ -171,13 +171,13 @@ def read_index(place: Place, name: str, file: FileState) -> Index:
         raise DamagedError("its index is damaged")
     if name != f"{footer['digest'].tobytes().hex()}{ENDING}":
         raise DamagedError("its content is that of another pack")
-    forms, said = (json.loads(zstandard.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
+    forms, content = (json.loads(zstandard.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
     rows = np.frombuffer(zstandard.decompress(tail[cuts[2] : cuts[3]]), _ROW)
     frames = np.frombuffer(tail[cuts[3] : cuts[4]], _FRAMES)
     if len(frames) and int(frames["start"][-1] + frames["size"][-1]) != start:
         raise DamagedError("it is cut, or longer than it was")
-    notes = {digest_of(plain(one)).hex(): one for one in said["notes"]}
-    return Index(file, rows, frames, forms, said["sessions"], notes)
+    notes = {digest_of(plain(one)).hex(): one for one in content["notes"]}
+    return Index(file, rows, frames, forms, content["sessions"], notes)
 
 
 def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndarray] | None]:
@@ -227,13 +227,13 @@ class PackStore:
       where: pack and row of each cell, by address.
       groups: addresses by their first bytes.
       families: digests of code by the other part of a family.
-      notes: what the packs say, by digest.
+      notes: notes of the packs by digest.
       conflicts: number of cells that were written twice with other numbers; all readers take the same one.
     """
 
     def __init__(
         self,
-        place: Place,
+        place: Location,
         session: Mapping[str, Any] | None = None,
         *,
         size: int = 16 << 20,
@@ -346,7 +346,7 @@ class PackStore:
         return self.packs[name].sessions[int(self.packs[name].rows["session"][row])]
 
     def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
-        """Yields verified cells, pack by pack. What is missing or damaged is left out, and is missing from then on."""
+        """Yields verified cells, pack by pack. Missing and damaged cells are left out."""
         left = dict.fromkeys(wanted)
         for _ in range(10):
             if not (left := {one: None for one in left if one in self.where}):
@@ -369,7 +369,7 @@ class PackStore:
             raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
 
     def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
-        """Returns verified cells by address; what is missing or damaged is left out, and is missing from then on."""
+        """Returns verified cells by address; missing and damaged ones are left out."""
         return dict(self.read(wanted))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
@@ -399,7 +399,7 @@ class PackStore:
 
     # Writing.
 
-    def say(self, note: Note, always: bool = False) -> None:
+    def add_note(self, note: Note, always: bool = False) -> None:
         """Adds a note to the next pack; `always`: to all that this store will write."""
         with self._lock:
             (self._standing if always else self._said).append(note)
@@ -448,7 +448,7 @@ class PackStore:
         except OSError as error:
             what = f"{str(self.place)!r} cannot be written to: {error.strerror or error}"
             raise OSError(
-                error.errno, f"{what}; what was written is kept, and the same call, or command, goes on from there"
+                error.errno, f"{what}; finished blocks are stored, and the same call, or command, continues"
             ) from error
         return name
 

@@ -1,7 +1,6 @@
-"""Places of the packs of a store: files of a folder, or objects of S3, Google Cloud Storage or Azure.
+"""Locations of the packs of a store: files of a folder, or objects of S3, Google Cloud Storage or Azure.
 
-A place knows four things: the names that there are, reading a part of a file, writing a whole file in one step, and deleting one. Files
-are never changed.
+A location lists names, reads a part of a file, writes a whole file in one step, and deletes one. Files are never changed.
 """
 
 import contextlib
@@ -31,8 +30,8 @@ class FileState(NamedTuple):
     changed: float
 
 
-class Place(Protocol):
-    """A flat collection of files; `str` of it is what messages say."""
+class Location(Protocol):
+    """A flat collection of files; `str` of it is its name in messages."""
 
     def names(self, ending: str) -> dict[str, FileState]:
         """Returns the files whose names end so."""
@@ -108,13 +107,13 @@ class Folder:
         path = self.path.resolve()  # A link may lead to what is to be made.
         new = [path, *(folder for folder in path.parents if not folder.exists())]
         path.mkdir(parents=True, exist_ok=True)
-        for folder in new:  # The names of new folders are kept by those above.
+        for folder in new:  # Names of new folders are stored in the folders above.
             _flush(folder.parent)
         self._made = True
 
 
 def _flush(folder: Path) -> None:
-    """Has the names in a folder kept on the disk itself, where folders can be opened."""
+    """Flushes the names in a folder to the disk, where folders can be opened."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -126,7 +125,7 @@ def _flush(folder: Path) -> None:
 class Bucket:
     """Objects of an object store whose keys begin alike: S3 and what speaks like it, Google Cloud Storage, Azure, or memory for tests.
 
-    What a URL does not say (keys, region, endpoint) comes from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
+    Keys, region and endpoint that a URL lacks come from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (with `AWS_ALLOW_HTTP=true` if it has no TLS), `GOOGLE_SERVICE_ACCOUNT`,
     `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, or from the machine's role in its cloud. Profiles in `~/.aws` are not read.
 
@@ -187,7 +186,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """A context whose errors are those of files, and say what could not be done where."""
+        """Context whose errors are those of files, with the failed operation and the location."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:
@@ -212,8 +211,8 @@ def _reason(error: Exception) -> str:
     text, _, debug = str(error).partition("\n\nDebug source")
     if "BadScheme" in debug:
         return "its endpoint has no TLS, which must be allowed (for S3 by AWS_ALLOW_HTTP=true)"
-    said = re.search(r"<Message>(.+?)</Message>", text, re.DOTALL)
-    return " ".join((said[1] if said else re.sub(r"^Generic \w+ error: ", "", text.partition("\n")[0])).split())
+    found = re.search(r"<Message>(.+?)</Message>", text, re.DOTALL)
+    return " ".join((found[1] if found else re.sub(r"^Generic \w+ error: ", "", text.partition("\n")[0])).split())
 
 
 def place_of(path: str | os.PathLike[str]) -> Folder | Bucket:

@@ -1,4 +1,4 @@
-"""Results in a store: which were asked for, by which calls, and how they are read, listed and merged.
+"""Results of a store: requests, calls, reading, listing and merging.
 
 A store says what was asked for in notes: a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that
 simulated something. The result of a store is the one that was asked for last, with the seeds of all requests that differ from it in the
@@ -29,7 +29,7 @@ from jaxroute.store.packs import ENDING, PackStore, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
 from jaxroute.store.runs import Runs
 
-# What a call measures of its work, and what the calls for a result add up.
+# Measurements of a call that are summed over the calls for a result.
 ADDED = ("compile_s", "run_s", "decisions", "played_again")
 AGAIN = "the same call, or command, simulates just that again"
 
@@ -38,26 +38,26 @@ AGAIN = "the same call, or command, simulates just that again"
 RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] = {"runs": Runs, "moments": Statistics}
 
 
-class Notes:
-    """Requests and calls of a store, as its notes say.
+class CallLog:
+    """Requests and calls that are recorded in the notes of a store.
 
     Args:
-      store: as it was read last.
+      store: the store.
 
     Attributes:
       calls: notes of the beginnings and ends of calls, in order.
     """
 
     def __init__(self, store: PackStore):
-        self._said = dict(store.notes)
-        calls = [note for note in self._said.values() if note.get("note") == "call"]
+        self._notes = dict(store.notes)
+        calls = [note for note in self._notes.values() if note.get("note") == "call"]
         self.calls = sorted(calls, key=lambda note: (note["order"], note["ended"], note["id"]))
 
     @functools.cached_property
     def requests(self) -> dict[str, Request]:
-        """The requests by digest, the one that was asked for last at the end."""
+        """Requests by digest, the last one at the end."""
         order = {call["request"]: i for i, call in enumerate(self.calls)}
-        found = {name: Request.made_of(note) for name, note in self._said.items() if note.get("note") == "request"}
+        found = {name: Request.from_plain(note) for name, note in self._notes.items() if note.get("note") == "request"}
         return dict(sorted(found.items(), key=lambda one: order.get(one[0], -1)))
 
     @property
@@ -70,11 +70,11 @@ class Notes:
         return dict(list(self.requests.values())[-1].settings) if self.requests else {}
 
     def is_latest(self, request: Request) -> bool:
-        """Says whether a request was the last one, and a call for it has ended."""
+        """Returns whether a request was the last one, and a call for it has ended."""
         return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
 
     def reports(self, request: Request) -> list[dict[str, Any]]:
-        """Returns what the calls reported that made cells of a result, of any horizon and any seeds, in order."""
+        """Returns the reports of the calls that simulated cells of a result, of any horizon and seeds, in order."""
         own = {one for some in request.identities.values() for one in some}
         like = {
             n for n, r in self.requests.items() if not own.isdisjoint(one for some in r.identities.values() for one in some)
@@ -88,7 +88,7 @@ class Notes:
           ValueError: no request can be read.
         """
         if not self.requests:
-            why = damage_of(store) or "it has just been begun"
+            why = damage_of(store) or "it has just been created"
             raise ValueError(f"the result in {str(path)!r} does not say what it consists of: {why}; {AGAIN}")
         ended = [call for call in self.calls if call["ended"]]
         played = {call["request"]: call["report"].get("seeds_played") for call in ended}
@@ -104,8 +104,8 @@ class Notes:
 
 
 def _but_seeds(request: Request) -> bytes:
-    said = request.plain()
-    return plain({**said, "seeds": 0, "settings": {**said["settings"], "seeds": 0, "jaxroute": ""}})
+    content = request.plain()
+    return plain({**content, "seeds": 0, "settings": {**content["settings"], "seeds": 0, "jaxroute": ""}})
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -115,18 +115,18 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def begin(store: PackStore, request: Request) -> str:
-    """Says in all packs of a store what is simulated; returns the name of the call."""
+    """Records a request in all packs of a store; returns the name of the call."""
     call = uuid.uuid4().hex
-    store.say(request.plain(), always=True)
-    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": Notes(store).next}
-    store.say(about, always=True)
+    store.add_note(request.plain(), always=True)
+    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": CallLog(store).next}
+    store.add_note(about, always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Says how a call ended; `whole`: with all that it asked for, by others perhaps."""
-    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": Notes(store).next}
-    store.say({**about, "whole": whole, "report": dict(report)})
+    """Records the end of a call; `whole`: whether the result is complete."""
+    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": CallLog(store).next}
+    store.add_note({**about, "whole": whole, "report": dict(report)})
     store.flush()
 
 
@@ -161,38 +161,38 @@ def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bo
                 "bits. Each cell says with what it was made"
             )
             break
-    return bool(there) or bool(Notes(store).requests)
+    return bool(there) or bool(CallLog(store).requests)
 
 
 def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
     own = {one[:32]: one[32:] for some in request.identities.values() for one in some}
-    for known in reversed(Notes(store).requests.values()):
-        for one in itertools.chain(*known.identities.values()):
+    for earlier in reversed(CallLog(store).requests.values()):
+        for one in itertools.chain(*earlier.identities.values()):
             if own.get(one[:32], one[32:]) != one[32:]:
-                there, here = known.code[one[32:]], request.code[own[one[:32]]]
+                there, here = earlier.code[one[32:]], request.code[own[one[:32]]]
                 if there["python"] != here["python"]:
                     return f"it was made with Python {there['python']}, and whether the code is still the same cannot be told with {here['python']}"
                 changed = code.changes(there["digests"], here["digests"])
                 more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
                 return f"{', '.join(changed[:4])}{more} changed"
-    return f"what the code was is not said there ({len(other)} other versions)"
+    return f"the earlier code is unknown ({len(other)} other versions)"
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns with what the cells of some families were made, the most frequent first, with the number of cells."""
+    """Returns versions and devices of the cells of some families, the most frequent first, with the number of cells."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
             found[name, int(store.packs[name].rows["session"][row])] += 1
-    said: Counter[bytes] = Counter()
+    sessions: Counter[bytes] = Counter()
     for (name, number), times in found.items():
-        said[plain(store.packs[name].sessions[number])] += times
-    return [{**json.loads(session), "cells": number} for session, number in said.most_common()]
+        sessions[plain(store.packs[name].sessions[number])] += times
+    return [{**json.loads(session), "cells": number} for session, number in sessions.most_common()]
 
 
 @checks.suggest_keywords
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
-    """Reads a stored result: the one that was asked for last.
+    """Reads a stored result: that of the last call.
 
     Seeds of calls that differ from the last one in their seeds alone are part of it. Runs that would take more than an eighth of the memory are
     read when they are indexed: `load(path).regret.sel(seed=slice(0, 100))` reads what it needs.
@@ -209,7 +209,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     store = opened(path)
     with contextlib.ExitStack() as until_read:
         until_read.callback(store.close)
-        request, reports = Notes(store).last(store, path)
+        request, reports = CallLog(store).last(store, path)
         seeds = len(request.seeds)
         if request.keep == "moments":
             found = Statistics(request, store, check=False)
@@ -328,7 +328,7 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
     """
     store = opened(path)
     try:
-        notes = Notes(store)
+        notes = CallLog(store)
         request, reports = notes.last(store, path)
         if verify:
             for _ in store.read(list(store.where)):
@@ -365,19 +365,19 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         raise ValueError("paths must name at least one stored result, got none")
     sources = [opened(path) for path in paths]
     try:
-        known = [Notes(source).last(source, path)[0] for source, path in zip(sources, paths, strict=True)]
-        for path, one in zip(paths[1:], known[1:], strict=True):
-            if _but_seeds(one) != _but_seeds(known[0]):
-                there, here = ({**r.settings, "seeds": 0, "jaxroute": ""} for r in (known[0], one))
-                what = first_difference(there, here) or _code_difference(known[0], one)
+        requests = [CallLog(source).last(source, path)[0] for source, path in zip(sources, paths, strict=True)]
+        for path, one in zip(paths[1:], requests[1:], strict=True):
+            if _but_seeds(one) != _but_seeds(requests[0]):
+                there, here = ({**r.settings, "seeds": 0, "jaxroute": ""} for r in (requests[0], one))
+                what = first_difference(there, here) or _code_difference(requests[0], one)
                 raise ValueError(f"{str(paths[0])!r} and {str(path)!r} hold the results of different settings: {what}")
         target = PackStore(place_of(out))
         try:
             for source in sources:
                 target.add(source)
-            request = known[0].with_seeds(_joined([one.seeds for one in known]))
-            if not Notes(target).is_latest(request):
-                ended = [call["report"] for source in sources for call in Notes(source).calls if call["ended"]]
+            request = requests[0].with_seeds(_joined([one.seeds for one in requests]))
+            if not CallLog(target).is_latest(request):
+                ended = [call["report"] for source in sources for call in CallLog(source).calls if call["ended"]]
                 report = {n: v for n, v in (ended or [{}])[-1].items() if n != "seeds_played"}
                 merged = {**report, **dict.fromkeys(ADDED, 0), "merged": [str(path) for path in paths]}
                 end(target, request, begin(target, request), merged)

@@ -1,6 +1,6 @@
 """Results of single runs: the arrays that cells are put into, and the labelled result.
 
-A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` counts rounds played. Each variable says in
+A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` counts rounds. Each variable says in
 its attributes what it is (`long_name`, `units`, `kind`): a "total" is the cumulative sum up to `time`, an "average" the mean per round up
 to `time`, a "gauge" the state's value at `time`. `valid` is False for a run in which a flow that must be zero was not, or a value was not
 finite.
@@ -28,10 +28,10 @@ class Checkpoint:
     """State from which runs are continued; arrays `[settings..., seeds, ...]` by name.
 
     Attributes:
-      rounds: that have been played.
-      states: their leaves.
-      totals: float64 sums of what was recorded.
-      curves: up to there.
+      rounds: number of simulated rounds.
+      states: arrays of the states.
+      totals: float64 sums of the recorded quantities.
+      curves: curves up to there.
     """
 
     rounds: int
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def is_large(request: Request) -> bool:
-    """Says whether the curves of a result take more than an eighth of the memory."""
+    """Returns whether the curves of a result take more than an eighth of the memory."""
     return 8 * request.numbers * len(request.seeds) > memory_limit(jax.local_devices(backend="cpu")[0]) // 8
 
 
@@ -64,7 +64,7 @@ class Runs:
 
     Args:
       request: what the result consists of.
-      store: where cells are read and written; None keeps the result in memory alone.
+      store: store of the cells, None without one.
 
     Attributes:
       data: arrays `[policy, settings..., seeds, ...]` by name.
@@ -133,7 +133,7 @@ class Runs:
             self.data[name][row][where] = np.expand_dims(np.asarray(array), lacking)
         self.done[row][where] = True
 
-    def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, kept: Checkpoint | None = None) -> None:
+    def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, checkpoint: Checkpoint | None = None) -> None:
         """Takes the curves of a tile of settings and some seeds, and writes their cells.
 
         Args:
@@ -141,15 +141,19 @@ class Runs:
           tile: positions along each axis that the policy has.
           seeds: positions in the seeds of the request.
           curves: arrays `[tiled axes..., seeds, ...]` by name.
-          kept: what the runs are continued from if they are to be longer.
+          checkpoint: state from which the runs can be continued.
         """
         self._place(policy, tile, seeds, curves)
         if self.store is None:
             return
         write(self.store, self.request, self._families[policy], policy, tile, seeds, curves)
-        if kept is not None:
-            some = {f"state/{n}": v for n, v in kept.states.items()} | {f"total/{n}": v for n, v in kept.totals.items()}
-            write(self.store, self.request, self.request.families(STATES, policy, kept.rounds), policy, tile, seeds, some)
+        if checkpoint is not None:
+            some = {f"state/{n}": v for n, v in checkpoint.states.items()} | {
+                f"total/{n}": v for n, v in checkpoint.totals.items()
+            }
+            write(
+                self.store, self.request, self.request.families(STATES, policy, checkpoint.rounds), policy, tile, seeds, some
+            )
 
     def checkpoint(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
         """Returns the first rounds of some runs, None if they cannot be read."""
@@ -186,7 +190,7 @@ class Runs:
         return errors[[self.request.policies.index(p) for p in policies]].ravel()
 
     def missing(self, seeds: int) -> str:
-        """Says which runs of the first seeds are not there; empty if all are."""
+        """Returns a sentence about missing runs of the first seeds; empty if there are none."""
         left = ~self.done[..., :seeds]
         if not left.any():
             return ""
@@ -218,9 +222,9 @@ class Runs:
         return self.data[name][(slice(None),) * (len(self.lead) - 1) + (slice(seeds),)]
 
     def so_far(self) -> xr.Dataset:
-        """Returns the result so far, with the seeds of which something has been played."""
-        played = self.done.any(axis=tuple(range(self.done.ndim - 1)))
-        return self.dataset(int(np.flatnonzero(played).max(initial=-1)) + 1).copy(deep=True)
+        """Returns the result so far, with the seeds that have finished runs."""
+        finished = self.done.any(axis=tuple(range(self.done.ndim - 1)))
+        return self.dataset(int(np.flatnonzero(finished).max(initial=-1)) + 1).copy(deep=True)
 
 
 def _as_slice(positions: np.ndarray) -> Any:
@@ -256,12 +260,12 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Yields for whom a cell was read, positions of its seeds, and arrays `[seeds, ...]`; what is missing or damaged is left out.
+    """Yields owner, positions of the seeds and arrays `[seeds, ...]` of each cell; missing and damaged ones are left out.
 
     Args:
       store: where the cells are.
       cut: the seeds.
-      wanted: for whom, family, and masks of the seeds by granule.
+      wanted: owner, family, and masks of the seeds by granule.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:

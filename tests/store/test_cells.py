@@ -96,7 +96,7 @@ def test_a_range_is_covered_by_the_largest_parts_that_there_are(held, power):
 @quickly
 def test_seeds_are_described_and_read_back(values):
     said = json.loads(json.dumps(cells.describe_seeds(np.asarray(values, np.uint32))))
-    assert cells.described_seeds(said).tolist() == values
+    assert cells.seeds_from_plain(said).tolist() == values
 
 
 def request(**changes):
@@ -123,7 +123,7 @@ def request(**changes):
 
 def test_a_request_is_written_and_read_back():
     one = request()
-    other = Request.made_of(json.loads(json.dumps(one.plain())))
+    other = Request.from_plain(json.loads(json.dumps(one.plain())))
     assert other.plain() == one.plain()
     for field in dataclasses.fields(Request):
         expected, found = getattr(one, field.name), getattr(other, field.name)

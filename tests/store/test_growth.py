@@ -129,7 +129,7 @@ def at_once(name=None, keep="runs", seeds=300, **options):
 def check(path, found, name=None, seeds=300, keep="runs", **options):
     """The result, what is loaded (with the seeds of calls before), and that all is sound."""
     loaded = jr.load(path)
-    every = cells.described_seeds(decoded(loaded.attrs)["settings"]["seeds"])
+    every = cells.seeds_from_plain(decoded(loaded.attrs)["settings"]["seeds"])
     for data, expected in ((found, seeds), (loaded, tuple(every.tolist()))):
         assert_same(data, at_once(name, keep, expected, **options))
     about = results.inspect(path, verify=True)

@@ -188,7 +188,7 @@ def test_what_another_process_claims_is_left_to_it_until_it_is_dead_by_the_clock
     monkeypatch.setattr(schedule, "EXPIRES_S", 1.0)
     run(out=(alone := f"memory://{time.monotonic_ns()}"))
     with contextlib.closing(packs.PackStore(places.place_of(alone))) as store:
-        families = set(results.Notes(store).last(store, alone)[0].families("curves", "narrow"))
+        families = set(results.CallLog(store).last(store, alone)[0].families("curves", "narrow"))
         claimed = [group for group in store.groups if group[:24] in families]
     clock[0], order, own = 1000.0, [], []
     obstore.put(client(bucket), "store/0.claim", b"".join(claimed) + b".")

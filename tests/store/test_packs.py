@@ -44,7 +44,7 @@ def put(path, cells, note=None):
     """Writes a pack of these cells."""
     with opened(path) as store:
         if note is not None:
-            store.say(note)
+            store.add_note(note)
         for one, arrays in cells.items():
             store.put(one, arrays)
 
