@@ -47,7 +47,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     from jaxroute.cli.simulating import store_programs
     from jaxroute.comparison import compare
-    from jaxroute.engine.waiting import LineProgress, tell
+    from jaxroute.engine.waiting import LineProgress, print_line
 
     first = options.file[0].resolve()
     out = options.out or Path(f"report-{_stem(first)}")
@@ -72,7 +72,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
         command=shlex.join(["jaxroute", *options.arguments]),
         progress=is_bar,
         begun=announce,
-        callback=None if is_bar or output.quiet else tell if options.verbose else LineProgress().print,
+        callback=None if is_bar or output.quiet else print_line if options.verbose else LineProgress().print,
     )
     output.document({**comparison.summary, "out": out})
     answer, *others = comparison.sentences

@@ -80,7 +80,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
     if options.x64:
         jax.config.update("jax_enable_x64", True)  # Before anything is computed, also by an import.
     from jaxroute import Execution, experiments
-    from jaxroute.engine.waiting import tell
+    from jaxroute.engine.waiting import print_line
     from jaxroute.experiments.base import on_table
 
     devices = devices_of(options.devices)
@@ -107,7 +107,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     def report_block(progress: Any) -> None:
         about = ", ".join(f"{name} = {values}" for name, values in progress.setting.items())
-        tell(f"{progress.seconds:.1f} s, block {progress.done} of {progress.total}: {progress.policy} {about}".rstrip())
+        print_line(f"{progress.seconds:.1f} s, block {progress.done} of {progress.total}: {progress.policy} {about}".rstrip())
 
     start = time.perf_counter()
     try:
