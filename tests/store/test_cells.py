@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jaxroute.core.types import Metric
 from jaxroute.store import cells
 from jaxroute.store.cells import ALL, GRANULE, Request, Seeds
-from jaxroute.store.moments import Part
+from jaxroute.store.moments import SummaryTree
 
 SEEDS = st.lists(st.integers(0, 3 * GRANULE) | st.integers(0, 2**32 - 1), unique=True, max_size=60)
 GRANULES = st.sets(st.integers(0, 40), max_size=30)
@@ -59,7 +59,7 @@ class Joined(tuple):
 
 
 def inserted(granules):
-    part = Part((0,), {}, {}, [b""], [{}])
+    part = SummaryTree((0,), {}, {}, [b""], [{}])
     for granule in granules:
         part.insert(0, (granule, 1), Joined((granule,)))
     return part.nodes[0]
