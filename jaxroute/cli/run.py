@@ -107,7 +107,9 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     def report_block(progress: Any) -> None:
         about = ", ".join(f"{name} = {values}" for name, values in progress.setting.items())
-        print_line(f"{progress.seconds:.1f} s, block {progress.done} of {progress.total}: {progress.policy} {about}".rstrip())
+        print_line(
+            f"{progress.seconds:.1f} s, block {progress.done} of {progress.total}: {progress.policy} {about}".rstrip()
+        )
 
     start = time.perf_counter()
     try:
