@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from jaxroute.core.protocols import Environment, Policy
     from jaxroute.core.types import CostHint, Metric, Spec
     from jaxroute.core.wrapper import Wrapper
+    from jaxroute.engine.cache import trace_count
     from jaxroute.engine.errors import SimulationError
     from jaxroute.engine.execution import Execution, Store
     from jaxroute.engine.grid import Grid, grid, instances
-    from jaxroute.engine.programs import trace_count
     from jaxroute.engine.progress import Progress
     from jaxroute.engine.simulate import run_bytes, simulate
     from jaxroute.store.packs import StoreMismatchError
@@ -45,7 +45,7 @@ _HOMES = {
     "numerics": "core",
     "run_bytes": "engine.simulate",
     "simulate": "engine.simulate",
-    "trace_count": "engine.programs",
+    "trace_count": "engine.cache",
 }
 
 __all__ = [

@@ -26,7 +26,7 @@ from kernels import ENVIRONMENTS, pairs
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import programs
+from jaxroute.engine import cache, programs
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "backends" / "512-bits.json"
 RUNS, REPEATS = 1024, 5
@@ -68,7 +68,7 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repea
         return used() - start, result
 
     for way in ways:
-        caches[way] = programs.PROGRAMS = programs.ProgramCache()
+        caches[way] = programs.PROGRAMS = cache.ProgramCache()
         with prepared(way) as executions[way]:
             first[way], result = call(way)
         if decoded(result.attrs)["fell_back"]:

@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import checks, draws, rounding
 from jaxroute.engine import reference
+from jaxroute.engine.cache import PROGRAMS, Program
 from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.errors import explained
@@ -30,7 +31,6 @@ from jaxroute.engine.rounds import STATE, Record, run_streams
 from jaxroute.engine.sampling import Sampling
 from jaxroute.engine.waiting import wait_for_compilations
 from jaxroute.kernels import (
-    Begun,
     DeviceKernel,
     SlowerThanScan,
     Unsupported,
@@ -62,31 +62,6 @@ ROLLOUTS: dict[str, Callable[..., tuple[PackedRecords, dict[str, Any]]]] = {
     "kernel": _by_kernel,
     "reference": _by_reference,
 }
-
-
-@dataclass(eq=False)
-class Program:
-    """A traced block and its compilation, or the reason why no kernel simulates it.
-
-    Attributes:
-      lowered: program to compile.
-      kernels: running compilations of the kernels that it calls.
-      compiled: running or finished compilation of the program.
-      reason: why there is no kernel.
-      refused: whether a compiler, a loader or a driver is the reason, not the policy.
-      slower: whether the scan is faster than the kernel.
-      shapes: shapes of the recorded quantities of a run, by name.
-      calls_lapack: whether it must wait for other such programs.
-    """
-
-    lowered: Any = None
-    kernels: "Begun" = field(default_factory=list)
-    compiled: "Future[Any] | None" = None
-    reason: str = ""
-    refused: bool = False
-    slower: bool = False
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    calls_lapack: bool = False
 
 
 @dataclass
@@ -128,64 +103,10 @@ class Backend:
             self.interrupt()
 
 
-class ProgramCache:
-    """Programs of this process by their key, the last used at the end.
-
-    Each takes some hundred memory mappings, of which a Linux process may have 65,530; so `most` stay after a call.
-
-    Attributes:
-      most: largest number of programs after a call.
-      traces: number of traced rollouts.
-    """
-
-    def __init__(self, most: int = 64):
-        self.most, self.traces = most, 0
-        self._programs: dict[Any, Program] = {}
-
-    def __len__(self) -> int:
-        return len(self._programs)
-
-    def compiled(self) -> list[Any]:
-        """Returns the finished executables."""
-        return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
-
-    def get(self, key: Any, make: Callable[[], Program]) -> Program:
-        """Returns the program of a key, made if there is none yet."""
-        program = self._programs.pop(key, None)
-        if program is None:
-            program = make()
-        self._programs[key] = program
-        return program
-
-    def trim(self) -> None:
-        """Drops the least recently used programs."""
-        for key in list(self._programs)[: -self.most]:
-            del self._programs[key]
-
-    def clear(self) -> None:
-        """Drops all programs."""
-        self._programs.clear()
-
-    @contextmanager
-    def fresh(self) -> Generator[None, None, None]:
-        """Context that begins without programs, and restores the earlier ones at its end."""
-        before, self._programs = self._programs, {}
-        try:
-            yield
-        finally:
-            self._programs = before
-
-
-PROGRAMS = ProgramCache()
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 # Whether kernels of a CPU simulate several runs at once; otherwise one after the other, by the text of a GPU's kernels.
 WIDE = True
-
-
-def trace_count() -> int:
-    """Returns how often a rollout has been traced in this process."""
-    return PROGRAMS.traces
 
 
 class Block:

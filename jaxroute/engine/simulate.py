@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -32,6 +32,7 @@ from jaxroute.store import results
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
 from jaxroute.store.places import place_of
+from jaxroute.store.runs import Runs
 
 
 @checks.suggest_keywords
@@ -188,19 +189,8 @@ def _simulate(
     name = ""
     if store is not None and notes is not None and (calls or not notes.is_latest(request)):
         name = results.begin(store, request)
-    try:
+    with _interruptible(result, store is not None):
         ending = run_schedule(schedule, recording.goals, blocks, block_of, effort, progress, monitor)
-    except KeyboardInterrupt as error:
-        rest = (
-            "finished blocks are stored, and the same call continues"
-            if store
-            else "nothing is stored without a folder (out)"
-        )
-        error.add_note(f"stopped; {rest}")
-        raise
-    finally:
-        if isinstance(result, Statistics):
-            result.write()
     if store is not None and result.missing(ending.seeds) and not monitor.stopped:  # Others may have simulated it.
         store.flush()
         result.fill()
@@ -233,3 +223,17 @@ def _simulate(
         report.warn(data, request.recorded, recording, ending, invalid)
     PROGRAMS.trim()
     return data
+
+
+@contextlib.contextmanager
+def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
+    """Context at whose end finished statistics are written, and in which an interruption notes what is stored."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        rest = "finished blocks are stored, and the same call continues" if stored else "nothing is stored without a folder"
+        error.add_note(f"stopped; {rest}")
+        raise
+    finally:
+        if isinstance(result, Statistics):
+            result.write()

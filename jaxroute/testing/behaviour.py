@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core.protocols import build_policy, is_policy, stage_length_of
+from jaxroute.engine.cache import trace_count
 from jaxroute.engine.execution import Execution
 from jaxroute.engine.grid import Grid, canonical
-from jaxroute.engine.programs import trace_count
 from jaxroute.engine.simulate import simulate
 from jaxroute.testing.eager import on_device, run_eagerly
 

@@ -9,7 +9,7 @@ from helpers import shared_data
 import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.data import RoutingTable
-from jaxroute.engine.programs import trace_count
+from jaxroute.engine.cache import trace_count
 from jaxroute.problems import combinatorial as cb
 
 
