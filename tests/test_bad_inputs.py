@@ -228,7 +228,6 @@ ARGUMENTS = {
     "unknown treatment of gaps": (lambda path: load_table(path, missing="ignore"), "missing must be one of 'error', 'drop', got 'ignore'"),
     "a column that is not there": (lambda path: load_columns(path, ["latency"]), "t.csv lacks the column latency; it has prompt_id, a"),
     "scores in percent": (lambda _: RoutingTable([[50.0, 70.0]], [[1.0, 1.0]], ("a", "b")), r"scores is 50.0 at row 0, model 'a'; scores must lie in \[0, 1\]; are they percent\? divide them by 100"),
-    "a grid of nothing": (lambda _: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
     "an argument of simulate by another name": (lambda _: play(n_seeds=10), r"^simulate\(\) got an unexpected keyword argument 'n_seeds'; did you mean 'seeds'\?$"),
     "a misspelt argument of an execution": (lambda _: jr.Execution(devises=1), r"^Execution\(\) got an unexpected keyword argument 'devises'; did you mean 'devices'\?$"),
     "a misspelt argument of a store": (lambda _: jr.Store("out", keep_state=True), "did you mean 'keep_states'"),

@@ -209,7 +209,6 @@ CONSTRUCT = {
     "too many model names": (lambda: table(models=("a", "b", "c")), "models has 3 names; expected 2"),
     "equal model names": (lambda: table(models=("a", "a")), "models.*'a'"),
     "groups without names": (lambda: table(groups=np.array([0, 1])), "groups.*group_names"),
-    "grid without values": (lambda: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
     "grid of nothing to call": (lambda: jr.grid(5, width=[1.0, 2.0]), "constructor.*5"),
     "nothing stored": (lambda: jr.load("/nowhere/at/all"), "path must be a folder with a stored result, got '/nowhere/at/all'"),
 }  # fmt: skip

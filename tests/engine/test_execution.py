@@ -128,8 +128,3 @@ def test_a_share_needs_a_store():
     env, options = stochastic.bernoulli([0.5]), {"horizon": 3, "seeds": 3, "execution": jr.Execution(share="0/2")}
     with pytest.raises(ValueError, match="share needs out"):
         jr.simulate(env, stochastic.UCB1(), **options)
-
-
-def test_old_arguments_are_gone():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'backend'"):
-        jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, backend="scan")  # type: ignore[call-arg]

@@ -220,7 +220,6 @@ ERRORS = {
     "an empty array": (lambda: jr.grid(stochastic.UCB1, width=np.array([])), "width must have at least one value, got an empty ndarray"),
     "nothing swept": (lambda: jr.grid(stochastic.UCB1, width=1.0), r"grid\(UCB1, ...\) needs at least one argument with several values, got \{'width': 1.0\}"),
     "no instances": (lambda: jr.instances([]), "instances needs at least one environment, got an empty list"),
-    "an unknown argument": (lambda: jr.grid(stochastic.UCB1, widht=[1.0, 2.0]), "UCB1.*unexpected keyword argument 'widht'"),
     "a value out of range": (lambda: jr.grid(small_market, budget=[1.6, -1.0]), "budget must be above 0, got -1"),
 }  # fmt: skip
 
@@ -228,7 +227,7 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_wrong_grid_is_refused(name):
     make, message = ERRORS[name]
-    with pytest.raises(TypeError if "unknown" in name else ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
