@@ -121,7 +121,7 @@ def test_a_device_that_fails_for_the_scan_too_ends_the_run(tmp_path):
     """The fifth launch is in the third block; a process on a sound device simulates what is left."""
     options = json.dumps({"out": str(tmp_path / "store")})
     code, _, errors = ended(fake_gpu.start(tmp_path, "simulate", options, FAKE_GPU_FAULT="719@5"))
-    words = r"RuntimeError: the GPU failed \(.*\(719\)\), and fails for the scan too .*a new process continues it"
+    words = r"RuntimeError: the GPU failed \(.*\(719\)\), and fails with the scan too .*a new process continues it"
     aborted = code == -signal.SIGABRT and "Check failed: event.status() is OK" in errors  # By XLA of jax 0.9.
     assert aborted or (code == 1 and re.search(words, errors))
     (tmp_path / "log.txt").unlink()

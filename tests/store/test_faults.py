@@ -146,7 +146,7 @@ def test_a_later_result_that_cannot_be_read_is_not_passed_over_in_silence(tmp_pa
     flip(file, -50)
     with pytest.warns(UserWarning, match=f"1 files of the result .* cannot be read .{file.name}: .*; the same call"):
         assert_same(jr.load(tmp_path), undisturbed)
-    with pytest.warns(UserWarning, match="1 files in .* are damaged .* what was in them is simulated again"):
+    with pytest.warns(UserWarning, match="1 files in .* are damaged .* their content is simulated again"):
         assert decoded(run(out=tmp_path, root_seed=5).attrs)["settings"]["root_seed"] == 5
 
 
@@ -209,7 +209,7 @@ def test_a_full_disk_ends_the_call_says_so_and_loses_nothing(tmp_path, monkeypat
         small_packs(patch)
         failing(patch, name, 6)
         with pytest.raises(
-            OSError, match="cannot be written to: No space left on device; what was written is kept, and the same"
+            OSError, match="cannot be written to: No space left on device; finished blocks are stored, and the same"
         ):
             run(out=tmp_path, execution=jr.Execution(block=16))
     kept = int(np.isfinite(jr.load(tmp_path, partial=True)["regret"].isel(time=-1)).sum())
@@ -273,7 +273,7 @@ def test_a_folder_that_goes_away_is_said_and_not_made_again(tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         small_packs(patch)
         patch.setattr(places.Folder, "write", moved)
-        with pytest.raises(OSError, match="cannot be written to: .*; what was written is kept, and the same call"):
+        with pytest.raises(OSError, match="cannot be written to: .*; finished blocks are stored, and the same call"):
             run(out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert_same(run(out=tmp_path / "elsewhere"), undisturbed)
