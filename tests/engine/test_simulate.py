@@ -123,8 +123,8 @@ def test_threads_do_not_change_the_bits(monkeypatch):
     for cores, threads in ((1, 1), (2, 2), (6, 4), (64, 8)):
         monkeypatch.setattr(layout, "cores", lambda number=cores: number)
         monkeypatch.setattr(programs, "cores", lambda number=cores: number)
-        assert layout.threads(jax.local_devices()[:1], 256) == threads
-        assert layout.threads(jax.local_devices()[:1], 48) == 1
+        assert programs.threads(jax.local_devices()[:1], 256) == threads
+        assert programs.threads(jax.local_devices()[:1], 48) == 1
         found[cores] = play(BANDIT, stochastic.UCB1(), seeds=256)
     for cores in (2, 6, 64):
         assert engine_child.differences(found[1], found[cores]) == []
