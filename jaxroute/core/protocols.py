@@ -108,11 +108,13 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
         """Returns the state before the first round."""
         ...
 
-    def observe(self, key: chex.PRNGKey, state: State, t: chex.Array) -> GivenObs:
+    def observe(self, key: chex.PRNGKey, state: State, t: chex.ArrayDevice) -> GivenObs:
         """Returns what a real router would see before it decides in round `t` (int32 `[]`, from 0)."""
         ...
 
-    def step(self, key: chex.PRNGKey, state: State, action: TakenAction, t: chex.Array) -> Transition[State, GivenFeedback]:
+    def step(
+        self, key: chex.PRNGKey, state: State, action: TakenAction, t: chex.ArrayDevice
+    ) -> Transition[State, GivenFeedback]:
         """Returns the next state, the feedback that a real router would see, and the flows of round `t`."""
         ...
 
@@ -124,12 +126,12 @@ class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
         """Returns the state before the first round, for an environment with this `Spec`."""
         ...
 
-    def act(self, key: chex.PRNGKey, state: State, obs: TakenObs, t: chex.Array) -> tuple[Action, Info]:
+    def act(self, key: chex.PRNGKey, state: State, obs: TakenObs, t: chex.ArrayDevice) -> tuple[Action, Info]:
         """Returns the decision of round `t`, and Info."""
         ...
 
     def update(
-        self, key: chex.PRNGKey, state: State, obs: TakenObs, action: Action, feedback: TakenFeedback, t: chex.Array
+        self, key: chex.PRNGKey, state: State, obs: TakenObs, action: Action, feedback: TakenFeedback, t: chex.ArrayDevice
     ) -> State:
         """Returns the state after the feedback of round `t`."""
         ...

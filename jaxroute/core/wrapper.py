@@ -44,8 +44,8 @@ class Wrapper:
     def init(self, key: chex.PRNGKey) -> Any:
         return self.env.init(key)
 
-    def observe(self, key: chex.PRNGKey, state: Any, t: chex.Array) -> Any:
+    def observe(self, key: chex.PRNGKey, state: Any, t: chex.ArrayDevice) -> Any:
         return self.env.observe(key, state, t)
 
-    def step(self, key: chex.PRNGKey, state: Any, action: Any, t: chex.Array) -> Transition[Any, Any]:
+    def step(self, key: chex.PRNGKey, state: Any, action: Any, t: chex.ArrayDevice) -> Transition[Any, Any]:
         return self.env.step(key, state, action, t)

@@ -13,6 +13,7 @@ from jaxroute.core import checks, provenance
 from jaxroute.core.attributes import encoded
 from jaxroute.core.protocols import Probe
 from jaxroute.engine import report
+from jaxroute.engine.cache import PROGRAMS
 from jaxroute.engine.components import Components, read_components, refuse_tracing
 from jaxroute.engine.diagnose import first_bad_rounds
 from jaxroute.engine.exactness import inexact_by_policy
@@ -20,7 +21,7 @@ from jaxroute.engine.execution import Execution, PartWarning, Store, Target, rea
 from jaxroute.engine.grid import EnvironmentLike, Policies, PolicyLike, env_settings, example_of, policy_settings
 from jaxroute.engine.layout import choose_layout
 from jaxroute.engine.memory import bytes_of_run
-from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, device_needs, make_blocks, trace_blocks
+from jaxroute.engine.programs import Block, compile_blocks, compiler, device_needs, make_blocks, trace_blocks
 from jaxroute.engine.progress import Callback, Monitor
 from jaxroute.engine.recording import Recording, read_recording
 from jaxroute.engine.request import request_of
