@@ -1,1 +1,1 @@
-"""What the author of a policy or an environment imports: types, protocols, checks, draws, numerics; no logic of any problem."""
+"""Names for authors of policies and environments: types, protocols, checks, draws, numerics; no logic of any problem."""

@@ -211,7 +211,6 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
       settings: settings of a call.
       waves: runs of a wave, for each policy.
     """
-
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 

@@ -17,7 +17,6 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
     """Simulates as `engine.rollout.rollout`, with the same arguments and results, without optimisations."""
-
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_an_array_job_of_slurm_gives_the_bits_of_one_process(tmp_path):
         env = ENV | array | {"SLURM_ARRAY_TASK_ID": str(task)}
         command = [sys.executable, "-m", "jaxroute", *line.split()[1:]]
         said.append(subprocess.run(command, env=env, check=True, timeout=300, capture_output=True, text=True).stdout)
-    assert [" is done. Of the whole, " in text for text in said] == [True, True, False]
+    assert [" is done. Of the whole result, " in text for text in said] == [True, True, False]
     assert (tmp_path / "shared" / "summary.json").is_file()
     subprocess.run(
         [sys.executable, "-m", "jaxroute", *line.replace("shared", "alone").replace("--share", "").split()[1:]],
