@@ -32,7 +32,7 @@ ENDING = ".pack"
 LEFT = (".partial", ".claim")
 # Bytes of an address: family, first granule, extent (see `cells`); and of its part that cells of the same granule share.
 ADDRESS, GROUP = 64, 32
-_MAGIC = b"jaxroute pack 1\n"
+_MAGIC = b"jaxroute pack 2\n"
 OTHER_VERSION = "it was written by another version of jaxroute"
 # Bytes that are read from the end of a pack at first; bytes of cells that are compressed together.
 _TAIL, _FRAME = 1 << 16, 1 << 18

@@ -304,7 +304,7 @@ def test_what_goes_wrong_in_the_background_is_raised(then, tmp_path, monkeypatch
 def test_a_pack_of_another_version_is_left_alone(tmp_path):
     put(tmp_path, some(1))
     (file,) = tmp_path.iterdir()
-    content = file.read_bytes().replace(b"jaxroute pack 1\n", b"jaxroute pack 2\n")
+    content = file.read_bytes().replace(b"jaxroute pack 2\n", b"jaxroute pack 3\n")
     file.write_bytes(content)
     with opened(tmp_path) as store:
         assert [why for _, why in store.damaged.values()] == ["it was written by another version of jaxroute"]
