@@ -289,6 +289,8 @@ def check_pytree(owner: str, value: Any) -> None:
                 f"{_PYTREES}"
             )
         if callable(leaf) or isinstance(leaf, (str, bytes)):
+            if hasattr(value, "check"):  # Its own message says what the field takes.
+                checks.attributed(owner, value.check)
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
                 f"{owner}: the field {field} of {kind} must be a number or an array, or static, as flax.struct.field(pytree_node=False), "

@@ -140,7 +140,7 @@ SIMULATE = {
     "a gauge that is not measured": ({"env": Clock(), "policies": Measuring(metric=Metric("own", "own", "", "gauge"))}, "'own'.*gauges"),
     # Values of policies, checked where they are used.
     "negative width": ({"policies": stochastic.UCB1(width=-1.0)}, "policy 'UCB1': width must be at least 0, got -1"),
-    "width as text": ({"policies": stochastic.UCB1(width="a")}, "policy 'UCB1': the field width of UCB1 must be a number .*, got 'a'"),
+    "width as text": ({"policies": stochastic.UCB1(width="a")}, "policy 'UCB1': width must be a number or an array of numbers, got 'a'"),
     "many widths without a grid": ({"policies": stochastic.UCB1(width=np.ones(4))}, r"width must have shape \(\), got \(4,\)"),
     "a wrong width in a grid": ({"policies": jr.grid(stochastic.UCB1, width=[1.0, NAN])}, "policy 'UCB1': width must be finite, got nan"),
     "epsilon above 1": ({"policies": stochastic.EpsilonGreedy(epsilon=1.5)}, r"epsilon must be in \[0, 1\], got 1.5"),
