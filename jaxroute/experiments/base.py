@@ -327,7 +327,7 @@ def _seeds_of(case: Case, seeds: int | range) -> int | range:
 
 def _on_disk(out: str | os.PathLike) -> Path:
     if is_url(out):
-        raise ValueError(f"out must be a folder on disk, for figures and summary.json, got {out!r}; store may be a URL")
+        raise ValueError(f"out must be a folder on disk, where figures and summary.json go, got {out!r}; store may be a URL")
     return Path(out)
 
 

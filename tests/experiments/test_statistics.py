@@ -7,6 +7,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute import cli, experiments
+from jaxroute.cli.simulating import experiment_of
 from jaxroute.core.attributes import decoded
 
 EXPERIMENT = """
@@ -77,7 +78,7 @@ def test_the_command_keeps_moments_and_says_what_it_cannot_tell(mine, tmp_path, 
 def test_claims_from_moments_say_what_claims_from_runs_say(mine, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        experiment = cli._experiment(str(mine))
+        experiment = experiment_of(str(mine))
         experiment = experiments.Experiment(**{**vars(experiment), "figures": {}})
         one, two = (
             experiments.run(experiment, tmp_path / keep, seeds=64, keep=keep, progress=False) for keep in ("runs", "moments")
