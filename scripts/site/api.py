@@ -75,8 +75,8 @@ def pages() -> tuple[Page, ...]:
     problems.sort(key=lambda name: (_place(name, _PROBLEMS), name))
     return (
         Page("jaxroute", "jaxroute", ("jaxroute",)),
-        _page("metrics", "", "metrics"),
-        _page("plot", "", "plot plot.style"),
+        _page("metrics", "metrics"),
+        _page("plot", "plot", "plot.style"),
         _page("tune", "tune"),
         *(_page(f"problems.{name}", f"problems.{name}", f"problems.{name}.*") for name in problems),
         Page("problems/registry", "problems", (), ("jaxroute.problems",)),
