@@ -1,8 +1,12 @@
-"""The engine: `simulate`, and how thousands of runs of a function of one run are played. It knows no problem."""
+"""The engine: `simulate`, which runs a function of one run for thousands of seeds and settings at once. It knows no problem."""
+
+from typing import Literal, TypeAlias, get_args
 
 # What simulates the rounds: a scan over runs on the last axis, C with a thread for each run, or the textbook's `vmap` of a scan; "auto" chooses.
-BACKENDS = ("auto", "scan", "kernel", "reference")
-# How it is compiled: with all optimisations, or soon.
-COMPILE = ("full", "quick")
-# How functions, sums and roundings are computed: with the same bits everywhere, or as fast as a GPU can.
-ARITHMETICS = ("auto", "exact", "fast")
+Backend: TypeAlias = Literal["auto", "scan", "kernel", "reference"]
+# Level of optimisation of the compiler.
+Compile: TypeAlias = Literal["full", "quick"]
+# Rounding of functions, sums and products: the same bits everywhere, or as fast as a GPU can.
+Arithmetic: TypeAlias = Literal["auto", "exact", "fast"]
+
+BACKENDS, COMPILE, ARITHMETICS = get_args(Backend), get_args(Compile), get_args(Arithmetic)

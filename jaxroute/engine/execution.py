@@ -12,7 +12,7 @@ import jax
 from jaxroute import kernels
 from jaxroute.core import checks
 from jaxroute.core.types import CostHint
-from jaxroute.engine import ARITHMETICS, BACKENDS, COMPILE
+from jaxroute.engine import ARITHMETICS, BACKENDS, COMPILE, Arithmetic, Backend, Compile
 from jaxroute.engine.precision import in_64_bits
 
 # Sizes of a `CostHint` from which a CPU simulates runs one by one, and from which a kernel is slower than the scan whatever it multiplies.
@@ -66,12 +66,12 @@ class Execution:
       ValueError: a name is unknown, or devices, block or share are out of range.
     """
 
-    backend: str = "auto"
+    backend: Backend = "auto"
     devices: Sequence[Any] | None = None
     block: int | None = None
     share: str | tuple[int, int] | None = None
-    compile: str = "full"
-    arithmetic: str = "auto"
+    compile: Compile = "full"
+    arithmetic: Arithmetic = "auto"
 
     def __post_init__(self) -> None:
         checks.one_of("backend", self.backend, BACKENDS)

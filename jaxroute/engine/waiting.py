@@ -86,14 +86,16 @@ def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping
       progress: whether to show the running compilations.
     """
     before, start = _seconds(), time.perf_counter()
-    left, took = {future: name for name, future in compiling.items() if not future.done()}, {}
+    left = {future: name for name, future in compiling.items() if not future.done()}
+    number, took = len(left), {}
     with tqdm(disable=not (progress and left and sys.stderr.isatty()), bar_format=_FORMAT, leave=False) as bar:
         while left:
             shown = (
                 f"{name} ({before[kinds[name]]:.0f} s last time)" if kinds[name] in before else name
                 for name in left.values()
             )
-            bar.set_description_str(f"compiling {', '.join(shown)}")
+            ended = f", {number - len(left)} of {number} done" if number > 1 else ""
+            bar.set_description_str(f"compiling {', '.join(shown)}{ended}")
             for future in wait(left, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 took[kinds[left.pop(future)]] = round(time.perf_counter() - start, 1)
     _store({kind: seconds for kind, seconds in took.items() if seconds >= 1.0})

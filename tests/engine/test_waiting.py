@@ -43,6 +43,14 @@ def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, termina
     assert "last time" not in capsys.readouterr().err
 
 
+def test_it_counts_the_compilations(folder, terminal, capsys):
+    with ThreadPoolExecutor(1) as pool:
+        programs = {name: pool.submit(time.sleep, 0.3) for name in "ab"}
+        waiting.wait_for_compilations(programs, {"a": "a", "b": "b"}, True)
+    shown = capsys.readouterr().err
+    assert "compiling a, b, 0 of 2 done" in shown and "compiling b, 1 of 2 done" in shown
+
+
 def test_what_comes_from_the_cache_is_not_remembered(folder):
     wait(0.01)
     assert not list(folder.iterdir())
