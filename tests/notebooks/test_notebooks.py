@@ -1,5 +1,7 @@
 """Notebooks: they run from the first cell to the last, and are saved with clean outputs."""
 
+import base64
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from notebooks import MAX_BYTES, first_cell
 
@@ -74,6 +77,8 @@ def test_saved_outputs_are_clean(name):
         for output in cell["outputs"]:
             assert output["output_type"] != "error", f"cell {cell['id']!r} failed"
             assert output.get("name") != "stderr", f"cell {cell['id']!r} writes to stderr: {''.join(output['text'])[:200]}"
+            if picture := output.get("data", {}).get("image/png"):
+                Image.open(io.BytesIO(base64.b64decode("".join(picture)))).load()  # An error if it is damaged.
             texts = [output.get("text", []), *(v for k, v in output.get("data", {}).items() if k.startswith("text/"))]
             found = re.search(r"/(?:tmp|root|home|Users|work)/\S*", " ".join("".join(t) for t in texts))
             assert found is None, f"cell {cell['id']!r} shows the path {found.group()}"
