@@ -14,8 +14,7 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data import Log
-from jaxroute.data.features import Standardisation
-from jaxroute.data.logs.features import Directions, Reader, Words
+from jaxroute.data.features import Directions, Reader, Standardisation, Words
 from jaxroute.data.predictors import Design, Logistic, Neighbours
 
 from .offline import fit_cascade, fit_mixture, fit_router

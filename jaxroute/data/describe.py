@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from .logs.log import Log
-from .prediction import Prediction, best_single, evaluate_predictions, standard_error
-from .predictors import Sample
+from .logs.complete import Log
+from .predictors import Prediction, Sample, best_single, evaluate_predictions, standard_error
 from .table import RoutingTable
 
 
@@ -20,13 +19,13 @@ from .table import RoutingTable
 class ModelLine:
     """Quality and cost of one model."""
 
-    name: str
-    quality: float  # Mean score.
-    stderr: float  # Standard error of that.
-    cost: float  # Mean cost.
-    latency: float | None  # Median seconds.
-    alone: float  # Share of the queries that it alone gets right.
-    best: float  # Share of the queries that no model scores higher on.
+    name: str  #: Name of the model.
+    quality: float  #: Mean score.
+    stderr: float  #: Standard error of the mean score.
+    cost: float  #: Mean cost.
+    latency: float | None  #: Median seconds, None if they are unknown.
+    alone: float  #: Share of the queries that only this model answers right.
+    best: float  #: Share of the queries on which no model scores higher.
 
 
 @dataclass(frozen=True)
@@ -34,27 +33,27 @@ class Description:
     """A description of a log before anything is routed."""
 
     queries: int  #: Number of queries.
-    models: tuple[ModelLine, ...]  #: In the order of the log.
+    models: tuple[ModelLine, ...]  #: Quality and cost of each model, in the order of the log.
     cost_unit: str  #: Unit of a cost.
     best: str  #: Name of the best single model.
     cheapest: str  #: Name of the model with the lowest mean cost.
-    bound: tuple[float, float]  #: Quality and cost of the cheapest model that gets the best score, chosen for every query.
-    all_right: float  #: Share of the queries that all models get right, that is score at least 1/2.
-    none_right: float  #: Share of the queries that no model gets right.
-    correlation: tuple[tuple[float, ...], ...]  #: `[N, N]` correlation of scores, NaN for a constant one.
+    bound: tuple[float, float]  #: Mean score and cost if the cheapest of the best models answered each query.
+    all_right: float  #: Share of the queries that all models answer right (score at least 1/2).
+    none_right: float  #: Share of the queries that no model answers right.
+    correlation: tuple[tuple[float, ...], ...]  #: `[N, N]` correlation of scores, NaN for a constant score.
     categories: int  #: Number of categories, 0 for none.
-    features: str  #: Source of features, in words.
+    features: str  #: Source of the features, in words.
     width: int  #: Number of features.
     predictions: tuple[Prediction, ...] = ()  #: Accuracy of predicted scores; empty without features and categories.
     left_out: tuple[str, ...] = ()  #: Lines about omissions.
     read: tuple[str, ...] = field(default=(), repr=False)  #: Lines about how the file was read.
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain dicts, lists and numbers for programs, None instead of NaN."""
+        """Returns plain dicts, lists and numbers for programs, with None instead of NaN."""
         return json.loads(json.dumps(asdict(self)), parse_constant=lambda constant: None)
 
     def lines(self, width: int = 110) -> list[str]:
-        """Returns lines for people, of at most `width` characters where names allow."""
+        """Formats the description as lines for people, of at most `width` characters unless names are longer."""
         width = max(int(width), 40)
         read, left_out = _list("How it was read", self.read, width), _list("Left out", self.left_out, width)
         parts = [read, _models(self, width), _choice(self, width), _predicted(self, width), left_out]
@@ -64,9 +63,9 @@ class Description:
 def describe(log: Log | RoutingTable) -> Description:
     """Describes a log before anything is routed.
 
-    Predictions from features are those of the routers that `jaxroute compare` fits. They come from five folds: a query is
-    predicted from the other four, which have no copy of its prompt. Routing by a prediction weighs the predicted score against
-    the model's mean cost; the weight is fitted to the other folds, where it must cost no more than the best single model.
+    Scores are predicted from features by the predictors that `jaxroute compare` fits. There are five folds: each query is predicted
+    from the other four, which have no copy of its prompt. Routing by a prediction weighs the predicted score against the model's mean
+    cost; the weight is fitted to the other folds, where routing must cost no more than the best single model.
 
     Args:
       log: from `read_log`, or a table.
@@ -83,22 +82,12 @@ def describe(log: Log | RoutingTable) -> Description:
     best, right = scores >= top, scores >= 0.5
     alone = right & (right.sum(axis=1, keepdims=True) == 1)
     latency = [None] * table.num_models if log.latency is None else np.median(log.latency, axis=0).tolist()
-    lines = tuple(
-        ModelLine(
-            name,
-            quality=float(scores[:, i].mean()),
-            stderr=standard_error(scores[:, i]),
-            cost=float(costs[:, i].mean()),
-            latency=latency[i],
-            alone=float(alone[:, i].mean()),
-            best=float(best[:, i].mean()),
-        )
-        for i, name in enumerate(table.models)
-    )
+    quality, cost, share_alone, share_best = (values.mean(axis=0).tolist() for values in (scores, costs, alone, best))
+    errors = map(standard_error, scores.T)
     predictions, left_out = evaluate_predictions(sample)
     return Description(
         queries=table.num_queries,
-        models=lines,
+        models=tuple(map(ModelLine, table.models, quality, errors, cost, latency, share_alone, share_best)),
         cost_unit=table.cost_unit,
         best=table.models[best_single(scores.mean(axis=0), costs.mean(axis=0))],
         cheapest=table.models[int(np.argmin(costs.mean(axis=0)))],
@@ -124,12 +113,10 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, found.tolist()))
 
 
-def _list(heading: str, texts: Sequence[str], width: int) -> list[str]:
-    """Indented texts in lines, below a heading if there are texts and a heading."""
-    lines = [heading] if heading and texts else []
-    for text in texts:
-        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
-    return lines
+def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:
+    """Wraps texts into indented lines below a heading, which is left out if it is empty or there is no text."""
+    lines = [line for text in texts for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")]
+    return [heading, *lines] if heading and lines else lines
 
 
 def _models(about: Description, width: int) -> list[str]:
@@ -142,9 +129,8 @@ def _models(about: Description, width: int) -> list[str]:
     ]
     for m in sorted(about.models, key=lambda m: (-m.quality, m.cost)):
         seconds = "" if m.latency is None else f"  {m.latency:>6.3g}"
-        lines.append(
-            f"  {_shorten(m.name, name):<{name}}  {m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
-        )
+        numbers = f"{m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
+        lines.append(f"  {_shorten(m.name, name):<{name}}  {numbers}")
     legend = f"best: share of the queries on which no other model scores higher; costs in {about.cost_unit}"
     return lines + _list("", [legend], width)
 
@@ -185,20 +171,16 @@ def _predicted(about: Description, width: int) -> list[str]:
     for m, found in zip(about.models, zip(*(p.models for p in about.predictions))):
         cells = "".join(f"{'-':>14}" if np.isnan(value) else f"{value:>14.3f}" for value in found)
         lines.append(f"  {_shorten(m.name, name):<{name}}{cells}")
-    routing = (
-        f"routing by {p.how}, for no more than the best single model costs: quality {p.quality:.4f} at {p.cost:.4g}, "
-        f"{p.gain:+.4f} ± {p.stderr:.4f} ({_verdict(p)})"
-        for p in about.predictions
-    )
-    return lines + _list("", [*routing], width)
-
-
-def _verdict(found: Prediction) -> str:
-    if found.gain == found.stderr == 0:
-        return "the same model throughout"
-    if abs(found.gain) > 2 * found.stderr:
-        return "more" if found.gain > 0 else "less"
-    return "no clear difference"
+    routing = []
+    for p in about.predictions:
+        verdict = "no clear difference"
+        if p.gain == p.stderr == 0:
+            verdict = "the same model throughout"
+        elif abs(p.gain) > 2 * p.stderr:
+            verdict = "more" if p.gain > 0 else "less"
+        gain = f"quality {p.quality:.4f} at {p.cost:.4g}, {p.gain:+.4f} ± {p.stderr:.4f} ({verdict})"
+        routing.append(f"routing by {p.how}, for no more than the best single model costs: {gain}")
+    return lines + _list("", routing, width)
 
 
 def _shorten(text: str, width: int) -> str:

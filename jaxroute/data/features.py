@@ -1,30 +1,42 @@
-"""Standardised features of queries, and contexts made of them."""
+"""Features of queries, from their texts or from numbers such as an encoder's embeddings, and contexts made of features."""
 
+import importlib.util
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from jaxroute.core import checks
 
-# Columns of one embedding have standard deviations within this factor of each other.
-_LARGEST_RATIO = 100.0
+from .files import load_embeddings
+
+_LARGEST_RATIO = 100.0  # Largest ratio between the standard deviations of two columns of one embedding.
+_WIDTH = 32  # Number of principal directions to which texts and long embeddings are reduced.
+_WIDEST = 64  # Embeddings with more numbers than this are reduced.
+_CHARACTERS = 4000  # Only so many characters of a text count.
+_HASHED = 2**15  # Number of different hashes of words.
+_INSTALL = 'pip install "jaxroute[data]"'
+
+
+def has_sklearn() -> bool:
+    """Whether scikit-learn can be imported."""
+    return importlib.util.find_spec("sklearn") is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Mean and standard deviation of each column of a log's features; applied also to the features of new queries."""
+    """Shifts and scales the features of a log to mean 0 and standard deviation 1, and those of new queries in the same way."""
 
-    mean: np.ndarray  # `[d]` float64.
-    scale: np.ndarray  # `[d]` float64 standard deviations, infinite for a constant column.
+    mean: np.ndarray  #: `[d]` float64 mean of each feature in the log.
+    scale: np.ndarray  #: `[d]` float64 standard deviation of each feature in the log, infinite for a constant feature.
 
     @classmethod
     def fit(cls, features: np.ndarray) -> "Standardisation":
-        """Returns the standardisation that gives every column of `[Q, d]` features mean 0 and standard deviation 1.
-
-        A column is constant if it varies by rounding alone. Differences from the first row are exact for a large column that
-        varies little, and are divided by the largest of them, so that no square overflows or vanishes.
-        """
+        """Computes means and standard deviations of `[Q, d]` features; a column that varies by rounding alone counts as constant."""
         features = np.asarray(features, np.float64)
+        # Differences from the first row are exact in a large column that varies little. Divided by the largest, no square overflows.
         moved = features - features[0]
         largest = np.abs(moved).max(axis=0)
         moved = moved / np.where(largest > 0, largest, 1.0)
@@ -33,26 +45,62 @@ class Standardisation:
         return cls(mean, np.where(constant, np.inf, largest * moved.std(axis=0)))
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Returns `[Q, d]` float32 standardised features; 0 in a constant column."""
+        """Standardises `[Q, d]` features to float32; a constant column becomes 0."""
         return ((np.asarray(features, np.float64) - self.mean) / self.scale).astype(np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Projects features to fewer dimensions as for the log, and scales each row to length 1."""
+
+    components: np.ndarray  #: `[r, d]` directions of the projection.
+
+    def of(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns `[Q, r]` float32 features of new queries from their `[Q, d]` numbers."""
+        numbers = np.asarray(numbers, np.float64)
+        if numbers.shape[-1] != self.components.shape[1]:
+            size = self.components.shape[1]
+            raise ValueError(f"features must have {size} numbers a query, as the log had, got {numbers.shape[-1]}")
+        return _normalise(numbers @ self.components.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Turns texts of new queries into features as for the log: hashed words and pairs of words, weighted and projected."""
+
+    columns: np.ndarray  #: `[c]` hashes that occur in the log.
+    rarity: np.ndarray  #: `[c]` weight of each hash, larger for words of fewer texts.
+    components: np.ndarray  #: `[r, c]` directions of the projection.
+    width: int  #: Number of different hashes.
+
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns `[Q, r]` float32 features of length 1, or zeros for a text without words of the log. Needs scikit-learn."""
+        counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
+        counts.data = 1.0 + np.log(counts.data)  # Sublinear; the length of unknown words does not count.
+        weighted = counts.multiply(self.rarity).tocsr()
+        return _normalise(np.asarray(weighted @ self.components.T))
+
+
+# Object whose method `of` computes the features of new queries; None if their numbers are the features.
+Reader = Words | Directions | Standardisation | None
+
+
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns `[d]` divisors of columns: standard deviations that differ by more than those of one embedding, else 1."""
+    """Returns the `[d]` standard deviations of columns of very different sizes, or ones for columns like those of one embedding."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
 
 
 def main_directions(features: np.ndarray, number: int) -> np.ndarray:
-    """Returns contexts: 1 and the directions in which features of queries differ most.
+    """Computes contexts from features: a constant 1, then the principal components.
 
     Args:
-      features: `[N, d]`; columns of unlike size are standardised.
-      number: number of directions, at most `d`.
+      features: `[N, d]` features; columns of very different sizes are standardised.
+      number: number of principal components, at most `d`.
 
     Returns:
-      `[N, 1 + number]`: ones, then the principal components, the longest row of these of length 1.
+      `[N, 1 + number]` contexts. The components are scaled so that the longest row has length 1.
     """
     features = np.asarray(features, np.float64)
     features = (features - features.mean(axis=0)) / scales(features)
@@ -60,3 +108,103 @@ def main_directions(features: np.ndarray, number: int) -> np.ndarray:
     parts = features @ axes.T
     longest = np.linalg.norm(parts, axis=1).max()
     return np.column_stack([np.ones(len(parts)), parts / longest if longest > 0 else parts])
+
+
+def choose_features(
+    wanted: str | np.ndarray | None,
+    text: tuple[np.ndarray, str] | None,
+    own: tuple[np.ndarray, str, bool] | None,
+    rows: np.ndarray,
+    num_rows: int,
+    notes: list[str],
+) -> tuple[np.ndarray | None, str, Reader]:
+    """Chooses the features of a log's queries.
+
+    Args:
+      wanted: None for the best available; "none", "text" or "own"; an array; or the path of its file.
+      text: `[Q]` texts of the queries and the name of their column, or None.
+      own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); or None.
+      rows: `[Q]` row of each query in the file.
+      num_rows: number of rows of the file.
+      notes: lines for the user, to which this function adds.
+
+    Returns:
+      `[Q, d]` features or None, their source in words, and the object that computes those of new queries.
+    """
+    word = wanted.lower() if isinstance(wanted, str) else ""
+    if word == "own" and own is None:
+        raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
+    if word == "text" and text is None:
+        give = 'name it (columns={"text": ...}, --column text=NAME)'
+        raise ValueError(f'features is "text", but no column of text was found: {give}')
+    if wanted is not None and word not in ("none", "categories", "text", "own"):
+        array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
+        if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
+            either = f"[{num_rows}, d], a row per query of the file"
+            either += f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
+            raise ValueError(f"features must be numbers {either}, got {checks.show(array)}")
+        array = checks.numbers("features", np.asarray(array[rows] if len(array) == num_rows else array, np.float64))
+        return _from_numbers(array, "the features that were given", False, notes)
+    if own is not None and word in ("", "own"):
+        return _from_numbers(own[0], f"the file's own {own[0].shape[1]} numbers ({own[1]})", own[2], notes)
+    if text is None or word in ("none", "categories"):
+        return None, "", None
+    if not has_sklearn() and word != "text":
+        notes.append(f"features: text becomes features with scikit-learn, which is not installed: {_INSTALL}")
+        return None, "", None
+    points, reader = _from_texts(text[0].tolist())
+    directions = "directions" if points.shape[1] > 1 else "direction"
+    return points, f"text of column {text[1]!r}, hashed, {points.shape[1]} {directions}", reader
+
+
+def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
+    """Makes features of `[Q, d]` numbers: standardises separate columns, and reduces a long embedding to fewer dimensions."""
+    if are_columns or (scales(numbers) != 1).any():
+        standard = Standardisation.fit(numbers)
+        return standard.of(numbers), f"{source}, standardised", standard
+    if numbers.shape[1] > _WIDEST:
+        if has_sklearn():
+            points, components = _reduce(numbers)
+            return points, f"{source}, reduced to {points.shape[1]} directions", Directions(components)
+        notes.append(f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {_INSTALL}")
+    return numbers.astype(np.float32), source, None
+
+
+def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
+    """Returns the `[Q, r]` features of texts, and the object that computes those of further texts."""
+    counts = _count_words(texts, _HASHED)
+    if not counts.nnz:
+        nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)
+        return np.zeros((len(texts), 1), np.float32), nothing
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    weights: Any = TfidfTransformer(sublinear_tf=True)
+    points, components = _reduce(weights.fit_transform(counts))
+    columns = np.unique(counts.indices)
+    return points, Words(columns, np.asarray(weights.idf_)[columns], components[:, columns].astype(np.float32), _HASHED)
+
+
+def _count_words(texts: Sequence[str], width: int) -> Any:
+    if not has_sklearn():
+        raise ImportError(f"features of text need scikit-learn: {_INSTALL}")
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    no_norm: Any = None
+    hashed = HashingVectorizer(n_features=width, ngram_range=(1, 2), alternate_sign=False, norm=no_norm)
+    return hashed.transform([str(text)[:_CHARACTERS] for text in texts])
+
+
+def _reduce(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Projects `[Q, d]` rows to at most 32 dimensions and length 1; also returns the directions of the projection."""
+    from sklearn.decomposition import TruncatedSVD
+
+    svd = TruncatedSVD(min(_WIDTH, *matrix.shape), random_state=0)
+    with np.errstate(all="ignore"):  # The explained variance, which is not used, may divide by 0.
+        points = svd.fit_transform(matrix)
+    present = svd.singular_values_ > 1e-5 * svd.singular_values_.max()
+    return _normalise(points[:, present]), np.asarray(svd.components_)[present]
+
+
+def _normalise(points: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(points, axis=1, keepdims=True)
+    return (points / np.where(length > 0, length, 1.0)).astype(np.float32)

@@ -1,9 +1,11 @@
-"""Files of arrays (npz, npy), and parts of error messages about files: each names the file and the place in it."""
+"""Arrays in npz and npy files, and the messages for the user, whose texts are in `messages.json`."""
 
 import contextlib
 import importlib
+import json
 import os
 import shlex
+import string
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -15,6 +17,32 @@ import numpy as np
 from jaxroute.core import checks
 
 from .pickles import UnsafePickleError
+
+_MESSAGES: dict[str, str] = json.loads(Path(__file__).with_name("messages.json").read_text("utf-8"))
+
+
+class _Formatter(string.Formatter):
+    """Formats lists of names (`r`: in quotation marks, a number: only so many), quotes for a shell (`!q`), and shortens (`!v`)."""
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        special = {"q": lambda: shlex.quote(str(value)), "v": lambda: checks.show(value)}
+        return special[conversion]() if conversion in special else super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            return super().format_field(value, format_spec)
+        limit = int(format_spec.strip("r") or 12)
+        return join_names(map(repr, value) if "r" in format_spec else value, limit)
+
+
+def message(name: str, /, **values: Any) -> str:
+    """Returns a text of `messages.json` with these values filled in."""
+    return _Formatter().vformat(_MESSAGES[name], (), values)
+
+
+def refusal(name: str, /, **values: Any) -> ValueError:
+    """Returns the error with a text of `messages.json`."""
+    return ValueError(message(name, **values))
 
 
 def file_path(path: Any) -> Path:
@@ -28,7 +56,7 @@ def file_path(path: Any) -> Path:
 
 @contextlib.contextmanager
 def errors_name(path: str | os.PathLike) -> Iterator[None]:
-    """Context in which errors about values and files name the file."""
+    """Adds the name of a file to the errors that are raised in this context and do not have it."""
     try:
         yield
     except UnsafePickleError:
@@ -40,14 +68,14 @@ def errors_name(path: str | os.PathLike) -> Iterator[None]:
 
 
 def join_names(names: Iterable[Any], limit: int = 12) -> str:
-    """Joins names for a message; only the first ones where there are many."""
+    """Joins names for a message; of more than `limit`, counts the rest."""
     names = [str(name) for name in names]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more if names else "nothing"
 
 
 def option(name: str, text: str) -> str:
-    """Option of the command line as a shell reads it: `--column 'cost=Total ($)'`."""
+    """Formats an option of the command line with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
     return f"{name} {shlex.quote(str(text))}"
 
 
@@ -78,7 +106,7 @@ def _array(path: str | os.PathLike, content: Any, name: str) -> np.ndarray:
 
 
 def _load(path: str | os.PathLike) -> Any:
-    """Array of an npy file, or the open content of an npz file."""
+    """Returns the array of an npy file, or the open content of an npz file."""
     file = file_path(path)
     try:
         return np.load(file, allow_pickle=False)
@@ -91,7 +119,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
     """Loads features of queries that an encoder has computed, for `RoutingTable.with_features`.
 
     Args:
-      path: an npy file, or an npz with one array or with one called `embeddings`.
+      path: an npy file, or an npz file with a single array or an array called `embeddings`.
       num_queries: required number of rows; None accepts any.
 
     Returns:

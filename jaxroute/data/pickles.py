@@ -1,4 +1,4 @@
-"""Pickles of data frames, and of dicts of arrays, read without running what they contain.
+"""Reads pickles of data frames, and of dicts of arrays, without running their code.
 
 A pickle is a program that calls functions by name. Here each name becomes a record type that only stores its arguments, so the program
 runs without effect. NumPy's own types are replaced as well, because a forged dtype can make them read other memory.
@@ -17,14 +17,14 @@ import numpy as np
 
 
 class UnsafePickleError(ValueError):
-    """A pickle names something that a data frame does not need; it was refused before anything ran."""
+    """Error about a pickle with a name that a data frame does not need; raised before anything runs."""
 
 
 def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[list[str], Callable[[str], np.ndarray]]:
     """Opens a pickle (pandas 1.5 to 3, pickle protocol 4 or 5) without unpickling it, or refuses it by a ValueError.
 
     Returns:
-      The dict, or list of dicts, its arrays decoded; or, of a data frame, the names of its columns and a function that reads one.
+      The dict, or list of dicts, with decoded arrays; or the names of a data frame's columns and a function that reads a column.
     """
     with _explain_damage(path):
         frame = _RecordUnpickler(io.BytesIO(content)).load()
@@ -56,7 +56,7 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[
 
 @contextlib.contextmanager
 def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Context in which all errors about a damaged or unknown pickle become a ValueError with a remedy."""
+    """Turns all errors about a damaged or unknown pickle into a ValueError with a remedy."""
     try:
         yield
     except UnsafePickleError as error:
@@ -79,7 +79,7 @@ _FRAME_PARTS = {  # Modules within a package moved between versions, so names ar
 
 
 class _Record:
-    """Description of one object in a pickle: its arguments and its state."""
+    """Stores the arguments and the state of one object in a pickle."""
 
     __slots__ = ("args", "state")
 
@@ -93,7 +93,7 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
+    """Returns a record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 
@@ -113,7 +113,7 @@ class _RecordUnpickler(pickle.Unpickler):
 
 
 def _decode(record: _Record) -> np.ndarray:
-    """Array that a record describes: numbers as they are, strings and mixtures as objects."""
+    """Decodes the array that a record describes: numbers as they are, strings and mixtures as objects."""
     kind = type(record).__name__
     if kind == "_frombuffer":
         data, dtype, shape, order = record.args
@@ -147,7 +147,7 @@ def _decode(record: _Record) -> np.ndarray:
 
 
 def _decode_dtype(record: _Record) -> np.dtype:
-    """Dtype of numbers or objects; made from its letter and size, not from the pickled state."""
+    """Returns the dtype of numbers or objects, from its letter and size and not from the pickled state."""
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]
@@ -158,7 +158,7 @@ def _decode_dtype(record: _Record) -> np.dtype:
 
 
 def _decode_object(value: Any) -> Any:
-    """Entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
+    """Decodes an entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
     if type(value).__name__ == "scalar" and isinstance(value, _Record):
         dtype, data = value.args
         return np.frombuffer(data, _decode_dtype(dtype))[0].item()
@@ -166,7 +166,7 @@ def _decode_object(value: Any) -> Any:
 
 
 def _decode_tree(value: Any) -> Any:
-    """Dict whose values are arrays, numbers, texts and None, at any depth."""
+    """Decodes the arrays inside dicts and lists at any depth."""
     if isinstance(value, dict):
         return {key: _decode_tree(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -175,8 +175,8 @@ def _decode_tree(value: Any) -> Any:
 
 
 def _decode_strings(arguments: Sequence[Any]) -> np.ndarray:
-    """Strings of an Arrow array, from its validity bits, offsets and characters."""
-    kind, length, _, start, buffers, *_ = arguments  # The validity bits also say how many are missing.
+    """Decodes the strings of an Arrow array from its validity bits, offsets and characters."""
+    kind, length, _, start, buffers, *_ = arguments
     # Arrow leaves out the buffer of an array without missing values or without characters.
     valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)
     dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]

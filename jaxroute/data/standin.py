@@ -1,4 +1,4 @@
-"""Synthetic prompts instead of public files: features, scores and costs of every model on every prompt."""
+"""Synthetic prompts that replace public files: features of the prompts, and the score and the cost of each model."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ def standin(
     styles: int = 8,
     seed: int = 0,
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Returns synthetic prompts of known structure: a pool to route online, and a separate set to learn representations from.
+    """Generates synthetic prompts of known structure: a pool to route online, and a separate set to learn representations from.
 
     A prompt has a topic `c`, a style `s`, a direction `h` uniform on the sphere, and a difficulty `b_i`:
 
@@ -103,12 +103,11 @@ def standin(
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    """Rows divided by their lengths."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Names, accuracies `[N]` and prices `[N]`."""
+    """Returns the names, accuracies `[N]` and prices `[N]` of models."""
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
         if models == "embedllm":

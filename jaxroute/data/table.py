@@ -1,4 +1,4 @@
-"""Table of real queries: score and cost of every model on each of them."""
+"""Tables of recorded queries: the score and the cost of each model on each query."""
 
 import os
 from collections import Counter
@@ -24,10 +24,10 @@ class RoutingTable:
       costs: `[Q, N]` float32, at least 0, in `cost_unit`.
       models: the `N` model names, all different.
       features: `[Q, d]` float32 description of each query, or None.
-      groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
+      groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64 row of each query in the file (or in the arrays); in a file with a row per query and model, its number
+      rows: `[Q]` int64 row of each query in the file (or in the arrays); in a file with a row per query and model, its index
         among the different queries.
       num_rows: number of rows of the file.
       prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and
@@ -90,7 +90,7 @@ class RoutingTable:
         # The fields of a frozen dataclass cannot be assigned.
         vars(self).update(scores=scores, costs=costs, models=models, features=features, prompts=prompts, num_rows=num_rows)
         vars(self).update(groups=groups, group_names=group_names, cost_unit=str(self.cost_unit))
-        vars(self).update(rows=_frozen(rows.astype(np.int64)))
+        vars(self)["rows"] = _frozen(rows.astype(np.int64))
 
     @property
     def currency(self) -> str:
@@ -99,12 +99,12 @@ class RoutingTable:
 
     @property
     def num_queries(self) -> int:
-        """`Q`, the number of queries."""
+        """Number `Q` of queries."""
         return self.scores.shape[0]
 
     @property
     def num_models(self) -> int:
-        """`N`, the number of models."""
+        """Number `N` of models."""
         return self.scores.shape[1]
 
     def subset(
@@ -216,7 +216,7 @@ class RoutingTable:
 
 
 def _percent(scores: np.ndarray) -> str:
-    """Hint at scores in percent; empty where they cannot be."""
+    """Returns a hint at scores in percent, empty if they cannot be."""
     finite = scores[np.isfinite(scores)]
     are_percent = finite.size and finite.min() >= 0 and finite.mean() > 1 and finite.max() <= 100
     return "; are they percent? divide them by 100" if are_percent else ""
@@ -237,7 +237,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Read-only int32 copy of a number per query, from 0 to before `end`."""
+    """Returns a read-only int32 copy of one integer per query; refuses integers below 0 or not below `end`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -247,7 +247,7 @@ def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rul
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
-    """Tuple of different strings."""
+    """Returns names as a tuple of strings; refuses repeated names."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)

@@ -13,9 +13,17 @@ from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, least_do
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
 from jaxroute.comparison.offline.sample import sample_of
-from jaxroute.data.predictors import Sample, fit_logistic, fit_neighbours, random_folds
-from jaxroute.data.predictors.design import MOST_FEATURES, design
-from jaxroute.data.predictors.logistic import fit_each, fit_weights, sigmoid
+from jaxroute.data.predictors import (
+    MOST_FEATURES,
+    Sample,
+    design,
+    fit_each,
+    fit_logistic,
+    fit_neighbours,
+    fit_weights,
+    random_folds,
+    sigmoid,
+)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -17,7 +17,7 @@ def test_the_list_of_data_sets():
 def test_import_does_not_need_pyarrow():
     code = (
         "import sys; sys.modules['pyarrow'] = sys.modules['matplotlib'] = None;"  # As if they were not installed.
-        "import jaxroute.data.table, jaxroute.data.papers, jaxroute.data.loading; print('fine')"
+        "import jaxroute.data.table, jaxroute.data.papers, jaxroute.data.logs.log; print('fine')"
     )
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(

@@ -10,8 +10,7 @@ from log_cases import shared
 
 from jaxroute.comparison.offline import sample_of
 from jaxroute.data import Description, Log, RoutingTable, describe, read_log
-from jaxroute.data.prediction import _auc
-from jaxroute.data.predictors import fit_logistic, fit_neighbours, random_folds
+from jaxroute.data.predictors import _auc, fit_logistic, fit_neighbours, random_folds
 
 pytestmark = pytest.mark.fast
 

@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 from hypothesis import HealthCheck, given, settings
 from log_tables import draw_table, judge, log_tables
-from old_faults import FAULTS
+from old_faults import FAULTS, put_back
 
 from jaxroute.data import read_log
 
@@ -43,6 +43,6 @@ def test_the_generated_logs_find_a_fault_that_is_put_back(number, tmp_path, monk
     """Among draws that show the kind of the fault, some are wrong with it and none without."""
     drawn = list(islice((table for seed in count() if number in (table := draw_table(seed)).kinds), 25))
     assert all(verdict(table, tmp_path / f"without {place}") in GOOD for place, table in enumerate(drawn))
-    FAULTS[number](monkeypatch)
+    put_back(number, monkeypatch)
     wrong = [place for place, table in enumerate(drawn) if verdict(table, tmp_path / f"with {place}") not in GOOD[:2]]
     assert wrong, number

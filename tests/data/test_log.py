@@ -10,8 +10,8 @@ import pytest
 from data_cases import assert_same
 from log_cases import LONG, WIDE, both_layouts, long_rows, make, shared
 
+from jaxroute.data import features as features_of
 from jaxroute.data import read_log
-from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.names import NAMES as NAMES_OF_ROLES
 
 pytestmark = pytest.mark.fast

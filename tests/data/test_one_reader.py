@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jaxroute import cli
-from jaxroute.data import RoutingTable, load_table, loading, read_log
+from jaxroute.data import RoutingTable, load_table, read_log
+from jaxroute.data.logs import log as log_module
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.problems import cascade, queueing
 
@@ -70,13 +71,13 @@ def test_the_readers_agree(file, tmp_path, capsys):
 @pytest.fixture
 def read(monkeypatch):
     """The logs that experiments read, in order, and the arguments."""
-    found, reader = [], loading.read_log
+    found, reader = [], log_module.read_log
 
     def spy(*given, **options):
         found.append((reader(*given, **options), given, options))
         return found[-1][0]
 
-    monkeypatch.setattr(loading, "read_log", spy)
+    monkeypatch.setattr(log_module, "read_log", spy)
     return found
 
 

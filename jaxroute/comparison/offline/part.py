@@ -5,8 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
-from jaxroute.data.predictors import Predictor, Sample, fit_logistic, fit_neighbours, random_folds
-from jaxroute.data.predictors.logistic import cross_entropy, fit_each, logit, sigmoid
+from jaxroute.data.predictors import (
+    Predictor,
+    Sample,
+    cross_entropy,
+    fit_each,
+    fit_logistic,
+    fit_neighbours,
+    logit,
+    random_folds,
+    sigmoid,
+)
 
 # Largest number of queries of a fitting part; larger parts are subsampled.
 MOST_FITTED = 8000

@@ -1,6 +1,10 @@
-"""Answers of models to queries, as one number per answer and role, in common units."""
+"""Answers of models to queries, as one number per answer and role in common units, and their costs: stated, given, or tokens times prices.
 
-from collections.abc import Callable, Mapping
+Below, `A` is the number of answers and `R` that of rows of the file.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -8,7 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..files import join_names, option
+from jaxroute.core import checks
+
+from ..files import join_names, message, option, refusal
 from .cells import Numbers, first_cells, is_empty, read_numbers, read_texts, which_empty
 from .names import (
     PER_MODEL,
@@ -16,53 +22,49 @@ from .names import (
     UNIT_COLUMN,
     UNIT_KINDS,
     UNITS,
+    has_role,
+    has_unknown_unit,
     is_unit_column,
+    match_level,
     parse_units,
     plain_name,
+    similar_names,
     split_unit,
     title,
     unit_of,
     words,
 )
-from .presets import Preset
-from .roles import Roles, differing_columns
-from .sheet import Sheet
+from .opening import open_log
+from .presets import Prices
+from .roles import Roles, differing_columns, likely_column
+from .sheets import Sheet
 
-_LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted where no unit is known.
-_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # By all models: a prompt, or a price.
+_LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted if no unit is known.
+_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # One column may hold for all models.
+_CHARACTERS_PER_TOKEN = 4.0
+_ANSWER_TOKENS = 256.0  # Assumed for an answer of which neither tokens, characters nor text are known.
+_PRICES = ("price_in", "price_out", "price_cached")
+_LOWEST_PRICE = 0.02  # USD per million tokens; if no price is higher, they are doubted.
+# Columns of a file of prices, and short names of them.
+_PRICE_COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out", "output"), "price_cached": ("cached",)}
 
 
 @dataclass
 class Answers:
-    """One entry per answer.
+    """The answers of a log; each has an entry in the arrays of length `A`."""
 
-    Attributes:
-      roles: roles of the columns.
-      models: names of the models.
-      row: `[A]` row of the file.
-      model: `[A]` number of the model.
-      values: `[A]` numbers by role: score, cost, tokens, prices, latency in seconds, confidence, characters; NaN for gaps.
-      percent: `[A]` whether the cell of a score had a % sign, or None.
-      named_percent: whether the name of the scores says percent.
-      unit: unit of costs, if the file says it, or None.
-      place: function that returns the place of an answer.
-      beside: roles of tokens that are counted beside the input or output tokens, and not as a part of them.
-      given: columns by role that the caller named.
-      arrays: arrays of the file that are not converted.
-    """
-
-    roles: Roles
-    models: list[str]
-    row: np.ndarray
-    model: np.ndarray
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    percent: np.ndarray | None = None
-    named_percent: bool = False
-    unit: str | None = None
-    place: Callable[[int], str] = str
-    beside: set[str] = field(default_factory=set)
-    given: dict[str, str] = field(default_factory=dict)
-    arrays: dict[str, Any] = field(default_factory=dict)
+    roles: Roles  #: Roles of the columns.
+    models: list[str]  #: Names of the models.
+    row: np.ndarray  #: `[A]` row of the file.
+    model: np.ndarray  #: `[A]` index of the model.
+    values: dict[str, np.ndarray] = field(default_factory=dict)  #: `[A]` numbers by role, NaN for gaps.
+    percent: np.ndarray | None = None  #: `[A]` whether the cell of a score had a % sign, or None.
+    named_percent: bool = False  #: Whether the name of the scores has percent in it.
+    unit: str | None = None  #: Unit of costs, if the file has another than USD.
+    place: Callable[[int], str] = str  #: Function that returns the place of an answer in the file.
+    beside: set[str] = field(default_factory=set)  #: Roles of tokens that are not part of the input or output tokens.
+    given: dict[str, str] = field(default_factory=dict)  #: Columns by role that the caller named.
+    arrays: dict[str, Any] = field(default_factory=dict)  #: Arrays of the file that are not converted.
 
     @property
     def sheet(self) -> Sheet:
@@ -70,20 +72,18 @@ class Answers:
         return self.roles.sheet
 
     @property
-    def preset(self) -> Preset:
-        """Known format of the file, without a name if it has none."""
-        return self.sheet.preset or Preset("")
-
-    @property
     def notes(self) -> list[str]:
         """Lines for the user about how the file was read."""
-        return self.roles.notes
+        return self.sheet.notes
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
     """Reads the answers of a log, in seconds, USD and tokens.
 
-    The caller may have given "costs" `instead` of the file's, or "prices", so that costs are made of tokens.
+    Args:
+      roles: roles of the columns.
+      units: units by role that the caller gave.
+      instead: "costs" or "prices" if the caller gave these instead of the file's costs, else empty.
     """
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
@@ -103,39 +103,31 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
 
 
 def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
-    """Units by role in columns such as `currency` and `latency_unit`, if all rows have the same."""
+    """Returns units by role from columns such as `currency` and `latency_unit`; refuses several units in one column."""
     sheet, found = roles.sheet, {}
     columns = {role: names[0] for role, names in roles.candidates.items() if role in UNIT_KINDS and names}
     columns |= {role: family.pattern for role, family in roles.families.items() if role in UNIT_KINDS}
-    taken = {column for names in roles.candidates.values() for column in names}
     names = [name for name in sheet.single(sheet.names) if UNIT_COLUMN.fullmatch(plain_name(name))]
-    for role, name in product(columns.keys() - units, {*names} - taken):
+    for role, name in product(columns.keys() - units, {*names} - roles.taken()):
         texts = [*dict.fromkeys(str(cell).strip() for cell in sheet.cells(name) if not is_empty(cell))]
         matches = [is_unit_column(name, role, text) for text in texts]
         if False in matches or not texts:
             continue
-        kind, give, has = UNIT_KINDS[role], option("--unit", f"{role}=UNIT"), f"column {name!r} says"
+        kind, about = UNIT_KINDS[role], {"file": sheet.name, "role": role, "title": title(role), "name": name}
         own = split_unit(kind, columns[role].replace("{}", ""))[1]
         others = [unit for text in texts for unit in parse_units(kind, text)]
         differ = [unit for unit in own for other in others if _contradict(kind, unit, other)]
         if differ and "currency" in plain_name(name):
-            unit = f"{differ[0]!r}, as in its name, and not as in the column {name!r}"
-            roles.notes.append(f"unit of the {title(role)}: {unit}")
+            sheet.notes.append(message("other_currency", unit=differ[0], **about))
             continue
         if differ:
-            two = f"the name {columns[role]!r} says {differ[0]!r}, but {has} {texts[0]!r}"
-            raise ValueError(f"{sheet.name}: {two}: give the unit ({give})")
+            raise refusal("units_differ", column=columns[role], unit=differ[0], text=texts[0], **about)
         if None in matches:
-            unknown = f"{texts[matches.index(None)]!r}, which is not a known unit of the {title(role)}"
-            known = ", ".join([*UNITS[kind]][:8])
-            convert = f"give the unit ({give}), or convert the {title(role)} and leave the column out"
-            raise ValueError(f"{sheet.name}: {has} {unknown} ({known}, ...): {convert}")
+            raise refusal("unknown_unit_cell", text=texts[matches.index(None)], known=", ".join([*UNITS[kind]][:8]), **about)
         if len(texts) > 1:
-            several = f"the {title(role)} is in {join_names(map(repr, texts), 4)} (column {name!r})"
-            keep = f"keep one ({option('--where', f'{name}={texts[0]}')}), or give it ({give})"
-            raise ValueError(f"{sheet.name}: {several}: convert all to one unit, {keep}")
+            raise refusal("several_units", texts=texts, text=texts[0], **about)
         roles.used.add(name)
-        roles.notes.append(f"unit of the {title(role)}: column {name!r} ({texts[0]!r} in every row)")
+        sheet.notes.append(f"unit of the {title(role)}: column {name!r} ({texts[0]!r} in every row)")
         if unit_of(role, "", {role: texts[0]})[:2] != (1.0, None):
             found[role] = " ".join([texts[0], *own])
     return found
@@ -152,16 +144,16 @@ def _contradict(kind: str, unit: str, other: str) -> bool:
 
 
 def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
+    """Reads the answers of a table with a row per query and model."""
     sheet = roles.sheet
-    roles.notes.append("layout: a row per query and model")
+    sheet.notes.append("layout: a row per query and model")
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
     for role, column in (("query", query_column), ("model", model_column)):
         cells = sheet.cells(column)
         rows = np.flatnonzero(which_empty(cells)).tolist()  # Words such as "none" may be names.
         gaps = [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]
         if gaps:
-            empty = f"{sheet.place(gaps[0])}, column {column!r} is empty, and {len(gaps) - 1} more rows name no {role}"
-            raise ValueError(f"{empty}: fill it (of cells merged in Excel, only the first is filled), or delete the rows")
+            raise refusal("unnamed_row", place=sheet.place(gaps[0], column), more=len(gaps) - 1, role=role)
         roles.note(role, column)
     codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
     answers = Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
@@ -174,15 +166,16 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
 
 
 def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
+    """Reads the answers of a table with a row per query and columns of each model."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"
-    roles.notes.append(f"layout: a row per query, {which} of {number} models ({join_names(models, 6)})")
+    sheet.notes.append(f"layout: a row per query, {which} of {number} models ({join_names(models, 6)})")
     if roles.candidates.get("query") and roles.candidates["query"] != roles.candidates.get("text"):
         roles.note("query", str(roles.column("query")))
     answers = Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
     columns = [scores.columns[model] for model in models]
-    answers.place = lambda answer: f"{sheet.place(answer // number)}, column {columns[answer % number]!r}"
+    answers.place = lambda answer: sheet.place(answer // number, columns[answer % number])
     for role in PER_MODEL:
         if role in roles.families and _is_needed(roles, role):
             _add_family(answers, role, units)
@@ -195,13 +188,10 @@ def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
 def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
     """Adds the numbers of a role from the columns of each model."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families[role]
-    name, size = family.shown(""), sheet.num_rows
-    parts = [
-        _read_role(sheet, family.columns[model], role, units, name)
-        if model in family.columns
-        else Numbers(np.full(size, np.nan))
-        for model in answers.models
-    ]
+    name, size, parts = family.shown(""), sheet.num_rows, []
+    for model in answers.models:
+        column = family.columns.get(model)
+        parts.append(Numbers(np.full(size, np.nan)) if column is None else _read_role(sheet, column, role, units, name))
     roles.used |= set(family.columns.values())
     currencies = sorted({part.currency for part in parts if part.currency})
     if len(currencies) > 1:
@@ -213,27 +203,26 @@ def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
         signs = [np.zeros(size, bool) if part.percent is None else part.percent for part in parts]
         joined.percent = np.stack(signs, axis=1).ravel()
     notes = "; ".join(dict.fromkeys(note for part in parts for note in part.notes))
-    roles.notes.append(f"{title(role)}: columns {family.shown()}" + (f" ({notes})" if notes else ""))
+    sheet.notes.append(f"{title(role)}: columns {family.shown()}" + (f" ({notes})" if notes else ""))
     _add_numbers(answers, role, joined, name, units)
 
 
 def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
-    """Adds the numbers of a role from one column, if it has an effect."""
+    """Adds the numbers of a role from one column, if the role has one that is needed."""
     roles = answers.roles
     column = roles.column(role) if _is_needed(roles, role) else None
     if column is not None:
         numbers = _read_role(roles.sheet, column, role, units)
         doubt = ""
         if role in ("score", "cost") and role not in roles.given and (others := differing_columns(roles, role, column)):
-            give = option("--column", f"{role}={others[0]}")
-            doubt = f"{join_names(map(repr, others), 3)} could be it, too, with other values: {give}"
+            doubt = message("weaker_names", names=others, role=role, name=others[0])
         roles.note(role, column, *more, *numbers.notes, doubt)
         numbers.values = numbers.values[answers.row]
         _add_numbers(answers, role, numbers, column, units)
 
 
 def _is_needed(roles: Roles, role: str) -> bool:
-    """Whether a role has an effect: texts of answers only without their tokens, and tokens only without costs."""
+    """Whether a role has an effect: texts of answers count only without their tokens, and tokens only without costs."""
     present = {name for name, columns in roles.candidates.items() if columns} | roles.families.keys()
     if role.startswith(("tokens", "price")) and "cost" in present:
         return False
@@ -241,7 +230,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str | None = None) -> Numbers:
-    """Numbers of a column; of texts of answers, their lengths."""
+    """Reads the numbers of a column, or the lengths of texts of answers."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -254,36 +243,187 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role, and properties that their column determines."""
-    parts = words(column)
+    """Adds the numbers of a role, and what the name and the cells of their column determine."""
+    parts, values = words(column), np.asarray(numbers.values, np.float64)
     # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
     cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
     if cache or (role == "tokens_reasoning" and "thoughts" in parts):
         answers.beside.add(role)
-    answers.values["response_chars" if role == "response" else role] = np.asarray(numbers.values, np.float64)
     if role == "score":
         answers.percent, answers.named_percent = numbers.percent, numbers.named_percent
     if role == "cost" and numbers.currency:
         answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
-    if role == "latency" and not np.isnan(numbers.values).all():
-        _doubt_latency(answers, np.asarray(numbers.values), numbers.unit_known or role in units)
+    if role == "latency" and not np.isnan(values).all():
+        unit_known, median = numbers.unit_known or role in units, float(np.nanmedian(values))
+        # Whole numbers may be milliseconds sooner.
+        longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
+        if median > longest:
+            answers.notes.append(message("long_latency" if unit_known else "latency_without_unit", median=median))
+            if not unit_known:
+                return
+    answers.values["response_chars" if role == "response" else role] = values
 
 
-def _doubt_latency(answers: Answers, seconds: np.ndarray, unit_known: bool) -> None:
-    """Drops a latency without a unit that would be implausibly long in seconds; whole numbers may be milliseconds sooner."""
-    median, is_whole = float(np.nanmedian(seconds)), not np.nansum(seconds % 1)
-    if median > _LONGEST_LATENCY and unit_known:
-        answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
-    elif not unit_known and median > (_LONGEST_LATENCY / 5 if is_whole else _LONGEST_LATENCY):
-        del answers.values["latency"]
-        give = "give it (units={'latency': 'ms'}, on the command line --unit latency=ms; s for seconds)"
-        answers.notes.append(f"latency: not used, as its median is {median:,.0f} and no unit is known: {give}")
+def choose_models(
+    answers: Answers, models: Sequence[str] | None, costs: Mapping[str, float] | None, prices: Prices | None, file: str
+) -> None:
+    """Drops the answers of models that the caller did not name, and of models without a cost where costs or prices were given.
+
+    Args:
+      answers: the answers of all models.
+      models: names of models that the caller chose, in this order; None for all.
+      costs: given costs by model, or None.
+      prices: given prices by model, or None.
+      file: name of the file of prices, which may also have other models; empty without one.
+    """
+    name, present = answers.sheet.name, set(answers.models)
+    if len(present) < 2:
+        others = [c for c in similar_names("model", answers.sheet.names) if answers.roles.num_different(c) > 1]
+        more = f", or name their column ({option('--column', f'model={others[0]}')})" if others else ""
+        raise refusal("one_model", file=name, model=answers.models[0], more=more)
+    if file and prices is not None and not prices.keys() <= present:
+        others = join_names(sorted(prices.keys() - present), 4)
+        answers.notes.append(f"prices: {file} also has those of {others}, which the log lacks")
+        prices = {model: price for model, price in prices.items() if model in present}
+    for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
+        for model in names or ():
+            checks.one_of(f"a model in {argument}", model, answers.models)
+    wanted = models or answers.models
+    kept = [model for model in wanted if all(given is None or model in given for given in (costs, prices))]
+    lacking = join_names(model for model in wanted if model not in kept)
+    if len(kept) < len(wanted) and models is not None:
+        argument = "prices" if costs is None else "costs"
+        raise ValueError(f"{argument} lacks {lacking}, which models names: give it too")
+    if len(kept) < len(wanted) and file:
+        raise refusal("no_price_in_file", file=file, models=lacking)
+    if len(kept) < 2:
+        raise ValueError(
+            f"{name}: only {join_names(kept)} would be left: there is nothing to choose; give those of others, too"
+        )
+    omitted = [model for model in answers.models if model not in kept]
+    number = np.array([kept.index(model) if model in kept else -1 for model in answers.models])[answers.model]
+    chosen, place = np.flatnonzero(number >= 0), answers.place
+    answers.row, answers.model, answers.models = answers.row[chosen], number[chosen], kept
+    answers.place = lambda answer: place(int(chosen[answer]))
+    answers.values = {role: values[chosen] for role, values in answers.values.items()}
+    answers.percent = None if answers.percent is None else answers.percent[chosen]
+    answers.notes.extend([f"left out: the models {join_names(omitted)}, which were not named"] if omitted else [])
 
 
-def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
-    """Returns `[A]` characters of the prompts, None where they are unknown, and their column."""
-    roles = answers.roles
-    column = roles.column("prompt_chars")
+def check_costs(
+    costs: Any, prices: Any, units: Mapping[str, str] | None = None
+) -> tuple[dict[str, float] | None, Prices | None]:
+    """Checks the caller's costs and prices by model; prices may be in a file, whose units are `units`."""
+    if costs is not None and prices is not None:
+        raise ValueError("costs and prices mean the same: give one of them")
+    if isinstance(prices, (str, os.PathLike)):
+        return None, _read_prices(prices, units)
+    for name, value, example in (("costs", costs, "0.01"), ("prices", prices, "(0.5, 1.5)")):
+        if value is not None and (not isinstance(value, Mapping) or not value):
+            raise ValueError(f"{name} must map models to numbers, as {{'MODEL': {example}}}, got {checks.show(value)}")
+    if costs is not None:
+        return {str(m): float(checks.non_negative(f"costs[{m!r}]", cost, ())) for m, cost in costs.items()}, None
+    checked: Prices = {}
+    for model, price in (prices or {}).items():
+        numbers = checks.non_negative(f"prices[{model!r}]", price)
+        if numbers.shape not in ((), (2,), (3,)):
+            raise refusal("no_price", model=model, price=price)
+        checked[str(model)] = tuple(map(float, numbers if numbers.ndim else (numbers, numbers)))
+    return None, None if prices is None else checked
+
+
+def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Prices:
+    """Reads prices by model from a file with a row per model; names of columns specify per how many tokens, else per million."""
+    sheet = open_log(path)
+    columns: dict[str, str] = {}
+    for role, short in _PRICE_COLUMNS.items():
+        best = max((match_level(role, name) for name in sheet.names), default=0)
+        names = [n for n in sheet.names if match_level(role, n) == best > 0]
+        names = names or [name for name in sheet.names if name.lower() in short]
+        if len(names) > 1 or (not names and role != "price_cached"):
+            problem = f"{' and '.join(map(repr, names))} could both be" if names else "it lacks"
+            raise refusal("no_file_of_prices", file=path, problem=problem, role=role, names=sheet.names)
+        columns |= {role: names[0]} if names else {}
+    models = [str(cell).strip() for cell in sheet.cells(columns.pop("model"))]
+    repeated = next((model for model in models if models.count(model) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{path} has two prices of the model {repeated!r}: keep one")
+    numbers = {role: read_numbers(sheet, column, role, units).values for role, column in columns.items()}
+    for role, values in numbers.items():
+        if np.isnan(values).any() and role != "price_cached":
+            raise ValueError(f"{sheet.place(np.argmax(np.isnan(values)), columns[role])} is empty: give a price, or 0")
+    return {model: tuple(map(float, row)) for model, *row in zip(models, *numbers.values(), strict=True)}
+
+
+def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
+    """Returns `[A]` costs with NaN for gaps, from the caller's costs or prices, or the file's; None without any of these."""
+    name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
+    if costs is not None:
+        answers.notes.append("cost: as given, the same for every query")
+        answers.unit = None
+        return np.array([costs[model] for model in answers.models])[answers.model]
+    if prices is None and "cost" in values and not np.isnan(values["cost"]).all():
+        return values["cost"]
+    source, price = "the file's prices", {role: values[role] for role in _PRICES if role in values}
+    if prices is not None:
+        source = f"the price list of {preset.name}" if preset.prices else "the prices given"
+        table = pd.DataFrame([prices.get(model, ()) for model in answers.models]).to_numpy(np.float64)  # [N, 2 or 3]
+        price = dict(zip(_PRICES, table[answers.model].T))
+    tokens_in, tokens_out, counted = _count_tokens(answers) if price else (None, None, "")
+    if tokens_in is None and tokens_out is None:
+        return None
+    for role, kind in (("price_in", "input"), ("price_out", "output")):
+        if role not in price:
+            raise refusal("one_kind_of_price", file=name, kind=kind, role=role, ways=ways_to_give_costs(answers))
+    if tokens_in is None and (price["price_in"] > 0).any():
+        raise refusal("no_input", file=name)
+    tokens_in = np.zeros(len(answers.row)) if tokens_in is None else tokens_in
+    cost = tokens_in * price["price_in"] + (_ANSWER_TOKENS if tokens_out is None else tokens_out) * price["price_out"]
+    cost = cost + _cached_cost(answers, tokens_in, price)
+    answers.notes.append(f"cost: {source} in USD per million tokens x {counted}")
+    most = np.nan_to_num([price["price_in"], price["price_out"]]).max()
+    if prices is None and 0 < most < _LOWEST_PRICE:
+        answers.notes.append(message("low_prices", most=most))
+    answers.unit = None
+    return cost / 1e6
+
+
+def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | None, str]:
+    """Returns the `[A]` input tokens and output tokens, None if they are unknown, and how they were counted, in words."""
+    values, by = answers.values, f"characters / {_CHARACTERS_PER_TOKEN:g}"
+    tokens_in, tokens_out = values.get("tokens_in"), values.get("tokens_out")
+    if tokens_out is not None and "tokens_reasoning" in values:
+        beside = _are_beside(answers, "tokens_reasoning", tokens_out, "reasoning tokens: {} the output tokens")
+        tokens_out = tokens_out + beside * np.nan_to_num(values["tokens_reasoning"])
+    if tokens_in is not None and "tokens_written" in values and (values["tokens_written"] > 0).any():
+        note = "tokens written to a cache: {} the input tokens, at their price (providers may charge more)"
+        beside = _are_beside(answers, "tokens_written", tokens_in, note)
+        tokens_in = tokens_in + beside * np.nan_to_num(values["tokens_written"])
+    if tokens_in is not None or tokens_out is not None:
+        lost = _lost_usage(values, tokens_in, tokens_out)
+        if lost.any():
+            first = answers.place(int(np.argmax(lost)))
+            answers.notes.append(message("zero_tokens", number=int(lost.sum()), first=first))
+            tokens_in, tokens_out = (None if t is None else np.where(lost, np.nan, t) for t in (tokens_in, tokens_out))
+    counted_in, counted_out = "input tokens", "output tokens"
+    if tokens_in is None:
+        characters, column = _query_characters(answers)
+        counted_in = "no input tokens"
+        if characters is not None:
+            tokens_in, counted_in = characters / _CHARACTERS_PER_TOKEN, f"input tokens, assumed to be {by} of {column!r}"
+    if tokens_out is None:
+        counted_out = f"an assumed {_ANSWER_TOKENS:g} output tokens"
+        if "response_chars" in values:
+            unknown = np.isnan(values["response_chars"])
+            rest = f" ({counted_out} for the {unknown.mean():.1%} whose length is unknown)" if unknown.any() else ""
+            counted_out = f"output tokens, assumed to be {by}{rest}"
+            tokens_out = np.where(unknown, _ANSWER_TOKENS, values["response_chars"] / _CHARACTERS_PER_TOKEN)
+    return tokens_in, tokens_out, f"{counted_in} and {counted_out}"
+
+
+def _query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
+    """Returns the `[A]` characters of the prompts, None if they are unknown, and their column."""
+    roles, column = answers.roles, answers.roles.column("prompt_chars")
     if column is not None:
         roles.note("prompt_chars", column)
         return _read_role(answers.sheet, column, "prompt_chars", {}).values[answers.row], column
@@ -291,3 +431,53 @@ def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
     if column is None:
         return None, ""
     return np.array([len(text) for text in read_texts(answers.sheet.cells(column))], np.float64)[answers.row], column
+
+
+def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
+    """Returns the `[A]` mask of answers for which all counts of tokens are 0."""
+    answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
+    return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
+
+
+def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
+    """Returns the `[A]` additional cost of cached input in 1e-6 USD; negative if cached tokens are part of the input tokens."""
+    tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
+    if not (tokens > 0).any():
+        return tokens
+    price = prices.get("price_cached", np.full(len(tokens), np.nan))
+    unpriced = (tokens > 0) & np.isnan(price)
+    if unpriced.any():
+        model = answers.models[int(answers.model[int(np.argmax(unpriced))])]
+        raise refusal("no_price_of_cached", file=answers.sheet.name, model=model)
+    beside = _are_beside(answers, "tokens_cached", tokens_in, "cached tokens: {} the input tokens, at their own price")
+    return tokens * (np.nan_to_num(price) - (0.0 if beside else prices["price_in"]))
+
+
+def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
+    """Whether tokens of a role are not part of `total`: they exceed it, or else the sum of all or their name tells; notes it."""
+    part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
+    if (part > np.nan_to_num(total, nan=np.inf)).any():
+        beside = True
+    elif {"tokens_total", "tokens_in", "tokens_out"} <= values.keys():
+        rest = np.nan_to_num(values["tokens_total"] - values["tokens_in"] - values["tokens_out"])
+        beside = bool(np.abs(rest - part).sum() < np.abs(rest).sum())
+    answers.notes.append(note.format("counted beside" if beside else "part of"))
+    return beside
+
+
+def ways_to_give_costs(answers: Answers) -> str:
+    """Returns the ways to specify the costs that are lacking, in words."""
+    roles, sheet, taken, hint = answers.roles, answers.sheet, answers.roles.taken(), ""
+    free = [name for name in sheet.single(sheet.names) if name not in taken]
+    strange = [name for name in free if "cost" in words(name) and has_unknown_unit("cost", name)]
+    strange += [name for name in free if "(" in name and "tokens" in words(name.split("(")[0]) and not has_role(name)]
+    blank = [name for name in free if match_level("cost", name) > 0 and not first_cells(sheet.cells(name), 1)]
+    likely = [] if roles.models else similar_names("cost", free)
+    if likely:
+        hint = f"{likely_column('cost', likely)}; or "
+    elif blank:
+        hint = f"the cells of {blank[0]!r} are empty (formulas that were not computed?); "
+    elif strange:
+        hint = message("unknown_count", name=strange[0])
+    models = f"; models: {', '.join(answers.models)}" if len(answers.models) <= 20 else ""
+    return message("ways_to_give_costs", hint=hint, model=answers.models[0], models=models)

@@ -1,4 +1,4 @@
-"""Cells as numbers, verdicts, texts and dates; a cell that cannot be read is refused with its place."""
+"""Cells as numbers, verdicts, texts and dates; a cell that cannot be read is refused with its place in the file."""
 
 import json
 import re
@@ -7,35 +7,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from jaxroute.core import checks
-
+from ..files import refusal
 from .names import UNIT_KINDS, UNITS, VERDICTS, WORDS, has_unknown_unit, unit_of
 
 if TYPE_CHECKING:
-    from .sheet import Sheet
+    from .sheets import Sheet
 
 # Letters of Inspect's logs, which count only together: correct, incorrect, partial, no answer.
 _LETTERS = {"c": 1.0, "i": 0.0, "p": 0.5, "n": 0.0}
 _CURRENCY_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "us$": "USD"}
 _CURRENCY = re.compile(r"us\$|[$€£¥]|\b(USD|EUR|GBP|JPY|CHF|CNY|INR|CAD|AUD|SEK|BRL)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
-_CELL_UNITS = {
-    "us": 1e-6,
-    "ms": 1e-3,
-    "msec": 1e-3,
-    "s": 1.0,
-    "sec": 1.0,
-    "secs": 1.0,
-    "seconds": 1.0,
-    "min": 60.0,
-    "j": 1.0,
-}
-_FEWEST_TOKENS = 10.0  # Median; numbers below that are not whole cannot be means of several answers.
+# Units behind the number in a cell, with their factors to seconds and joules.
+_CELL_UNITS = {"us": 1e-6, "ms": 1e-3, "msec": 1e-3, **dict.fromkeys(("s", "sec", "secs", "seconds", "j"), 1.0), "min": 60.0}
+_FEWEST_TOKENS = 10.0  # Fractions with a median below this are thousands of tokens, and not means of several answers.
 _NOT_NEGATIVE = ("cost", "tokens", "latency", "price")
 _THOUSANDS = r"[1-9]\d{0,2}(\.\d{3})+"
 _LISTS, _CONTAINERS = (list, tuple, np.ndarray), (list, tuple, np.ndarray, dict)
@@ -46,51 +36,33 @@ _HINTS = (  # Patterns of cells that are not numbers, and what to write instead.
     (r"%$", "write a fraction, 0.5 for 50 %"),
     (r"^(yes|no|y|n|correct|wrong|pass|fail)$", "write 1 or 0"),
 )
+_Parsed = tuple[float, str | None, bool]  # Number in a cell, its currency, and whether it has a % sign.
 
 
 @dataclass
 class Numbers:
-    """Numbers of a column.
+    """Numbers of a column."""
 
-    Attributes:
-      values: `[R]` float64, NaN where a cell is empty.
-      percent: `[R]` whether the cell had a % sign; None if none had.
-      named_percent: whether the column's name says percent.
-      currency: currency of costs, if cells or the name say one.
-      has_unit: `[R]` whether the cell had a unit; None if none had.
-      unit_known: whether cells or the name say a unit.
-      notes: conversions, in words.
-    """
-
-    values: np.ndarray
-    percent: np.ndarray | None = None
-    named_percent: bool = False
-    currency: str | None = None
-    has_unit: np.ndarray | None = None
-    unit_known: bool = False
-    notes: list[str] = field(default_factory=list)
-
-
-class Parsed(NamedTuple):
-    """Number in one cell."""
-
-    value: float
-    currency: str | None = None
-    percent: bool = False
+    values: np.ndarray  #: `[R]` float64, NaN where a cell is empty.
+    percent: np.ndarray | None = None  #: `[R]` whether the cell had a % sign; None if no cell had.
+    named_percent: bool = False  #: Whether the column's name has percent in it.
+    currency: str | None = None  #: Currency of costs, if cells or the name have one.
+    unit_known: bool = False  #: Whether cells or the name have a unit.
+    notes: list[str] = field(default_factory=list)  #: Conversions, in words.
 
 
 def is_empty(cell: Any) -> bool:
-    """Whether a cell has no content, or a word such as "n/a"."""
+    """Whether a cell has no content, or a word for that such as "n/a"."""
     if isinstance(cell, str):
         return not cell.strip() or cell.strip().lower().replace(". ", ".") in WORDS["empty"]
     return len(cell) == 0 if isinstance(cell, _CONTAINERS) else cell is None or bool(pd.isna(cell))
 
 
 def which_empty(cells: np.ndarray) -> np.ndarray:
-    """Returns `[R]` whether cells are empty; checks each different cell once."""
+    """Returns the `[R]` mask of empty cells; checks each different cell once."""
     try:
         codes, different = pd.factorize(cells, use_na_sentinel=False)
-    except TypeError:  # Lists.
+    except TypeError:  # Lists cannot be hashed.
         return np.array([is_empty(cell) for cell in cells], bool)
     return np.array([is_empty(cell) for cell in different], bool)[codes]
 
@@ -101,7 +73,7 @@ def first_cells(cells: np.ndarray, number: int = 200) -> list[Any]:
 
 
 def key_text(cell: object) -> str:
-    """Returns a cell as text; whole numbers of a column with gaps have no point."""
+    """Returns an id or a label as text. A whole number that pandas made a float, as the column has gaps, has no point."""
     if isinstance(cell, str):
         return cell.strip()
     if isinstance(cell, float) and cell.is_integer():
@@ -110,42 +82,35 @@ def key_text(cell: object) -> str:
 
 
 def key_texts(cells: np.ndarray) -> np.ndarray:
-    """Returns cells as texts."""
+    """Returns the `key_text` of each cell."""
     if cells.dtype.kind in "iub":
         return cells.astype(str).astype(object)
     return np.array([key_text(cell) for cell in cells], object)
 
 
 def examples(cells: np.ndarray) -> str:
-    """Returns the first different cells, for a line about a column."""
+    """Returns the first three different cells, shortened, for a line about a column."""
     different = list(dict.fromkeys(str(cell) for cell in first_cells(cells)))
     shown = [text if len(text) <= 24 else text[:23] + "…" for text in different[:3]]
     return ", ".join(shown) + (", ..." if len(different) > 3 else "")
 
 
-def cell_place(sheet: "Sheet", row: Any, column: str) -> str:
-    """Returns the place of a cell: file, line and column."""
-    return f"{sheet.place(int(row))}, column {column!r}"
-
-
-def _cell_error(sheet: "Sheet", row: Any, column: str, why: str) -> ValueError:
-    """Error about a cell, which it shows."""
-    return ValueError(f"{cell_place(sheet, row, column)} is {checks.show(sheet.cells(column)[row])}{why}")
-
-
 def read_numbers(
     sheet: "Sheet", column: str, role: str, units: Mapping[str, str] | None = None, name: str | None = None
 ) -> Numbers:
-    """Reads the numbers of a column in common units; the unit is that of the caller's `units`, or in the (column's) `name`."""
+    """Reads the numbers of a column, and converts them to seconds, USD, USD per million tokens or fractions.
+
+    The unit is the caller's one of the role in `units`, or else that in `name` (the column's name if that is None).
+    """
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
     cells = sheet.cells(column)
-    numbers = Numbers(np.full(len(cells), np.nan))
+    numbers, has_unit = Numbers(np.full(len(cells), np.nan)), None
     if cells.dtype.kind in "biuf":
         numbers.values = cells.astype(np.float64)
     elif cells.dtype.kind == "m":
         numbers.values = cells.astype("timedelta64[ns]").astype(np.float64) / 1e9
-        numbers.has_unit = np.ones(len(cells), bool)
+        has_unit = np.ones(len(cells), bool)
     else:
         pointed = sheet.decimal_comma and any(isinstance(cell, str) and "." in cell for cell in cells)
         simple = (isinstance(cell, (str, int, float, type(None))) and not isinstance(cell, bool) for cell in cells[:1000])
@@ -154,65 +119,58 @@ def read_numbers(
                 numbers.values = np.array(pd.to_numeric(pd.Series(cells), errors="coerce"), np.float64)
         rest = np.array([row for row in np.flatnonzero(np.isnan(numbers.values)) if not is_empty(cells[row])], int)
         if rest.size:
-            _parse_cells(sheet, column, kind, rest, numbers)
+            has_unit = _parse_cells(sheet, column, kind, rest, numbers)
     _check_range(sheet, column, kind, numbers.values)
-    if role in UNIT_KINDS:
-        _convert_units(sheet, column, role, units or {}, column if name is None else name, numbers)
-    return numbers
-
-
-def _convert_units(sheet: "Sheet", column: str, role: str, units: Mapping[str, str], name: str, numbers: Numbers) -> None:
-    kind = UNIT_KINDS[role]
+    if role not in UNIT_KINDS:
+        return numbers
+    units, name = units or {}, column if name is None else name
     if role not in units and has_unknown_unit(kind, name):
-        known = f"{', '.join(list(UNITS[kind])[:6])}, ..."
-        give = f"give it (units={{{role!r}: ...}}, on the command line --unit {role}=UNIT; {known})"
-        raise ValueError(f"{sheet.name}: the unit in the name of {column!r} is not known: {give}")
+        raise refusal("unknown_unit", file=sheet.name, column=column, role=role, known=", ".join(list(UNITS[kind])[:6]))
     factor, currency, unit = unit_of(role, name, units)
-    bare = ~np.isnan(numbers.values) & (True if numbers.has_unit is None else ~numbers.has_unit)
+    bare = ~np.isnan(numbers.values) & (True if has_unit is None else ~has_unit)
     if kind == "score":
         numbers.named_percent = bool(unit)
     elif unit:
         numbers.values = np.where(bare, numbers.values * factor, numbers.values)
         numbers.notes += [f"in {unit}, times {factor:g}"] if factor != 1 and bare.any() else []
-    if not unit and numbers.has_unit is not None and bare.any():
-        raise _cell_error(sheet, np.argmax(bare), column, " without a unit, but others have one: write all in the same way")
-    numbers.unit_known = bool(unit) or numbers.has_unit is not None
+    if not unit and has_unit is not None and bare.any():
+        raise sheet.refuse_cell("some_units", np.argmax(bare), column)
+    numbers.unit_known = bool(unit) or has_unit is not None
     numbers.currency = numbers.currency or currency
+    return numbers
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses infinite and impossible negative numbers, and points between thousands that were taken for decimal ones."""
+    """Refuses infinite and impossible negative numbers, and points between thousands that were taken for decimal points."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
         if fractions.size and all(isinstance(c, str) and re.fullmatch(_THOUSANDS, c.strip()) for c in cells[fractions]):
-            why = ": is the point between thousands? write numbers of tokens without marks"
-            raise _cell_error(sheet, fractions[0], column, why)
+            raise sheet.refuse_cell("points_in_thousands", fractions[0], column)
     if kind == "tokens" and np.nan_to_num(values % 1).astype(bool).mean() > 0.5 and np.nanmedian(values) < _FEWEST_TOKENS:
-        why = ", not a whole number: are they thousands of tokens? write numbers of tokens"
-        raise _cell_error(sheet, np.argmax(values % 1 > 0), column, why)
+        raise sheet.refuse_cell("thousands_of_tokens", np.argmax(values % 1 > 0), column)
     rule = "finite and at least 0" if kind in _NOT_NEGATIVE else "finite"
     wrong = np.isinf(values) | (values < 0 if kind in _NOT_NEGATIVE else False)
     if wrong.any():
-        why = f"; a {kind} must be {rule}: correct it, or empty the cell to count it as missing"
-        raise _cell_error(sheet, np.argmax(wrong), column, why)
+        raise sheet.refuse_cell("out_of_range", np.argmax(wrong), column, kind=kind, rule=rule)
 
 
-def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> None:
+def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray | None:
+    """Parses the rows `rest` of a column into `numbers`; returns the `[R]` mask of cells with a unit, None if no cell has one."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
     letters = kind == "score" and all(isinstance(cell, str) and cell.strip().lower() in _LETTERS for cell in cells[rest])
-    parsed: dict[Any, Parsed] = {}
+    parsed: dict[Any, _Parsed] = {}
     first_rows: dict[str, int] = {}  # By currency.
     percent, has_unit = np.zeros(len(cells), bool), np.zeros(len(cells), bool)
     for row in rows:
         cell = cells[row]
         key = cell if isinstance(cell, (str, int, float, bool)) else repr(cell)
         if key not in parsed:
-            number = Parsed(_LETTERS[cell.strip().lower()]) if letters else _parse(cell, kind, comma)
+            number = (_LETTERS[cell.strip().lower()], None, False) if letters else _parse(cell, kind, comma)
             if number is None:
-                raise ValueError(f"{cell_place(sheet, row, column)} {_why_no_number(cell, kind)}")
+                raise _not_a_number(sheet, row, column, kind)
             parsed[key] = number
         numbers.values[row], currency, percent[row] = parsed[key]
         if kind == "latency":
@@ -221,42 +179,42 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
             first_rows.setdefault(currency, row)
         if len(first_rows) > 1:
             other, first = next(iter(first_rows.items()))
-            why = f", in {currency}, but {cell_place(sheet, first, column)} is in {other}: convert all costs to one currency"
-            raise _cell_error(sheet, row, column, why)
-    numbers.has_unit, numbers.percent = (marks if marks.any() else None for marks in (has_unit, percent))
+            raise sheet.refuse_cell(
+                "two_currencies", row, column, unit=currency, first=sheet.place(first, column), other=other
+            )
+    numbers.percent = percent if percent.any() else None
     numbers.currency = next(iter(first_rows), None)
     numbers.notes += [f"currency signs left out ({numbers.currency})"] if first_rows else []
     if comma:
         numbers.notes.append("decimal commas read as points")
     elif any(isinstance(cell, str) and "," in cell for cell in parsed):
         numbers.notes.append("commas between thousands left out")
-    texts = {cell.strip(): number.value for cell, number in parsed.items() if isinstance(cell, str)}
+    texts = {cell.strip(): value for cell, (value, *_) in parsed.items() if isinstance(cell, str)}
     verdicts = {text: value for text, value in texts.items() if text.lower() in VERDICTS | _LETTERS}
     fractions = np.flatnonzero(np.where(percent, 0, np.nan_to_num(numbers.values, posinf=0, neginf=0)) % 1)
     if fractions.size and not letters and {word.lower() for word in verdicts} - {"true", "false"}:
-        words, place = ", ".join(map(repr, list(verdicts)[:2])), cell_place(sheet, fractions[0], column)
-        number = f"{place} is {checks.show(cells[fractions[0]])}"
-        raise ValueError(
-            f"{sheet.name}, column {column!r} has words ({words}) and numbers ({number}): write all in the same way"
-        )
+        row, found = fractions[0], [*verdicts][:2]
+        place, cell = sheet.place(row, column), cells[row]
+        raise refusal("words_and_numbers", file=sheet.name, column=column, words=found, place=place, cell=cell)
     if verdicts:
         numbers.notes.append(", ".join(f"{word!r} counts as {value:g}" for word, value in list(verdicts.items())[:4]))
+    return has_unit if has_unit.any() else None
 
 
-def _parse(cell: Any, kind: str, comma: bool) -> Parsed | None:
-    """Number in a cell; None if there is none."""
+def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
+    """Parses a cell as a number of a kind; `comma`: whether commas are decimal. Returns None if the cell is not a number."""
     if isinstance(cell, (timedelta, np.timedelta64)):
-        return Parsed(pd.Timedelta(cell).total_seconds()) if kind == "latency" else None
+        return (pd.Timedelta(cell).total_seconds(), None, False) if kind == "latency" else None
     if isinstance(cell, (int, float, np.bool_, np.integer, np.floating)):
         with suppress(OverflowError):
-            return Parsed(float(cell))
-        return Parsed(np.inf)
+            return float(cell), None, False
+        return np.inf, None, False
     if isinstance(cell, (*_CONTAINERS, date)):
         return _parse(cell[0], kind, comma) if isinstance(cell, _LISTS) and len(cell) == 1 else None
     text = str(cell).strip().replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
     word = text.lower()
     if (kind == "score" and word in VERDICTS) or word.lstrip("+-") in ("inf", "infinity"):
-        return Parsed(VERDICTS.get(word, np.inf))
+        return VERDICTS.get(word, np.inf), None, False
     currency, percent, factor = None, False, 1.0
     match = _CURRENCY.search(text) if kind in ("cost", "price") else None
     if match:
@@ -269,7 +227,7 @@ def _parse(cell: Any, kind: str, comma: bool) -> Parsed | None:
         text, factor = text[: unit.start()].strip(), _CELL_UNITS[unit[0].lower()]
     ratio = re.fullmatch(r"(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)", text) if kind == "score" else None
     if ratio and float(ratio[2]):
-        return Parsed(float(ratio[1]) / float(ratio[2]))
+        return float(ratio[1]) / float(ratio[2]), None, False
     listed = re.fullmatch(r"\[\s*([^,\[\]]+)\s*\]", text)  # A score in a list, as some exports have it.
     if listed:
         return _parse(listed[1].strip("\"'"), kind, comma)
@@ -280,13 +238,13 @@ def _parse(cell: Any, kind: str, comma: bool) -> Parsed | None:
         text = (text.replace(".", "") if thousands else text).replace(",", ".")
     elif re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text):
         text = text.replace(",", "")
-    return Parsed(float(text) * factor, currency, percent) if _NUMBER.match(text) else None
+    return (float(text) * factor, currency, percent) if _NUMBER.match(text) else None
 
 
 def number_of(cell: Any) -> float:
     """Returns a cell as a number or verdict, NaN for another content."""
     number = _parse(cell, "score", True)
-    return np.nan if number is None else number.value
+    return np.nan if number is None else number[0]
 
 
 def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) -> bool:
@@ -303,22 +261,20 @@ def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) ->
     return any(map(is_decimal, texts)) or (bool(texts) and semicolons and not points)
 
 
-def _why_no_number(cell: Any, kind: str) -> str:
+def _not_a_number(sheet: "Sheet", row: int, column: str, kind: str) -> ValueError:
+    cell = sheet.cells(column)[row]
     if isinstance(cell, date):
-        excel = "Excel makes dates of fractions such as 1/2; format the column as text and write it again"
-        return f"is the date {cell:%Y-%m-%d}: {excel}"
+        return refusal("date_as_number", place=sheet.place(row, column), date=f"{cell:%Y-%m-%d}")
     if isinstance(cell, _CONTAINERS):
-        return f"is {checks.show(cell)}, a list or an object and not a number: name another column (--column)"
-    text = str(cell).strip()
-    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), "")
-    if not hint:
-        words = ", a percentage, or a word such as yes, no, true, false, pass, fail" if kind == "score" else ""
-        return f"is {checks.show(cell)}, which is not a number; write a number{words}, or leave the cell empty where there is none"
-    return f"is {checks.show(cell)}, which is not a number: {hint}"
+        return sheet.refuse_cell("list_as_number", row, column)
+    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, str(cell).strip(), re.IGNORECASE)), "")
+    if hint:
+        return sheet.refuse_cell("no_number_hint", row, column, hint=hint)
+    return sheet.refuse_cell("no_score" if kind == "score" else "no_number", row, column)
 
 
 def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
-    """Whether at least half of the first cells are numbers, or, of a score, verdicts."""
+    """Whether at least half of the first cells are numbers, or, for a score, verdicts."""
     if cells.dtype.kind in "biufm":
         return cells.dtype.kind != "m" or kind == "latency"
     found = first_cells(cells)
@@ -332,7 +288,7 @@ def _is_number(cell: Any, kind: str) -> bool:
 
 
 def looks_like_text(cells: np.ndarray) -> bool:
-    """Whether some of the first cells are texts other than numbers: in any script, formulas or code."""
+    """Whether more than a fifth of the first texts are not numbers: they may be in any script, formulas or code."""
     if cells.dtype.kind != "O":
         return False
     found = [cell for cell in first_cells(cells) if isinstance(cell, (str, *_CONTAINERS))]
@@ -340,29 +296,14 @@ def looks_like_text(cells: np.ndarray) -> bool:
 
 
 def looks_like_sentences(cells: np.ndarray) -> bool:
-    """Whether cells of a column without a telling name are texts: long, or of several words, and mostly different."""
+    """Whether cells of a column with any name are texts: long, or of several words, and mostly different."""
     found = [cell for cell in first_cells(cells) if isinstance(cell, str)]
     long = [cell for cell in found if len(cell) > 40 or re.search(r"[^\W\d_]+\s+\S", cell)]
     return looks_like_text(cells) and len(long) > 0.2 * len(found) and len(set(found)) > 0.3 * len(found)
 
 
-def looks_like_dates(cells: np.ndarray) -> bool:
-    """Whether most of the first cells are dates, or seconds since 1970."""
-    found = first_cells(cells, 50)
-    return cells.dtype.kind == "M" or (bool(found) and sum(_date(cell) is not None for cell in found) > len(found) / 2)
-
-
-def looks_like_vectors(cells: np.ndarray) -> bool:
-    """Whether the first cell is a list of numbers."""
-    first = next(iter(first_cells(cells, 1)), None)
-    if isinstance(first, str) and first.strip().startswith("["):
-        with suppress(ValueError, RecursionError):
-            first = json.loads(first)
-    return isinstance(first, _LISTS) and all(isinstance(value, (int, float, np.number)) for value in list(first)[:8])
-
-
 def has_fractions(cells: np.ndarray) -> bool:
-    """Whether cells are numbers of which some are not whole."""
+    """Whether the first cells are numbers of which some are not whole."""
     try:
         return any(float(cell) % 1 for cell in first_cells(cells))
     except (TypeError, ValueError):
@@ -370,27 +311,32 @@ def has_fractions(cells: np.ndarray) -> bool:
 
 
 def fits_role(role: str, cells: np.ndarray) -> bool:
-    """Whether cells can have a role."""
+    """Whether the first cells of a column can have a role."""
     if role in ("text", "response"):
         return looks_like_text(cells)
     if role == "date":
-        return looks_like_dates(cells)
+        found = first_cells(cells, 50)
+        return cells.dtype.kind == "M" or (bool(found) and sum(_date(cell) is not None for cell in found) > len(found) / 2)
     if role == "embedding":
-        return looks_like_vectors(cells)
+        first = next(iter(first_cells(cells, 1)), None)
+        if isinstance(first, str) and first.strip().startswith("["):
+            with suppress(ValueError, RecursionError):
+                first = json.loads(first)
+        return isinstance(first, _LISTS) and all(isinstance(value, (int, float, np.number)) for value in list(first)[:8])
     if role in ("model", "category"):
         return (role == "model" and cells.dtype.kind == "O") or not has_fractions(cells)
     return looks_like_numbers(cells, role if role in ("score", "latency") else "cost")
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:
-    """Returns `[R]` texts, empty where a cell is; of messages, their contents."""
+    """Returns `[R]` texts, empty where a cell is; for messages of a chat, their contents."""
     return np.array(["" if is_empty(cell) else _text(cell) for cell in cells], dtype=object)
 
 
 def _text(cell: Any) -> str:
     if isinstance(cell, _LISTS):
         asked = [part for part in cell if isinstance(part, dict) and part.get("role") == "user"]
-        # Of messages, the last one of the user.
+        # Among messages of a chat, the user's last one counts.
         return _text(asked[-1].get("content", "")) if asked else "\n".join(map(_text, cell))
     if isinstance(cell, dict) and {"content", "text"} & cell.keys():
         return _text(cell.get("content", cell.get("text")))
@@ -398,19 +344,19 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; refuses cells without a date (ISO 8601, or time since 1970)."""
+    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; refuses cells that are neither ISO 8601 nor time since 1970."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")
     dates = np.array([None if is_empty(cell) else _date(cell) for cell in cells], "datetime64[s]")
     wrong = [row for row in np.flatnonzero(np.isnat(dates)) if not is_empty(cells[row])]
     if wrong:
-        raise _cell_error(sheet, wrong[0], column, ", which is not a date; write 2025-01-31 or 2025-01-31 14:05:00")
+        raise sheet.refuse_cell("no_date", wrong[0], column)
     return dates
 
 
 def _date(cell: Any) -> np.datetime64 | None:
-    """Moment in UTC; None if a cell is not a date."""
+    """Returns the moment in UTC, or None if a cell is not a date."""
     if isinstance(cell, datetime) and cell.tzinfo:
         cell = cell.astimezone(UTC).replace(tzinfo=None)
     if isinstance(cell, np.datetime64):
@@ -432,7 +378,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns `[Q, d]` float64 embeddings in some rows of a column; refuses other cells and lists of unequal lengths."""
+    """Returns the `[Q, d]` float64 embeddings in some rows of a column; refuses other cells and lists of unequal lengths."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:
@@ -440,9 +386,9 @@ def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
         except (TypeError, ValueError, RecursionError):
             vector = np.array(np.nan)
         if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
-            raise _cell_error(sheet, row, column, "; an embedding must be a list of finite numbers such as [0.1, -0.2]")
+            raise sheet.refuse_cell("no_embedding", row, column)
         if vectors and len(vector) != len(vectors[0]):
-            sizes = f"has {len(vector)} numbers, but the first has {len(vectors[0])}"
-            raise ValueError(f"{cell_place(sheet, row, column)} {sizes}: embeddings must be equally long")
+            place, first = sheet.place(row, column), len(vectors[0])
+            raise refusal("unequal_embeddings", place=place, number=len(vector), first=first)
         vectors.append(vector)
     return np.stack(vectors)

@@ -1,23 +1,28 @@
-"""The complete table of a log: scores in [0, 1], costs, and features, categories, dates and latencies of its queries."""
+"""The complete table of a log: the query of each answer, repeated answers, gaps, scores in [0, 1], costs, and properties of queries.
 
+Below, `A` is the number of answers, `Q` that of queries, and `N` that of models.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..files import join_names
+from ..features import Reader, choose_features
+from ..files import join_names, message, option, refusal
 from ..table import RoutingTable
-from .answers import Answers
-from .cells import cell_place, read_dates, read_numbers, read_texts, read_vectors, which_empty
-from .doubts import check_models, check_same_scores, check_scores, doubtful_costs
-from .features import Reader, choose_features
-from .names import scale_in_name, words
-from .pivot import Keys, close_gaps, find_keys, pivot
+from .answers import Answers, price_answers, ways_to_give_costs
+from .cells import is_empty, key_texts, read_dates, read_numbers, read_texts, read_vectors, which_empty
+from .doubts import Groups, check_models, check_same_scores, check_scores, doubt_costs, to_unit_interval
+from .names import is_repeat, match_level, scale_in_name, similar_names, words
+from .opening import FILE_COLUMNS
 from .presets import Prices, costs_by_size
-from .pricing import price_answers, ways_to_give_costs
-from .scales import Groups, to_unit_interval
+
+_MOST_VALUES = 20  # A column that distinguishes the answers of one model to one query has no more different values.
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Log:
       features: source of the table's features, in words.
       read: lines about roles, conversions and omissions.
       opened: line of Python that reads the file again; empty for data in memory.
-      reader: maker of features of further queries, from their texts or numbers; None without one, or if numbers are not converted.
+      reader: object that computes features of further queries from their texts or numbers; None if there is no conversion.
     """
 
     table: RoutingTable
@@ -48,17 +53,20 @@ class Log:
 def complete_log(
     answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None, options: Mapping[str, Any]
 ) -> Log:
-    """Returns the complete log of the answers of the chosen models; `options` are the arguments of `read_log`."""
+    """Completes the log of the answers of the chosen models; `options` are the arguments of `read_log`."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
-    groups = _groups(answers)
+    groups: dict[str, Any] = {"model": (answers.model, answers.models)}
+    if (column := roles.column("category")) is not None:
+        numbers, labels = pd.factorize(np.array([str(cell) for cell in sheet.cells(column)], object))
+        groups["category"] = (numbers[answers.row], labels.tolist())
     if options["scale"] is None:
         check_scores(answers, scale_in_name(score_name) is not None)
     scores = convert_scores(answers, options["scale"], score_name, groups)
     cost, unit = _convert_costs(answers, costs, prices)
-    keys, unit = find_keys(answers), str(options["cost_unit"] or unit)
-    matrix, cost_matrix = pivot(answers, keys, scores), pivot(answers, keys, cost)
-    keep, matrix, cost_matrix = close_gaps(answers, keys, matrix, cost_matrix, options["missing"])
+    keys, unit = _find_keys(answers), str(options["cost_unit"] or unit)
+    matrix, cost_matrix = _pivot(answers, keys, scores), _pivot(answers, keys, cost)
+    keep, matrix, cost_matrix = _close_gaps(answers, keys, matrix, cost_matrix, options["missing"])
     matrix, cost_matrix = matrix[keep], cost_matrix[keep]
     if keep.sum() < 2:
         queries = "query" if keep.sum() == 1 else "queries"
@@ -67,81 +75,300 @@ def complete_log(
     rows, total = (original, arrays["total"]) if roles.models else (keys.number, keys.total)
     if {"rows", "num_rows"} <= arrays.keys():
         rows, total = np.asarray(arrays["rows"])[rows], int(arrays["num_rows"])
-    notes += check_same_scores(answers, matrix)
+    check_same_scores(answers, matrix)
     check_models(answers, matrix, cost_matrix, [*(options["models"] or ()), *(costs or ()), *(prices or ())])
-    notes += doubtful_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
+    doubt_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
     text, category = _texts(answers, keys, keep), _categories(answers, keys, keep)
     dates = _dates(answers, keys.first[keep])
-    if "prompts" in arrays:
-        prompts = np.asarray(arrays["prompts"])[original][keep]
-    else:
-        prompts = None if text is None else _number_prompts(answers, text)
-    points, source, reader = _features(answers, keys, keep, options["features"], text, rows[keep], total)
+    prompts = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else _number_prompts(answers, text)
+    wanted = options["features"]
+    if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
+        raise refusal("sorted_queries", file=sheet.name)
+    no_numbers = isinstance(wanted, str) and wanted.lower() in ("none", "categories")
+    own = None if no_numbers else _own_numbers(answers, keys.first[keep])
+    column_of_text = None if text is None else (text, str(roles.column("text")))
+    points, source, reader = choose_features(wanted, column_of_text, own, rows[keep], total, notes)
     source = source or ("none" if category is None else "categories only")
     notes.append(f"features: {source}")
-    latency = _latency(answers, keys, keep)
-    signals = None
+    latency, signals = _latency(answers, keys, keep), None
     if "confidence" in answers.values:
-        signals = np.nan_to_num(pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
+        signals = np.nan_to_num(_pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
     fields: dict[str, Any] = {"cost_unit": unit, "rows": rows[keep], "num_rows": total, "prompts": prompts}
     if category is not None:
         names, fields["groups"] = np.unique(category, return_inverse=True)
         fields["group_names"] = names.tolist()
     table = RoutingTable(matrix, cost_matrix, tuple(answers.models), points, **fields)
-    _refuse_without_effect(answers)
-    unused = roles.unused()
-    notes += [unused] if unused else []
+    for role, column in answers.given.items():
+        if column and "*" not in column and column not in roles.used:
+            stated = role.startswith(("tokens", "price", "response", "prompt_chars"))
+            why = "costs are stated (--column cost= leaves them out)" if stated else "it says nothing here"
+            raise refusal("no_effect", role=role, column=column, why=why)
+    left = [name for name in sheet.names if name and name not in roles.used and name not in FILE_COLUMNS]
+    notes += [f"not used: {join_names(map(repr, left), 30)}"] if left else []
     notes.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
-    return Log(table, latency, dates, signals, source, (*sheet.notes, *notes), reader=reader)
-
-
-def _groups(answers: Answers) -> Groups:
-    groups = {"model": (answers.model, answers.models)}
-    category = answers.roles.column("category")
-    if category is not None:
-        numbers, labels = pd.factorize(np.array([str(cell) for cell in answers.sheet.cells(category)], object))
-        groups["category"] = (numbers[answers.row], labels.tolist())
-    return groups
+    return Log(table, latency, dates, signals, source, tuple(notes), reader=reader)
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns `[A]` scores in [0, 1]."""
-    percent, named_percent, named_scale = answers.percent, answers.named_percent, scale_in_name(name)
-    if scale is None and named_scale is not None:
-        low, high = scale = named_scale
-        answers.notes.append(f"score: from {low:g} to {high:g}, as its name says (--scale decides)")
-    scores = answers.values["score"]
-    scores, note = to_unit_interval(scores, percent, named_percent, scale, name, answers.place, groups)
-    answers.notes.extend([f"score: {note}"] if note else [])
-    return scores
+    """Returns `[A]` scores in [0, 1]; without a given scale, the one in their name counts."""
+    if scale is None and (scale := scale_in_name(name)) is not None:
+        answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as its name says (--scale decides)")
+    return to_unit_interval(answers, scale, name, groups)
 
 
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    name, cost = answers.sheet.name, price_answers(answers, costs, prices)
+    """Returns the `[A]` costs and their unit; refuses a log without costs."""
+    file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
-    if cost is None and answers.preset.name == "EmbedLLM":
+    if cost is None and answers.sheet.preset.name == "EmbedLLM":
         cost, unit = np.array([*costs_by_size(answers.models).values()])[answers.model], "1e9 parameters per query"
-        sizes = "the models' sizes in 1e9 parameters, from their names (7 without one), as the file has none"
-        answers.notes.append(f"cost: {sizes}")
-    if cost is None and prices is not None:
-        tokens = "prices per million tokens need to know how many tokens there are, but it has neither columns of tokens nor texts of queries"
-        give = "name them (columns={'tokens_in': ..., 'tokens_out': ...}, on the command line --column tokens_in=NAME)"
-        raise ValueError(f"{name}: {tokens}: {give}, or {ways_to_give_costs(answers)}")
+        answers.notes.append(message("costs_by_size"))
     if cost is None:
-        raise ValueError(f"{name} has no costs: {ways_to_give_costs(answers)}")
+        raise refusal("nothing_to_count" if prices else "no_costs", file=file, ways=ways_to_give_costs(answers))
     without = [model for number, model in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]
     if without:
-        others = "keep the others (models=[...], --models A,B)"
-        raise ValueError(f"{name} has no cost of {join_names(without)}: {others}, or {ways_to_give_costs(answers)}")
+        raise refusal("no_cost_of_models", file=file, models=without, ways=ways_to_give_costs(answers))
     stated = "" if costs is not None or prices is not None else str(answers.arrays.get("cost_unit", ""))
     return cost, stated or unit
 
 
-def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | None:
-    """`[Q, N]` seconds with the model's median for gaps, None if a model has none."""
+@dataclass
+class _Keys:
+    """Queries of the answers."""
+
+    query: np.ndarray  #: `[A]` index of the query.
+    first: np.ndarray  #: `[Q]` first row of each query in the file.
+    number: np.ndarray  #: `[Q]` index of each query among all queries of the file.
+    total: int  #: Number of all queries of the file.
+    is_sorted: bool = False  #: Whether the queries are in another order than that of the file.
+
+    def pairs(self, answers: Answers) -> np.ndarray:
+        """Returns `[A]` integers that are equal for answers of one model to one query."""
+        return self.query * np.int64(len(answers.models)) + answers.model
+
+
+def _find_keys(answers: Answers) -> _Keys:
+    """Numbers the queries. Different questions under one id are different queries."""
+    roles, sheet, notes = answers.roles, answers.sheet, answers.notes
+    column, category, text = roles.column("query"), roles.column("category"), roles.column("text")
+    wide, by_id = bool(roles.models), True
+    if column is None or (wide and column == text and "query" not in roles.given):
+        rows = np.arange(sheet.num_rows)
+        return _Keys(answers.row, rows, rows, len(rows))
+    cells = key_texts(sheet.cells(column))
+    if wide:  # A row without an id is a separate query.
+        cells = np.array([f"({row})" if is_empty(cell) else cell for row, cell in enumerate(cells)], object)
+    codes, ids = pd.factorize(cells)
+    if category is not None and category != column:
+        labels = _fill_gaps(codes, key_texts(sheet.cells(category)))
+        if _have_several(codes, labels):
+            codes, by_id = _pair_codes(codes, labels), False
+            notes.append(f"query: the column {column!r} begins again in every {category!r}, so both together name a query")
+    if text is not None and text != column:
+        texts = _fill_gaps(codes, read_texts(sheet.cells(text)))
+        pairs = codes[answers.row] if wide else codes[answers.row] * np.int64(len(answers.models)) + answers.model
+        if _have_several(pairs, texts[answers.row]):
+            codes, by_id = _pair_codes(codes, texts), False
+            notes.append(f"query: the column {column!r} names different questions alike: it counts together with {text!r}")
+        elif not wide and _have_several(codes, texts):  # Texts of one id that differ between models.
+            normal = pd.Series([" ".join(words.lower().split()) for words in texts], dtype=object)
+            other = (normal != normal.groupby(codes).transform("first")).to_numpy()
+            if other.any():
+                row = int(np.argmax(other))
+                rows = (row, int(np.argmax(codes == codes[row])))
+                here, there = (sheet.place(place).removeprefix(f"{sheet.name}, ") for place in rows)
+                raise refusal("other_text", file=sheet.name, here=here, there=there, column=column, text=text)
+    if by_id and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
+        codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
+    first = np.unique(codes, return_index=True)[1]
+    asked, query = np.unique(codes[answers.row], return_inverse=True)  # Queries that the selected models were asked.
+    keys = _Keys(query, first[asked], asked, len(first), bool((np.diff(first) < 0).any()))
+    if wide and match_level("query", column) < 2 and "query" not in answers.given and len(first) < len(codes):
+        raise refusal("repeated_ids", file=sheet.name, column=column)
+    rounded = [n for n in map(str, ids[:1000]) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", n, re.IGNORECASE)]
+    likely = by_id and len(rounded) > len(ids[:1000]) / 2 and "query" not in answers.given
+    if likely and len(np.unique(keys.pairs(answers))) < len(answers.row):
+        raise refusal("rounded_ids", file=sheet.name, id=rounded[0], column=column)
+    _check_repeats(answers, keys, column)
+    return keys
+
+
+def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Replaces an empty label by that of the other rows with its code, if these have only one."""
+    present = labels != ""
+    if present.all():
+        return labels
+    groups = pd.Series(labels[present], dtype=object).groupby(codes[present])
+    single = groups.first()[groups.nunique() == 1].to_dict()
+    return np.array([label or single.get(code, "") for code, label in zip(codes.tolist(), labels, strict=True)], object)
+
+
+def _have_several(codes: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether rows of one code have different labels."""
+    return bool(_pair_codes(codes, labels).max(initial=-1) > pd.factorize(codes)[0].max(initial=-1))
+
+
+def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns integers that are equal for rows with equal codes and equal labels."""
+    numbers, different = pd.factorize(labels)
+    return pd.factorize(codes * np.int64(len(different) + 1) + numbers)[0]
+
+
+def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
+    """Notes repeated answers of one model to one query; refuses those that another column distinguishes."""
+    pairs, how = keys.pairs(answers), answers.sheet.preset.how
+    count = np.bincount(pairs)
+    is_repeated = count[pairs] > 1
+    if not is_repeated.any():
+        return
+    sheet, rows = answers.sheet, answers.row[is_repeated]
+    several = f"{int((count > 1).sum()):,} pairs of query and model have several answers"
+    free = [name for name in sheet.single(sheet.names) if name and name not in answers.roles.used]
+    repeats, run = [name for name in free if is_repeat(name)], np.zeros(len(rows), np.int64)
+    for name in repeats:
+        run = _pair_codes(run, key_texts(sheet.cells(name)[rows]))
+    for name in [name for name in free if name not in repeats] if how == "mean" else ():
+        cells, is_path = sheet.cells(name), name in FILE_COLUMNS
+        numbered = is_path and all(is_repeat(str(stem)) for stem in set(cells))
+        if numbered or any(isinstance(cell, (list, dict, np.ndarray)) for cell in cells[rows][:50]):
+            continue
+        values, different = pd.factorize(key_texts(cells[rows]))
+        many = len(different) > _MOST_VALUES and not is_path
+        if len(different) < 2 or many or (repeats and not _have_several(run, values)):
+            continue  # Few values are a setting; one value for each run is the run.
+        if len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
+            filled = {"name": name, "values": list(different), "value": different[0], "column": column}
+            raise refusal("settings_differ", file=sheet.name, several=several, **filled)
+    joined = "the best one counts, as in the authors' code" if how == "max" else "their means count"
+    answers.notes.append(f"repeats: {several} ({len(rows):,} rows): {joined}")
+
+
+def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
+    """Whether most pairs have each value once, or all values equally often, as is true of a setting and not of an outcome."""
+    codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
+    table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
+    once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
+    typical = np.median(table, axis=0)
+    balanced = (table == typical).all(axis=1) & ((typical > 0).sum() > 1)
+    return bool(once.mean() >= 0.8 or (balanced.mean() >= 0.8 and len(table) > 2))
+
+
+def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
+    """Returns `[Q, N]` means (or maxima) of `[A]` values over the answers of each model to each query, NaN without any."""
+    found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
+    matrix = np.full((len(keys.first), len(answers.models)), np.nan)
+    matrix.flat[found.index] = found
+    return matrix
+
+
+def _close_gaps(
+    answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Drops queries with gaps, or fills them with 0 if `missing` is "zero"; if no query stays, the error proposes models to keep.
+
+    Returns:
+      `[Q]` mask of the queries that stay, and scores and costs `[Q, N]`.
+    """
+    gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
+    keep = np.logical_not(gaps.any(axis=1))
+    if keep.all():
+        return keep, scores, costs
+    counts, total = gaps.sum(axis=0), len(gaps)
+    order = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i]]
+    query, model = map(int, np.argwhere(gaps)[0])
+    rows = np.flatnonzero((keys.query == query) & (answers.model == model))
+    if rows.size:
+        first = answers.place(int(rows[0]))
+    else:
+        column, row = answers.roles.column("query"), keys.first[query]
+        name = row if column is None else answers.sheet.cells(column)[row]
+        first = f"query {str(name)!r} and model {models[model]!r}"
+    about = {"gaps": join_names((f"{models[i]} {counts[i]:,}" for i in order), 5), "first": first, "total": total}
+    unpriced = [m for m, column in zip(models, (gaps & np.isnan(costs)).T, strict=True) if column.all()]
+    if unpriced and len(unpriced) < len(models) - 1:
+        raise refusal("no_cost_at_all", file=file, models=unpriced, others=",".join(m for m in models if m not in unpriced))
+    if missing == "zero":
+        notes.append(message("missing_as_zero", number=int(gaps.sum()), **about))
+        return np.ones(total, bool), np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
+    fewer = _propose_models(models, gaps, int(keep.sum()))
+    if not keep.any():
+        hint = _equal_ids(answers) or _aliases(models, scores)
+        if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
+            shared = _shared_column(answers)
+            likely = message("shared_column", name=shared) if shared else ""
+            raise refusal("one_model_alone", file=file, likely=likely)
+        zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
+        raise refusal("no_complete_query", file=file, hint=hint, fewer=fewer, zero=zero, **about)
+    notes.append(message("incomplete_queries", number=int((~keep).sum()), **about))
+    notes += [f"fewer than half of the queries are left: {fewer}"] if keep.mean() < 0.5 else []
+    notes += _unlike_rest(models, scores, keep)
+    return keep, scores, costs
+
+
+def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:
+    """Proposes models for which more queries than now are complete."""
+    left = list(range(len(models)))
+    while len(left) > 2 and (~gaps[:, left].any(axis=1)).mean() < 0.5:
+        left.remove(max(left, key=lambda i: gaps[:, i].sum()))
+    names = [models[i] for i in left]
+    complete = int((~gaps[:, left].any(axis=1)).sum())
+    if complete <= num_complete:
+        return "add the answers that are missing"
+    return f"with models={names!r} ({option('--models', ','.join(names))}) {complete:,} queries are complete"
+
+
+def _shared_column(answers: Answers) -> str:
+    """Returns the column whose values several models have, each about once, as ids of queries would be; empty without one."""
+    roles, sheet = answers.roles, answers.sheet
+    others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
+    columns = [name for name in sheet.single(sheet.names) if name not in others]
+    for column in (*similar_names("query", columns), *columns):
+        frame = pd.DataFrame({"value": key_texts(sheet.cells(column))[answers.row], "model": answers.model})
+        pairs = frame.drop_duplicates()
+        if len(pairs) > 0.9 * len(frame) and np.mean(pairs["value"].value_counts().to_numpy() > 1) > 0.5:
+            return column
+    return ""
+
+
+def _equal_ids(answers: Answers) -> str:
+    """Returns a hint at ids that are the same number in other digits, empty without any."""
+    column = answers.roles.column("query")
+    first: dict[str, str] = {}
+    for name in [] if column is None else dict.fromkeys(key_texts(answers.sheet.cells(column))):
+        other = first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)
+        if other != name:
+            return f"ids such as {other!r} and {name!r} are equal as numbers: write them in the same way; "
+    return ""
+
+
+def _aliases(models: list[str], scores: np.ndarray) -> str:
+    """Returns a hint at two names of one model that never answer the same query, empty without any."""
+    version = r"[-_@:]?(\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$"
+    short = [re.sub(version, "", model.lower().split("/")[-1]) for model in models]
+    for (i, a), (j, b) in combinations(enumerate(short), 2):
+        if a == b and not np.isfinite(scores[:, [i, j]]).all(axis=1).any():
+            return message("aliases", first=models[i], second=models[j])
+    return ""
+
+
+def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
+    """Returns a line about models whose scores on the dropped queries differ by more than three standard errors, if any."""
+    found = []
+    for model, column in zip(models, scores.T, strict=True):
+        left, kept = column[~keep & ~np.isnan(column)], column[keep]
+        if len(left) < 2 or len(kept) < 2:
+            continue
+        pooled = np.var(column[~np.isnan(column)]) * (1 / len(left) + 1 / len(kept))
+        if abs(left.mean() - kept.mean()) > 3 * np.sqrt(pooled):
+            found.append(f"{model} has {left.mean():.3g} on them and {kept.mean():.3g} on those kept")
+    return [message("unlike_others", found=found)] if found else []
+
+
+def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
+    """Returns `[Q, N]` seconds with the model's median for gaps, None if a model has none."""
     if "latency" not in answers.values:
         return None
-    latency = pivot(answers, keys, answers.values["latency"], "mean")[keep]
+    latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
     gaps = np.isnan(latency)
     if gaps.all(axis=0).any():
         answers.notes.append(f"latency: not used, as {answers.models[int(np.argmax(gaps.all(axis=0)))]} has none")
@@ -152,37 +379,37 @@ def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | Non
     return latency.astype(np.float32)
 
 
-def _first_cells(answers: Answers, keys: Keys, cells: np.ndarray) -> np.ndarray:
-    """`[Q]` first cell of each query that is not empty."""
+def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
+    """Returns the `[Q]` first cell of each query that is not empty."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]
 
 
-def _texts(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | None:
-    """`[Q]` texts of the queries, None without them."""
+def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
+    """Returns the `[Q]` texts of the queries, None without them."""
     column = answers.roles.column("text")
     if column is None:
         return None
-    text = _first_cells(answers, keys, read_texts(answers.sheet.cells(column)))[keep]
+    text = _first_of_queries(answers, keys, read_texts(answers.sheet.cells(column)))[keep]
     num_empty = int((text == "").sum())
     answers.roles.note("text", column, f"{num_empty} empty" if num_empty else "")
     return text
 
 
-def _categories(answers: Answers, keys: Keys, keep: np.ndarray) -> list[str] | None:
-    """`[Q]` categories of the queries, None without them."""
+def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | None:
+    """Returns the `[Q]` categories of the queries, None without them."""
     column = answers.roles.column("category")
     if column is None:
         return None
-    cells = _first_cells(answers, keys, answers.sheet.cells(column))[keep]
+    cells = _first_of_queries(answers, keys, answers.sheet.cells(column))[keep]
     labels = ["unknown" if cell is None or cell != cell else str(cell).strip() or "unknown" for cell in cells]
     answers.roles.note("category", column, f"{len(set(labels))} different")
     return labels
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
-    """`[Q]` dates in some rows, None unless all have one."""
+    """Returns the `[Q]` dates in some rows, None unless all have one."""
     column = answers.roles.column("date")
     if column is None:
         return None
@@ -200,36 +427,20 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
     return dates
 
 
-def _number_prompts(answers: Answers, text: np.ndarray) -> np.ndarray | None:
-    """`[Q]` numbers of the texts, each empty one different; None if all are different."""
+def _number_prompts(answers: Answers, text: np.ndarray | None) -> np.ndarray | None:
+    """Returns `[Q]` integers that are equal for equal texts, except empty ones; None if all texts differ."""
+    if text is None:
+        return None
     prompts, different = pd.factorize(text)
     prompts[text == ""] = len(different) + np.arange((text == "").sum())
     copies = len(prompts) - len(np.unique(prompts))
-    if not copies:
-        return None
-    repeated = f"{copies:,} of {len(prompts):,} queries repeat the text of another"
-    answers.notes.append(f"text: {repeated}; copies stay together wherever queries are split")
-    return prompts
-
-
-def _features(
-    answers: Answers, keys: Keys, keep: np.ndarray, wanted: Any, text: np.ndarray | None, rows: np.ndarray, total: int
-) -> tuple[np.ndarray | None, str, Reader]:
-    """`[Q, d]` features, their source, and the maker of those of new queries."""
-    if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
-        order = "the queries are in the order of their numbers, which is not that of the file"
-        sort = "sort the file by its queries, so that row i of the features belongs to query i"
-        raise ValueError(f"{answers.sheet.name}: {order}: {sort}")
-    no_numbers = isinstance(wanted, str) and wanted.lower() in ("none", "categories")
-    own = None if no_numbers else _own_numbers(answers, keys.first[keep])
-    texts = None if text is None else (text, str(answers.roles.column("text")))
-    points, source, notes, reader = choose_features(wanted, texts, own, rows, total)
-    answers.notes.extend(notes)
-    return points, source, reader
+    if copies:
+        answers.notes.append(message("repeated_texts", copies=copies, total=len(prompts)))
+    return prompts if copies else None
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """`[Q, d]` numbers of queries in the file, their source, and whether they are separate columns; None without them."""
+    """Returns `[Q, d]` numbers of queries in the file, their source, and whether they are separate columns; None without them."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:
@@ -246,17 +457,5 @@ def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, 
     numbers = np.stack([read_numbers(sheet, name, "feature").values[first] for name in names], axis=1)
     if np.isnan(numbers).any():
         column, row = np.argwhere(np.isnan(numbers.T))[0]
-        fill = 'fill it, or leave all out (features="none", on the command line --features none)'
-        place = cell_place(sheet, first[row], names[column])
-        raise ValueError(f"{place} is empty; a feature must be there for every query: {fill}")
+        raise refusal("empty_feature", place=sheet.place(first[row], names[column]))
     return numbers, f"columns {names[0]} to {names[-1]}", words(names[0])[0] in ("feature", "feat", "features")
-
-
-def _refuse_without_effect(answers: Answers) -> None:
-    """Refuses a column that the caller named and that has no effect."""
-    for role, column in answers.given.items():
-        if column and "*" not in column and column not in answers.roles.used:
-            why = "it says nothing here"
-            if role.startswith(("tokens", "price", "response", "prompt_chars")):
-                why = "costs are stated (--column cost= leaves them out)"
-            raise ValueError(f"columns[{role!r}] is {column!r}, which has no effect in this file, as {why}: leave it out")

@@ -1,58 +1,159 @@
-"""Evidence in a file against the roles of its columns: labels, points of a maximum, means of other models, running sums."""
+"""The scale of scores, and evidence in a file that scores, costs or models are not what their names say.
 
-from collections.abc import Callable, Collection
+Such evidence is a column of labels or of largest points beside the scores, a model that is a mean of others, or costs that are a running sum.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from ..files import join_names, option
+from jaxroute.core import checks
+
+from ..files import join_names, message, option, refusal
 from .answers import Answers
 from .cells import first_cells, number_of
-from .files import FILE_COLUMNS
 from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
+from .opening import FILE_COLUMNS
 
 _CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; mean costs outside are doubted.
 _MOST_EQUAL = 20  # More scores that are the same for all models are not judgements.
-_LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Plain names, and the values that mean it.
+_LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Plain names, and the values with this meaning.
 _METRICS = ("metric", "metricname", "measure")
 _FEWEST_ROWS = 12  # Rising costs of fewer rows are not a running sum.
+_GRADED = ("judge", "rating", "grade", "stars", "likert")  # Parts of names of grades.
 _STATISTICS: tuple[Callable[..., np.ndarray], ...] = (
     *(np.mean, np.max, np.min, np.sum, np.median, np.std, np.ptp),
     partial(np.std, ddof=1),
 )
+# The `[A]` index and the names of models, and of categories, by "model" and "category".
+Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
+
+
+def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
+    """Converts scores to [0, 1], and notes how; refuses an unclear scale, or several.
+
+    Args:
+      answers: the answers; their scores are NaN for gaps, and percentages with a sign are fractions already.
+      scale: lowest and highest possible score; None to find it out from the scores.
+      name: name of the scores.
+      groups: models and categories, whose scales must be the same.
+
+    Returns:
+      `[A]` scores in [0, 1].
+    """
+    scores, percent, notes = answers.values["score"], answers.percent, answers.notes
+
+    def refuse(wrong: np.ndarray, why: str) -> None:
+        if wrong.any():
+            answer = int(np.argmax(wrong))
+            raise ValueError(f"{answers.place(answer)} is {scores[answer]:g}{why}")
+
+    present = np.isfinite(scores)
+    if scale is not None:
+        try:
+            low, high = map(float, scale)
+        except (TypeError, ValueError):
+            raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
+        if not -np.inf < low < high < np.inf:
+            raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
+        if percent is not None and high > 1:  # A % sign was read as a hundredth.
+            scores = np.where(percent, scores * 100.0, scores)
+        refuse((scores < low) | (scores > high), f", outside the scale {low:g}:{high:g} that was given, or is in the name")
+        notes += [] if (low, high) == (0, 1) else [f"score: scale {low:g}:{high:g} mapped to 0:1, as given"]
+        return (scores - low) / (high - low)
+    if answers.named_percent:
+        signs = np.zeros(len(scores), bool) if percent is None else percent
+        bare = scores[present & ~signs]
+        if bare.size and bare.max() <= 1 and len(np.unique(bare)) > 1:
+            raise refusal("fractions_in_percent", name=name, low=bare.min(), high=bare.max())
+        scores, percent = np.where(signs, scores, scores / 100.0), present
+    if percent is not None:
+        refuse(percent & ((scores < 0) | (scores > 1)), ", outside 0 % to 100 %")
+        bare = present & ~percent & ~np.isin(scores, (0.0, 1.0))
+        refuse(bare, " without a % sign, but others have one: write all in the same way")
+        notes.append("score: percentages divided by 100")
+        return scores
+    finite = scores[present]
+    outside = (finite < 0) | (finite > 1)
+    if not outside.any():
+        return scores
+    low, high = finite.min(), finite.max()
+    if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
+        most = max(-low, high - 1.0)
+        notes.append(message("a_little_outside", number=int(outside.sum()), total=finite.size, most=most))
+        return np.clip(scores, 0.0, 1.0)
+    refuse((scores < 0) | (scores > 100), message("impossible_score"))
+    _refuse_mixed(scores, groups, answers.place)
+    halves, between = (finite % 0.5 == 0).all(), ((finite > 0) & (finite < 1)).any()
+    if halves and high in (5.0, 10.0) and (any(part in name.lower() for part in _GRADED) or len(np.unique(finite)) > 2):
+        low = 0.0 if low < 1 else 1.0
+        notes.append(f"score: taken for a scale of {low:g} to {high:g} and mapped to 0 to 1; --scale decides")
+        return (scores - low) / (high - low)
+    if between or high <= 50 or (finite[finite > 0] > 1).mean() <= 0.5:
+        refuse(scores > 1, message("unclear_scale", low=low, high=high))
+    notes.append("score: taken for percent, and divided by 100; --scale decides")
+    return scores / 100.0
+
+
+def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
+    """Refuses scores if one model or category has fractions and another does not."""
+    found, present = [], np.isfinite(scores)
+    for kind, (codes, names) in groups.items():
+        high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+        np.maximum.at(high, codes[present], scores[present])
+        np.minimum.at(low, codes[present], scores[present])
+        small, large = np.flatnonzero((high <= 1) & (low < high)), np.flatnonzero(high > 1)
+        if small.size and large.size:
+            ranges = (f"{kind} {names[i]!r} from {low[i]:g} to {high[i]:g}" for i in (small[0], large[0]))
+            found.append(" but ".join(ranges))
+    if found:
+        first = int(np.argmax(np.nan_to_num(scores) > 1))
+        raise refusal("mixed_scales", ranges="; ".join(found), place=place(first), score=scores[first])
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
     """Refuses scores that another column shows to be labels, points or errors; `has_scale`: whether their name has a scale."""
-    if "score" in answers.given or answers.preset.name:
+    if "score" in answers.given or answers.sheet.preset.name:
         return
-    roles, file = answers.roles, answers.sheet.name
-    columns, remedy, alike, level = _describe_scores(answers)
+    roles, about = answers.roles, {"file": answers.sheet.name}
+    about["columns"], about["remedy"], alike, level = _describe_scores(answers)
     own = set(words(roles.families["score"].pattern if roles.models else str(roles.column("score"))))
     rest = {name: set(words(name)) - WORDS["truths"] for name in alike}
     beside = [name for name in alike if rest[name] and rest[name] <= own]  # As `gold_score` beside `score`.
     if beside or (alike and level <= 1):
-        raise _label_error(file, columns, remedy, beside or alike)
+        raise refusal("labels", alike=beside or alike, **about)
     free = _free_columns(answers)
     for name in free:
         is_metric = plain_name(name) in _METRICS and level <= 1
         values = _different_values(answers, name) if is_metric or plain_name(name) in _LOWER_IS_BETTER else set()
         if _LOWER_IS_BETTER.get(plain_name(name)) in values:
-            lower = f"column {name!r} says that some scores are better the lower they are"
-            raise ValueError(f"{file}: {lower}: write all so that higher is better, as 1 - score")
+            raise refusal("errors_as_scores", name=name, **about)
         metric = next((value for value in map(str, values) if is_metric and not _is_score(value)), "")
         if metric:
-            other = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is not a score"
-            raise ValueError(f"{file}: {other}: keep those that are (--where {name}=METRIC)")
-        if match_level("score", name) > 0 and _is_opposite(answers, name):
-            contrary = f"column {name!r} contradicts the scores ({columns}) in every row"
-            raise ValueError(f"{file}: {contrary}: say which it is (--column score={name}), or {remedy}")
-    if not has_scale:
-        _refuse_points(answers, free, columns, remedy)
+            raise refusal("other_metric", metric=metric, name=name, **about)
+        if match_level("score", name) > 0:
+            scores = answers.values["score"]
+            verdicts = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row]
+            if np.isin(scores, (0, 1)).all() and np.ptp(scores) == 1 and (verdicts == 1 - scores).all():
+                raise refusal("contrary_column", name=name, **about)
+    present = np.isfinite(answers.values["score"])
+    points = answers.values["score"][present]
+    if has_scale or answers.percent is not None or (points % 1).any():
+        return
+    # Whole scores beside a column of the largest possible number of points.
+    names = [n for n in free if WORDS["largest"] & set(words(n)) and set(words(n)) <= WORDS["largest"] | WORDS["points"]]
+    if np.isin(points, (0, 1)).all():  # A bare `n` or `total` may count queries or samples.
+        names = [name for name in names if {"score", "points", "marks", "mark", "point"} & set(words(name))]
+    for name in names:
+        most = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row][present]
+        if np.isfinite(most).all() and (most % 1 == 0).all() and (most >= points).all() and 1 < most.max(initial=0) <= 1000:
+            how = "add a column of their ratio" if np.ptp(most) else message("give_scale", most=most[0])
+            raise refusal("points", name=name, how=how, **about)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Columns of scores and the way to accept them, in words; columns of labels with the same values; the match level."""
+    """Describes the columns of scores and how to accept them, in words; also returns columns of equal labels, and the match level."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -72,7 +173,7 @@ def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
         labels = _different_values(answers, name)
         if (labels == values and 1 < len(labels) <= 20) or (numbers and labels == {0.0, 1.0}):
             alike.append(name)
-    return shown, f"say that they are judgements ({give})", alike, level
+    return shown, f"confirm that they are judgements ({give})", alike, level
 
 
 def _free_columns(answers: Answers) -> list[str]:
@@ -81,7 +182,7 @@ def _free_columns(answers: Answers) -> list[str]:
 
 
 def _different_values(answers: Answers, column: str) -> set[float | str]:
-    """Different values of a column; words such as yes are numbers."""
+    """Returns the different values of a column; words such as yes are numbers."""
     cells = answers.sheet.cells(column)
     cells = np.unique(cells) if cells.dtype.kind in "biuf" else cells
     texts = {str(cell).strip().lower() for cell in first_cells(cells, len(cells))}
@@ -89,59 +190,24 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
     return {text if np.isnan(number) else number for text, number in numbers.items()}
 
 
-def _label_error(file: str, columns: str, remedy: str, alike: list[str]) -> ValueError:
-    labels = f"are the scores ({columns}) judgements, or labels or predictions as {join_names(map(repr, alike), 3)}?"
-    return ValueError(f"{file}: {labels} add a column that says whether each answer is right, or {remedy}")
-
-
 def _is_score(metric: str) -> bool:
-    """Whether the name of a metric is not one of errors, costs, latencies or numbers of tokens."""
+    """Whether the name of a metric is not that of an error, a cost, a latency or a number of tokens."""
     others = (role for role in PER_MODEL if role not in ("score", "response"))
     return not WORDS["lower"] & set(words(metric)) and not any(match_level(role, metric) > 0 for role in others)
 
 
-def _is_opposite(answers: Answers, name: str) -> bool:
-    """Whether a column has the opposite verdict in every row."""
-    scores = answers.values["score"]
-    verdicts = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row]
-    return bool(np.isin(scores, (0, 1)).all() and np.ptp(scores) == 1 and (verdicts == 1 - scores).all())
-
-
-def _refuse_points(answers: Answers, free: list[str], columns: str, remedy: str) -> None:
-    """Refuses whole scores beside a column of the largest possible number of points."""
-    present = np.isfinite(answers.values["score"])
-    points = answers.values["score"][present]
-    if answers.percent is not None or (points % 1).any():
+def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
+    """Refuses scores `[Q, N]` that are the same for all models; verdicts under a clear name are noted instead."""
+    if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
-    names = [n for n in free if WORDS["largest"] & set(words(n)) and set(words(n)) <= WORDS["largest"] | WORDS["points"]]
-    if np.isin(points, (0, 1)).all():  # A bare `n` or `total` may count queries or samples.
-        names = [name for name in names if {"score", "points", "marks", "mark", "point"} & set(words(name))]
-    for name in names:
-        most = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row][present]
-        if np.isfinite(most).all() and (most % 1 == 0).all() and (most >= points).all() and 1 < most.max(initial=0) <= 1000:
-            how = "add a column of their ratio"
-            if np.ptp(most) == 0:
-                how = f"give the scale (scale=(0, {most[0]:g}), {option('--scale', f'0:{most[0]:g}')})"
-            points_of = f"are the scores ({columns}) points of which {name!r} is the largest number?"
-            raise ValueError(f"{answers.sheet.name}: {points_of} then {how}; if not, {remedy}")
-
-
-def check_same_scores(answers: Answers, scores: np.ndarray) -> list[str]:
-    """Refuses scores `[Q, N]` that differ only from query to query; of verdicts under a clear name, returns a line about it."""
-    if "score" in answers.given or answers.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
-        return []
-    columns, remedy, alike, level = _describe_scores(answers)
+    about = {"file": answers.sheet.name}
+    about["columns"], about["remedy"], alike, level = _describe_scores(answers)
     if alike:
-        raise _label_error(answers.sheet.name, columns, remedy, alike)
+        raise refusal("labels", alike=alike, **about)
     are_verdicts = np.isin(scores * 4, range(5)).all()
-    if (are_verdicts and level >= 2) or (scores[:, 1:].size < _MOST_EQUAL and len(np.unique(scores)) < 3):
-        other = "if it is a property of the queries, name another column (--column score=NAME)"
-        return [f"score: the same for all models on every query; {other}"]
-    same = f"all models have the same score on every query ({columns})"
-    doubt = "is it a property of the queries, and not a judgement of the answers?"
-    raise ValueError(
-        f"{answers.sheet.name}: {same}: {doubt} name the column of judgements (--column score=NAME), or {remedy}"
-    )
+    if not (are_verdicts and level >= 2) and (scores[:, 1:].size >= _MOST_EQUAL or len(np.unique(scores)) > 2):
+        raise refusal("same_scores", **about)
+    answers.notes.append(message("same_verdicts"))
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
@@ -150,44 +216,42 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
     for number, model in enumerate(models):
         others = np.arange(len(models)) != number
         why = ""
-        if answers.roles.models and plain_name(model) in WORDS["truths"] and not answers.preset.name:
+        if answers.roles.models and plain_name(model) in WORDS["truths"] and not answers.sheet.preset.name:
             why = "it is called like the right answer"
         elif NOT_MODELS & set(words(model)) and len(models) > 2 and len(scores) > 1:
             made = [any(_are_close(part[:, number], by(part[:, others], axis=1)) for by in _STATISTICS) for part in parts]
             copied = (parts[:, :, [number]] == parts[:, :, others]).all(axis=0).any(axis=1)
             if all(made) or copied.all():
-                why = "on every query its score and cost are a mean, sum, spread or extreme of the others', or those of one of them"
+                why = message("statistic_of_others")
         if why and model not in named:
             left = [other for other in models if other != model]
             only = f"keep the others ({option('--models', ','.join(left))}), or " if len(left) > 1 else ""
-            give = f"{only}name all (models={models}, {option('--models', ','.join(models))})"
-            raise ValueError(f"{answers.sheet.name}: is {model!r} a model? {why}: {give}")
+            filled = {"model": model, "why": why, "only": only, "models": models, "given": ",".join(models)}
+            raise refusal("not_a_model", file=answers.sheet.name, **filled)
 
 
 def _are_close(a: np.ndarray, b: np.ndarray) -> bool:
     return np.allclose(a, b, rtol=0.01, atol=0.006 * np.abs(b).max(initial=0.0))
 
 
-def doubtful_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> list[str]:
-    """Returns lines about implausible costs `[Q, N]`: means in USD, and, if `stated`, those of each row of the file."""
-    models, lines = answers.models, []
+def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
+    """Notes implausible costs `[Q, N]`: means in USD, and, if costs are `stated` in the file, those of its rows."""
+    models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]
     if implausible:
-        other = "is the unit another (--unit cost=cents; --price counts USD per million tokens)?"
-        lines.append(f"cost: implausible means in USD per query: {', '.join(implausible[:4])}; {other}")
+        notes.append(message("implausible_costs", means=", ".join(implausible[:4])))
     if not stated:
-        return lines
+        return
     if len(costs) > 2 and (costs == costs[:, :1]).all() and np.ptp(costs) > 0:
-        lines.append("cost: doubtful, as all models have the same on each query: is it that of the whole query, or a price?")
+        notes.append("cost: doubtful, as all models have the same on each query: is it that of the whole query, or a price?")
     free = [model for model, column in zip(models, costs.T, strict=True) if not column.any() and costs.any()]
     if np.isin(costs, (0, 1)).all() and np.ptp(costs) == 1:
-        lines.append("cost: doubtful, as it is 0 or 1: is it a score?")
+        notes.append("cost: doubtful, as it is 0 or 1: is it a score?")
     if free and np.allclose(costs * 100, np.round(costs * 100), atol=1e-6):
-        lines.append(f"cost: 0 for {join_names(free, 4)}: are small costs rounded to 0?")
+        notes.append(f"cost: 0 for {join_names(free, 4)}: are small costs rounded to 0?")
     values = answers.values["cost"]
     of_models = [values[answers.model == number] for number in range(len(models))]
     is_sorted = (np.diff(values) >= 0).all()  # The file is sorted by costs.
     if not is_sorted and all(len(rows) >= _FEWEST_ROWS and (np.diff(rows) > 0).all() for rows in of_models):
-        lines.append("cost: doubtful, as that of every model rises from row to row: is it a running sum?")
-    return lines
+        notes.append("cost: doubtful, as that of every model rises from row to row: is it a running sum?")

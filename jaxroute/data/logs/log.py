@@ -1,10 +1,11 @@
 """Reading a log of answers from any file as a complete table of queries and models, with an account of how it was read.
 
-A log takes these steps: `open_log` gives a sheet of named columns, `choose_rows` the rows that count, `assign_roles` the role of each column,
+A log takes these steps: `open_log` gives a sheet of named columns, `_choose_rows` the rows that count, `assign_roles` the role of each column,
 `collect_answers` one number per answer and role, `choose_models` the models, and `complete_log` the table, in which nothing is missing.
 """
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +16,15 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import errors_name, join_names, read_arrays
+from ..files import errors_name, join_names, message, read_arrays, refusal
 from ..table import RoutingTable
-from .answers import Answers, collect_answers
-from .arrays import sheet_of_arrays
-from .cells import read_dates
+from .answers import Answers, check_costs, choose_models, collect_answers, price_answers
+from .cells import is_empty, key_text, read_dates, read_numbers
 from .complete import Log, complete_log, convert_scores
-from .files import existing_path, open_log
-from .models import choose_models
 from .names import check_columns, check_units
-from .pricing import check_costs, price_answers
-from .roles import assign_roles
-from .rows import choose_rows, join_query_columns
-from .sheet import Sheet
-from .summaries import refuse_summary
+from .opening import existing_path, open_log
+from .roles import assign_roles, refuse_summary
+from .sheets import Sheet, sheet_of_arrays
 
 
 def read_log(
@@ -94,15 +90,19 @@ def read_log(
     with errors_name(answers.sheet.name):
         if costs is None:
             kept = [model for model in answers.models if models is None or model in models]
-            price_list = answers.preset.complete_prices(answers.sheet.name, price_list, kept)
+            price_list = answers.sheet.preset.complete_prices(answers.sheet.name, price_list, kept)
         price_file = os.fspath(prices) if isinstance(prices, (str, os.PathLike)) else ""
         choose_models(answers, models, costs, price_list, price_file)
         log = complete_log(answers, costs, price_list, options)
-    return replace(log, opened=_python_line(options))
+    if not isinstance(data, (str, os.PathLike)) or any(hasattr(value, "shape") for value in options.values()):
+        return log
+    simple = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
+    given = [f"{name}={value!r}" for name, value in simple.items() if name != "data" and value and value != "drop"]
+    return replace(log, opened=f"log = jaxroute.data.read_log({', '.join([repr(simple['data']), *given])})")
 
 
 def read_answers(data: Any, **options: Any) -> pd.DataFrame:
-    """Reads a log as a list of answers, also where each query has the answer of one model alone.
+    """Reads a log as a list of answers, also if each query has the answer of one model alone.
 
     Args:
       data: as in `read_log`.
@@ -116,13 +116,14 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
     """
     others = options.keys() - {"columns", "where", "units", "prices", "separator", "encoding"}
     if others:
-        have = "it has those of read_log that say how to read a file"
-        raise ValueError(f"read_answers has no option {join_names(others)}; {have}")
+        raise ValueError(
+            f"read_answers has no option {join_names(others)}; it has those of read_log that tell how to read a file"
+        )
     _, prices = check_costs(None, options.get("prices"))
     answers = _open_answers({"data": data, **options}, list(prices or ()), "prices" if prices else "", scored=False)
     sheet, values = answers.sheet, answers.values
     with errors_name(sheet.name):
-        cost = price_answers(answers, None, answers.preset.complete_prices(sheet.name, prices, answers.models))
+        cost = price_answers(answers, None, sheet.preset.complete_prices(sheet.name, prices, answers.models))
         query, date = answers.roles.column("query"), answers.roles.column("date")
         frame = pd.DataFrame({"query": answers.row if query is None else sheet.cells(query)[answers.row]})
         frame["model"] = np.array(answers.models, object)[answers.model]
@@ -131,28 +132,45 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
         frame["seconds"] = values.get("latency", np.nan)
         frame["date"] = np.datetime64("NaT", "s") if date is None else read_dates(sheet, date)[answers.row]
         frame.attrs["cost_unit"] = answers.unit or "USD per query"
-        frame.attrs["read"] = (*sheet.notes, *answers.notes)
+        frame.attrs["read"] = tuple(answers.notes)
     return frame
 
 
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
-    """Reads the answers of a file with the arguments of `read_log`, the models that these name, and what replaces the file's costs."""
+    """Reads the answers in a file.
+
+    Args:
+      options: arguments of `read_log`.
+      wanted: models that these name.
+      instead: "costs" or "prices" if the caller gave these instead of the file's costs, else empty.
+      scored: whether scores are required.
+    """
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):
-        chosen = choose_rows(sheet, options.get("where") or {})
-        parts = join_query_columns(sheet, options.get("columns"))
-        given = check_columns(options.get("columns"), sheet.names, sheet.name)
+        chosen = _choose_rows(sheet, options.get("where") or {})
+        columns = options.get("columns")
+        query = str(columns.get("query", "")) if isinstance(columns, Mapping) else ""
+        parts = query.split("+") if "+" in query and query not in sheet.names else []
+        if parts and all(part in sheet.names for part in parts):  # A column of queries made of two, as "dataset+index".
+            rows = zip(*map(sheet.cells, parts), strict=True)
+            sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
+        given = check_columns(columns, sheet.names, sheet.name)
         roles = assign_roles(sheet, given, wanted, scored)
         refuse_summary(roles)
         roles.used |= {*parts, *chosen}
         answers = collect_answers(roles, check_units(options.get("units")), instead)
         answers.given, answers.arrays = given, arrays
-        _refuse_unclear_encoding(answers)
+        if sheet.encodings:
+            category = roles.column("category")
+            labels = [] if category is None else map(str, dict.fromkeys(sheet.cells(category)))
+            name = next((name for name in (*sheet.names, *answers.models, *labels) if not name.isascii()), None)
+            if name is not None:
+                raise refusal("unclear_encoding", file=sheet.name, encodings=" or ".join(sheet.encodings), name=name)
     return answers
 
 
 def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
-    """Sheet of any data, and arrays of the file that are not converted."""
+    """Opens any data as a sheet; also returns arrays of the file that are not converted."""
     data, where = options["data"], options.get("where")
     if where is not None and not isinstance(where, Mapping):
         raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
@@ -165,29 +183,107 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
             sheet, arrays = sheet_of_arrays(str(data), read_arrays(data), "an npz file")
     else:
         sheet = open_log(data, options.get("separator"), options.get("encoding"))
-    label, form = Path(sheet.name).name if is_path else sheet.name, f"; {sheet.preset.name}" if sheet.preset else ""
+    label = Path(sheet.name).name if is_path else sheet.name
+    form = f"; {sheet.preset.name}" if sheet.preset.name else ""
     sheet.notes.insert(0, f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns{form}")
     arrays["total"] = sheet.num_rows
     return sheet, arrays
 
 
-def _refuse_unclear_encoding(answers: Answers) -> None:
-    """Refuses a file with several possible encodings if a name depends on them."""
-    sheet = answers.sheet
-    category = answers.roles.column("category") if sheet.encodings else None
-    labels = [] if category is None else map(str, dict.fromkeys(sheet.cells(category)))
-    names = (*sheet.names, *answers.models, *labels) if sheet.encodings else ()
-    name = next((name for name in names if not name.isascii()), None)
-    if name is not None:
-        either = f"its encoding may be {' or '.join(sheet.encodings)}, and names such as {name!r} depend on it"
-        raise ValueError(f"{sheet.name} is not in UTF-8; {either}: give it (encoding=..., on the command line --encoding)")
+def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
+    """Selects the rows that the caller wants, or that the format counts; returns the columns that decide."""
+    for name, value in where.items():
+        column = str(name)
+        if column not in sheet.names:
+            raise refusal("unknown_where", column=column, file=sheet.name, names=sheet.names)
+        cells = sheet.cells(column)
+        values = value if isinstance(value, (list, tuple, set)) else [value]
+        rows = np.flatnonzero([any(_equals(cell, one) for one in values) for cell in cells])
+        if not rows.size:
+            raise refusal("where_without_rows", column=column, value=value, file=sheet.name, cells=dict.fromkeys(cells))
+        sheet.select(rows)
+        sheet.notes.append(f"kept: the {len(rows):,} of {len(cells):,} rows whose {column!r} is {value!r}")
+    first = sheet.preset.first
+    if first not in sheet.names or first in where:
+        return [*map(str, where)]
+    cells, labels = (pd.Series([str(cell) for cell in sheet.cells(name)], dtype=object) for name in (first, "category"))
+    rows = cells == cells.groupby(labels).transform("first")
+    if not rows.all():
+        sheet.select(np.flatnonzero(rows))
+        left = cells[~rows].unique()
+        sheet.notes.append(message("judged_twice", column=first, used=cells[rows].unique(), left=left, value=left[0]))
+    return [*map(str, where), first]
 
 
-def _python_line(options: Mapping[str, Any]) -> str:
-    """Line of Python that reads a file with these arguments of `read_log`; empty for data in memory."""
-    data, *values = options.values()
-    if not isinstance(data, (str, os.PathLike)) or any(hasattr(value, "shape") for value in values):
-        return ""
-    simple = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
-    given = [f"{name}={value!r}" for name, value in simple.items() if name != "data" and value and value != "drop"]
-    return f"log = jaxroute.data.read_log({', '.join([repr(simple['data']), *given])})"
+def _equals(cell: Any, value: Any) -> bool:
+    """Whether a cell is a value: as texts, or as numbers if the cell is a number."""
+    if str(cell).strip().lower() == str(value).strip().lower() or (str(value) == "" and is_empty(cell)):
+        return True
+    try:
+        return isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool) and float(cell) == float(value)
+    except (TypeError, ValueError):
+        return False
+
+
+def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:
+    """Reads a complete table of scores and costs: `read_log(path).table`.
+
+    Args:
+      path: as in `read_log`.
+      missing: "error" refuses a table in which some model has not answered a query; "drop" leaves such queries out and warns.
+      reading: further arguments of `read_log`, such as `costs` and `cost_unit`.
+    """
+    checks.one_of("missing", missing, ("error", "drop"))
+    log = read_log(path, **reading)
+    for line in log.read:
+        if line.startswith("left out: ") and "lack an answer" in line:
+            lost = line.removeprefix("left out: ")
+            if missing == "error":
+                raise ValueError(f"{path}: {lost}; in Python missing='drop' leaves them out")
+            warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
+    return log.table
+
+
+def read_experiment_log(
+    data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
+) -> Log:
+    """Reads the log of an experiment. Errors name the experiment's options; omitted queries and doubts become warnings."""
+    if not data:
+        raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
+    try:
+        log = read_log(data, costs=costs, features=None if features is None else os.fspath(features))
+    except ValueError as error:
+        if not any(before in str(error) for before in (" --", "(--")):
+            raise
+        raise refusal("options_of_experiments", error=str(error)) from None
+    warned = ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
+    for line in log.read:
+        if line.startswith(warned):
+            warnings.warn(f"{os.fspath(data)}: {line}", UserWarning, stacklevel=3)
+    return log
+
+
+def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """Reads some columns of a file of any schema.
+
+    Args:
+      path: a file as in `read_log`.
+      numbers: names of columns to read as float64, NaN for empty cells.
+      labels: names of columns to read as text.
+
+    Returns:
+      `[Q]` arrays by name.
+
+    Raises:
+      ValueError: the file lacks a column, or a cell is not a number.
+    """
+    numbers, labels = ((names,) if isinstance(names, str) else tuple(names) for names in (numbers, labels))
+    sheet = open_log(path)
+    for name in (*numbers, *labels):
+        if name not in sheet.names:
+            raise ValueError(f"{path} lacks the column {name}; it has {', '.join(sheet.names)}")
+    with errors_name(path):
+        arrays = {name: read_numbers(sheet, name, "score").values for name in numbers}
+        for name in labels:
+            arrays[name] = np.array(["unknown" if is_empty(cell) else str(cell) for cell in sheet.cells(name)])
+    return arrays

@@ -1,4 +1,9 @@
-"""Names of columns: the role and the unit that a name says, by the lists of `names.json`."""
+"""Names of columns: the role and the unit that a name tells, by the lists of `names.json`, and the columns of each model in a wide table.
+
+A role is the meaning of a column, such as "query", "model" or "score". A family is a group of columns with one role, one for each model:
+`score_gpt` and `score_llama` in a table with a row per query. How well a name matches a role is its match level: 3 for the name
+itself, 2 for a synonym, 1 for a word that also has other meanings, 0 for none. A plain name is in lower case without marks.
+"""
 
 import difflib
 import fnmatch
@@ -6,9 +11,12 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxroute.core import checks
 
@@ -20,27 +28,25 @@ _LETTERS |= str.maketrans(_FILE["signs"])
 
 
 def plain_name(name: str) -> str:
-    """Returns a name in lower case without marks between its words: "Query-ID" is "queryid"."""
+    """Returns a name in lower case without marks between its words: "Query-ID" becomes "queryid"."""
     return re.sub(r"[\W_]+", "", str(name).lower().translate(_LETTERS))
 
 
-# Plain names by role, each with its match level: 3 for the name itself, 2 for a synonym, 1 for a word with other meanings, too.
+# Match level by role and plain name.
 NAMES: dict[str, dict[str, int]] = {
-    role: {
-        plain_name(name): number for number, kind in enumerate(("generic", "synonyms", "exact"), 1) for name in names[kind]
-    }
+    role: {plain_name(name): level for level, kind in enumerate(("generic", "synonyms", "exact"), 1) for name in names[kind]}
     for role, names in _FILE["roles"].items()
 }
 ROLES = tuple(NAMES)
-# Roles in the order in which columns are searched, and those of which a table may have a column per model.
+# Roles in the order in which their columns are searched, and those that may have a column per model.
 SEARCH_ORDER, PER_MODEL = (tuple(_FILE[key].split()) for key in ("order", "per_model"))
 _ALIASES: dict[str, str] = _FILE["aliases"]
-_TITLES: dict[str, str] = _FILE["titles"]  # Roles whose own names are not words.
-PRICING_ROLES = tuple(_TITLES)  # Tokens, prices and lengths, of which costs are made.
+_TITLES: dict[str, str] = _FILE["titles"]  # Words for roles whose own names are not words.
+PRICING_ROLES = tuple(_TITLES)  # Tokens, prices and lengths, of which costs are computed.
 # Factors to seconds, USD, USD per million tokens and [0, 1]; a text is a currency, or a unit that is not converted.
 UNITS: dict[str, dict[str, float | str]] = _FILE["units"]
 VERDICTS: dict[str, float] = _FILE["verdicts"]
-# Words of a price whose name says per how many tokens, as in `usd_per_1m_tok_in` and `input_cost_per_token`.
+# Words of a price whose name tells per how many tokens, as in `usd_per_1m_tok_in` and `input_cost_per_token`.
 _DIRECTIONS: dict[str, list[str]] = {role: text.split() for role, text in _FILE["directions"].items()}
 UNIT_KINDS = {"score": "score", "cost": "cost", "latency": "latency", **dict.fromkeys(_DIRECTIONS, "price")}
 WORDS = {key: frozenset(text.split()) for key, text in _FILE["words"].items()}
@@ -55,31 +61,31 @@ def title(role: str) -> str:
 
 @lru_cache(65536)
 def words(name: str) -> tuple[str, ...]:
-    """Returns the words of a name: "promptTokens", "prompt_tokens" and "Prompt tokens" have the same."""
+    """Splits a name into lower-case words: "promptTokens", "prompt_tokens" and "Prompt tokens" have the same words."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+", str(name).translate(_LETTERS))
     return tuple(part.lower() for part in parts)
 
 
-def split_remark(name: str) -> tuple[str, str]:
-    """Splits a name from the remark in parentheses or brackets at its end, empty if there is none."""
+def _split_remark(name: str) -> tuple[str, str]:
+    """Splits a name from the remark in parentheses or brackets at its end, which is empty if there is none."""
     match = re.fullmatch(r"([^(\[]+)[(\[](.+)[)\]]\s*", name)
     return (match[1], match[2]) if match else (name, "")
 
 
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """Splits a plain name from its units: "latency_ms" gives ("latency", ("ms",)). A name of units alone stays."""
-    head, remark = split_remark(name)
+    """Splits a plain name from its units of a kind: "latency_ms" becomes ("latency", ("ms",)). A name of units alone stays."""
+    head, remark = _split_remark(name)
     filling = WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
     parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
-    if kind == "price" and "per" in parts:  # "usd per 1k input tokens" as "input usd per 1k tokens".
+    if kind == "price" and "per" in parts:  # "usd per 1k input tokens" becomes "input usd per 1k tokens".
         before, after = parts[: parts.index("per")], parts[parts.index("per") :]
         directions = [part for part in after if any(part in names for names in _DIRECTIONS.values())]
         parts = [*directions, *before, *(part for part in after if part not in directions)]
     while len(parts) > 1:
         for size in range(min(5, len(parts) - 1), 0, -1):
             head, tail = "".join(parts[:size]), "".join(parts[-size:])
-            if tail in units or (head in units and head not in ("min", "s")):  # The least, or a letter: at the end alone.
+            if tail in units or (head in units and head not in ("min", "s")):  # A leading "min" or "s" has other meanings.
                 found.append(tail if tail in units else head)
                 parts = parts[:-size] if tail in units else parts[size:]
                 break
@@ -101,13 +107,16 @@ def _names_role(base: str) -> bool:
 
 
 def parse_units(kind: str, text: str) -> tuple[str, ...]:
-    """Returns the units in a text such as "ms" or "EUR cents"; nothing if it has another word."""
+    """Returns the units in a text such as "ms" or "EUR cents", none if it has another word."""
     parts = [plain_name(text)] if plain_name(text) in UNITS[kind] else [*map(plain_name, text.split())]
     return tuple(parts) if all(part in UNITS[kind] for part in parts) else ()
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor of a column's unit, its currency if that is not USD, and the unit as text, empty without one."""
+    """Returns the factor of a column's unit, its currency if that is not USD, and the unit as text, empty without one.
+
+    The caller's unit of the role, if it is among the units `given` by role, replaces the one in the column's name.
+    """
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])
@@ -117,7 +126,7 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
 
 
 def is_unit_column(name: str, role: str, text: str) -> bool | None:
-    """Whether a column called `currency`, `cost_unit`, ... has the unit of a role; None if its `text` is an unknown unit."""
+    """Whether a column called `currency`, `cost_unit`, ... with the cell `text` has the unit of a role; None for an unknown unit."""
     match, kind = UNIT_COLUMN.fullmatch(plain_name(name)), UNIT_KINDS[role]
     if not match or (match[1] and match[1] != kind and match[1] not in NAMES[role]):
         return False
@@ -131,11 +140,11 @@ def _has_unknown_unit_word(name: str) -> bool:
 
 
 def has_unknown_unit(kind: str, name: str) -> bool:
-    """Whether the name of a column has a unit that is not known."""
+    """Whether a name has a unit that is not in the list of its kind, as `cost (pesos)` has."""
     if kind not in ("cost", "latency", "price") or _names_role(plain_name(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
-    rest = [word for word in words(split_remark(name)[1]) if word not in units and word not in WORDS["remarks"]]
+    rest = [word for word in words(_split_remark(name)[1]) if word not in units and word not in WORDS["remarks"]]
     if rest and (not units or any(map(str.isdigit, rest))):  # As in `cost (pesos)` and `cost [1e-6 USD]`.
         return True
     return any(word not in units for word in words(name) if _has_unknown_unit_word(word))
@@ -143,12 +152,12 @@ def has_unknown_unit(kind: str, name: str) -> bool:
 
 @lru_cache(65536)
 def match_level(role: str, name: str) -> float:
-    """Returns how well a name matches a role: 3 exactly, 2 as a synonym, 1 as a word with other meanings, too, 0 not at all.
+    """Returns how well a name matches a role, 0 to 3.
 
     A field of an object (`usage.prompt_tokens`) matches less than any synonym, and a name with a remark half less.
     """
     found = full_match_level(role, name)
-    head, remark = split_remark(str(name))
+    head, remark = _split_remark(str(name))
     if not found and head and remark and (role == "score" or not _has_unknown_unit_word(remark)):
         if not can_be("score", remark) or (role.startswith("tokens") and not set(words(remark)) <= WORDS["remarks"]):
             return 0.0  # As in `Score (lower is better)`.
@@ -161,7 +170,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns the match level of a whole name, apart from its units."""
+    """Returns how well a whole name matches a role, without regard to units, fields of objects and remarks."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
@@ -177,19 +186,19 @@ def full_match_level(role: str, name: str) -> float:
 
 
 def has_role(name: str, nested: bool = True) -> bool:
-    """Whether a name matches any role; without `nested`, by more than its last part, as in `gpt-4.score`."""
+    """Whether a name matches any role; without `nested`, fields of objects such as `gpt-4.score` do not count."""
     levels = [match_level(role, name) for role in ROLES]
     return any(level >= 1 and (nested or "." not in name or level % 1 == 0) for level in levels)
 
 
 def can_be(role: str, name: str) -> bool:
-    """Whether no word of a name contradicts a role, as in `error_rate` and `cost_limit`."""
+    """Whether no word of a name contradicts a role, as those of `error_rate` (score) and `cost_limit` (cost) do."""
     contradictions = {"score": WORDS["aside"], "cost": WORDS["aside"] | WORDS["lower"] | WORDS["parts_of_cost"]}
     return not contradictions.get(role, set()) & set(words(name)) and not (role == "score" and lower_is_better(name))
 
 
 def similar_names(role: str, names: Sequence[str]) -> list[str]:
-    """Returns the columns without a role whose names have a word of this role."""
+    """Returns the names that match no role but have a word of this role."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
     free = [name for name in names if not has_role(name) and not _has_unknown_unit_word(name) and can_be(role, name)]
     return [name for name in free if any(map(marks.fullmatch, words(name)))]
@@ -219,14 +228,14 @@ def lower_is_better(name: str) -> bool:
 
 
 def is_repeat(name: str) -> bool:
-    """Whether a column numbers repeated answers."""
+    """Whether a column of this name counts repeated answers, as `run` and `answer_idx` do."""
     parts = set(words(name))
     answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
     return bool((WORDS["repeats"] & parts and not {"date", "time"} & parts) or answers)
 
 
 def numbered_columns(names: Sequence[str]) -> list[str]:
-    """Returns columns emb_0, emb_1, ... in the order of their numbers: the largest such group of at least two."""
+    """Returns the columns emb_0, emb_1, ... in the order of their numbers: the largest such group of at least two."""
     groups: dict[str, list[tuple[int, str]]] = {}
     pattern = r"(?i)^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\d+)$"
     for match in filter(None, (re.match(pattern, name) for name in names)):
@@ -236,7 +245,7 @@ def numbered_columns(names: Sequence[str]) -> list[str]:
 
 
 def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns the caller's units by role; refuses unknown ones."""
+    """Returns the caller's units by role; refuses unknown roles and units."""
     found: dict[str, str] = {}
     if units is not None and not isinstance(units, Mapping):
         raise ValueError(f"units must map roles to units, as {{'latency': 'ms'}}, got {checks.show(units)}")
@@ -249,7 +258,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
     return found
 
 
-def fitting(names: Sequence[str], pattern: str) -> list[str]:
+def _fitting(names: Sequence[str], pattern: str) -> list[str]:
     """Returns the names that fit a pattern with `*`."""
     return fnmatch.filter(names, pattern.replace("[", "[[]"))
 
@@ -264,7 +273,7 @@ def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file:
         role = checks.one_of("a role in columns", _ALIASES.get(str(role), str(role)), ROLES)
         found[role] = column = str(column)
         start = f"columns[{role!r}] is {column!r}, which"
-        if "*" in column and not fitting(names, column):
+        if "*" in column and not _fitting(names, column):
             raise ValueError(f"{start} no column of {file} fits; it has {join_names(names, 40)}")
         if "*" not in column and column and column not in names:
             lower = {name.lower(): name for name in reversed(names)}
@@ -272,3 +281,132 @@ def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file:
             hint = f"; did you mean {lower[close[0]]!r}?" if close else ";"
             raise ValueError(f"{start} {file} lacks{hint} it has {join_names(map(repr, names), 40)}")
     return found
+
+
+@dataclass
+class Family:
+    """Columns of one role, one for each model, in a table with a row per query."""
+
+    role: str  #: Role of the columns.
+    pattern: str  #: Name of a column, with `{}` for the model.
+    level: float  #: Match level of the name without the model, 4 if the caller specified it.
+    columns: dict[str, str] = field(default_factory=dict)  #: Column by model.
+    statistics: list[str] = field(default_factory=list)  #: Models excluded because they are called like statistics.
+
+    def of_models(self, models: Collection[str]) -> "Family":
+        """Returns the family restricted to some of its models."""
+        return replace(self, columns={model: column for model, column in self.columns.items() if model in models})
+
+    def shown(self, model: str = "<model>") -> str:
+        """Returns the pattern with a text instead of the model."""
+        return self.pattern.replace("{}", model)
+
+
+class _Split(NamedTuple):
+    """One reading of a column's name as a role and a model; `length` counts the characters of the role."""
+
+    role: str
+    pattern: str
+    model: str
+    level: float
+    length: int
+
+
+def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
+    """Finds the families among the names of columns.
+
+    Args:
+      names: names of the columns.
+      given: columns by role that the caller or the format named; one with `*` is the only family of its role.
+      wanted: models that the caller named; columns called like them may be scores.
+    """
+    families: dict[tuple[str, str], Family] = {}
+    unnamed = [name for name in names if name not in given.values()]
+    free = [name for name in unnamed if name and not has_role(name, nested=False)]
+    for name, split in _best_splits(free):
+        if split.role not in given:
+            family = families.setdefault((split.role, split.pattern), Family(split.role, split.pattern, split.level))
+            family.columns.setdefault(split.model, name)
+    for name in unnamed:
+        if words(name)[-1:] == ("min",):  # Minutes, or the model called min.
+            for split in _splits(name):
+                if (split.role, split.pattern) in families:
+                    families[split.role, split.pattern].columns.setdefault(split.model, name)
+    for role, column in given.items():
+        if "*" in column:
+            head, _, tail = column.partition("*")
+            columns = {name[len(head) : len(name) - len(tail)]: name for name in _fitting(names, column)}
+            families[role, column] = Family(role, column.replace("*", "{}"), 4.0, columns)
+    if (
+        "score" not in given
+    ):  # Columns called like the models, if these have a column of another role or the caller named them.
+        for family in [*families.values()]:
+            bare = {model: model for model in family.columns if model in free}
+            most = len(families["score", "{}"].columns) if ("score", "{}") in families else 1
+            if family.role != "score" and len(bare) > most:
+                families["score", "{}"] = Family("score", "{}", 1.0, bare)
+        bare = {model: model for model in wanted if model in free}
+        if len(bare) > 1:
+            families["score", "{}"] = Family("score", "{}", 2.5, bare)
+    _add_units_behind_models(families)
+    _remove_statistics(families, given, wanted)
+    return [family for family in families.values() if family.columns or family.statistics]
+
+
+def _splits(name: str) -> list[_Split]:
+    """Reads a name as a role and a model in all possible ways: the role may be its beginning or its end."""
+    found = []
+    for match in re.finditer(r"[\s_\-.|:/]+", name):
+        left, mark, right = name[: match.start()], match[0], name[match.end() :]
+        prefixed, suffixed = (left, right, f"{left.lower()}{mark}{{}}"), (right, left, f"{{}}{mark}{right.lower()}")
+        for part, model, pattern in (prefixed, suffixed):
+            if part and model:
+                levels = [(role, full_match_level(role, part)) for role in PER_MODEL]
+                levels += [("response_chars", 1.0)] if plain_name(part) == "chars" else []
+                found += [_Split(role, pattern, model, level, len(part)) for role, level in levels if level >= 1]
+    return found
+
+
+def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
+    """Yields columns with their best readings: those whose model has columns of other roles, then those of the longest role."""
+    splits = {name: _splits(name) for name in free}
+    roles_of: dict[str, set[str]] = {}
+    for split in (split for found in splits.values() for split in found):
+        roles_of.setdefault(split.model, set()).add(split.role)
+    counts = Counter(split.pattern for found in splits.values() for split in found)
+
+    def rank(split: _Split) -> tuple[bool, int, int, int]:
+        roles = len(roles_of[split.model])
+        return split.model in splits and roles > 1, roles, counts[split.pattern] if roles > 1 else 0, split.length
+
+    for name, found in splits.items():
+        for is_ending in (False, True):
+            ranked = {split: rank(split) for split in found if split.pattern.startswith("{}") == is_ending}
+            best = max(ranked.values(), default=None)
+            yield from ((name, split) for split in ranked if ranked[split] == best)
+
+
+def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
+    """Adds families whose unit follows the model, as in `cost_<model>_usd`."""
+    scored = {model for family in families.values() if family.role == "score" for model in family.columns}
+    for (role, pattern), family in [*families.items()]:
+        unit = next((words(model)[-1] for model in family.columns if words(model)), "")
+        if unit in UNITS.get(UNIT_KINDS.get(role, ""), {}) and not family.columns.keys() <= scored:
+            ending = re.compile(rf"[\s_\-.|]+{unit}$", re.IGNORECASE)
+            columns = {ending.sub("", model): column for model, column in family.columns.items()}
+            if columns.keys() <= scored and len(columns) > 1:
+                families[role, f"{pattern}_{unit}"] = Family(role, f"{pattern}_{unit}", family.level, columns)
+
+
+def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], wanted: Sequence[str]) -> None:
+    """Removes models called like statistics, or like a statistic of another model, that have columns of one role alone."""
+    siblings = Counter(model for family in families.values() if len(family.columns) > 1 for model in family.columns)
+    for family in families.values():
+        if family.role not in given:
+            alone = all(plain_name(model) in WORDS["statistics"] for model in family.columns)
+            for model in [*family.columns]:
+                ends = [model, *(model.removeprefix(other) for other in family.columns if model.startswith(other))]
+                is_statistic = any(plain_name(end) in WORDS["statistics"] for end in ends)
+                if is_statistic and (alone or siblings[model] < 2) and model not in wanted:
+                    family.statistics.append(model)
+            family.columns = family.of_models(family.columns.keys() - family.statistics).columns

@@ -1,4 +1,4 @@
-"""Formats of tools and of public data sets, converted to columns with known names; `presets.json` lists the formats."""
+"""Formats of tools and of public data sets (presets), converted to columns with known names; `presets.json` lists them."""
 
 import ast
 import fnmatch
@@ -14,7 +14,7 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import option
+from ..files import refusal
 from ..papers import SPROUT_PRICES
 from .cells import is_empty
 from .names import match_level
@@ -26,43 +26,31 @@ Prices = dict[str, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Preset:
-    """Known format.
+    """Known format of files; without a name, an unknown format."""
 
-    Attributes:
-      name: name of the format; empty for an unknown one.
-      fields: names that all its records have, with `*` for any text.
-      reader: name of the function that adds columns by a rule, or from files beside the records; or None.
-      columns: path to the cell of each column: keys joined by dots, alternatives by `|`, the seconds between two moments by `..`.
-      explode: list of objects that become separate records, or None.
-      keep: allowed values by field; other records are not answers.
-      unique: fields that are the same in an answer that is logged twice.
-      sort: field by which the first of these is chosen, or None.
-      first: column of which the first value in each category counts if the caller chooses none, or None.
-      given: columns by role.
-      how: aggregation of several answers of a pair of query and model.
-      refused: reason why nothing can be compared, or None.
-    """
-
-    name: str
-    fields: Sequence[str] = ()
-    reader: str | None = None
+    name: str = ""  #: Name of the format.
+    fields: Sequence[str] = ()  #: Names that all its records have, with `*` for any text.
+    reader: str | None = None  #: Name of the function that computes columns, also from files beside the records.
+    # Path to the cell of each column: keys joined by dots, alternatives by `|`; `a..b` gives the seconds from a to b.
     columns: Mapping[str, str] = field(default_factory=dict)
-    explode: str | None = None
-    keep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    unique: Sequence[str] = ()
-    sort: str | None = None
-    first: str | None = None
-    given: Mapping[str, str] = field(default_factory=dict)
-    how: str = "mean"
-    refused: str | None = None
+    explode: str | None = None  #: Field with a list of objects that become separate records.
+    keep: Mapping[str, Sequence[Any]] = field(
+        default_factory=dict
+    )  #: Allowed values by field; other records are not answers.
+    unique: Sequence[str] = ()  #: Fields that are the same in an answer that is logged twice.
+    sort: str | None = None  #: Field by which the first of these is chosen.
+    first: str | None = None  #: Column of which the first value in each category counts if the caller chooses none.
+    given: Mapping[str, str] = field(default_factory=dict)  #: Columns by role.
+    how: str = "mean"  #: Aggregation of several answers of one model to one query.
+    refused: str | None = None  #: Reason why nothing can be compared.
 
     @property
     def prices(self) -> Mapping[str, tuple[float, ...]]:
-        """USD per million tokens by model, if the format has a price list."""
+        """Price list of the format: USD per million tokens by model, or empty."""
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Returns the answers in columns with known names; columns that the user added stay."""
+        """Returns the answers in the records of a file, with known names; scores and ids that the user added to the records stay."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -89,22 +77,18 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Returns the caller's prices, completed by the format's price list; refuses models that are in neither."""
+        """Adds the format's price list to the caller's prices; refuses models that are in neither."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
         lacking = [model for model in models if model not in known]
         if lacking:
-            price = (
-                f"(prices={{{lacking[0]!r}: (IN, OUT)}}, on the command line {option('--price', f'{lacking[0]}=IN:OUT')})"
-            )
-            without = f"models without a price, {', '.join(lacking)}"
-            raise ValueError(f"{file} has {without}: give it in USD per million tokens {price}")
+            raise refusal("no_prices_of_models", file=file, models=lacking, model=lacking[0])
         return {model: known[model] for model in models}
 
 
 def parse_nested(value: Any) -> Any:
-    """Returns the object in a text of JSON or Python; other cells as they are."""
+    """Returns the object that a text of JSON or Python stands for, and other cells as they are."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "[", '"'):
         for parse in (json.loads, ast.literal_eval):
             try:
@@ -115,7 +99,7 @@ def parse_nested(value: Any) -> Any:
 
 
 def nested(value: Any, *keys: Any) -> Any:
-    """Returns a value inside objects and lists, None if it is absent."""
+    """Returns the value at some keys inside objects and lists, None if it is absent."""
     for key in keys:
         try:
             value = parse_nested(value)[key]
@@ -125,7 +109,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the cell at a path of `presets.json`."""
+    """Returns the cell of a record at a path of `presets.json` (see `Preset.columns`)."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -137,7 +121,7 @@ def cell_at(record: Mapping[str, Any], path: str) -> Any:
 
 
 def _json_beside(path: Path, name: str) -> Any:
-    """JSON value of another file in the same folder, None if there is none."""
+    """Reads another JSON file in the same folder; returns None without one."""
     try:
         return json.loads((path.parent / name).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -192,7 +176,6 @@ def _helm(path: Path, records: Records) -> Records:
 
 
 def _langsmith(path: Path, records: Records) -> Records:
-    """Feedback on the call, or on its run."""
     feedback: dict[str, Any] = {}
     for record in records:
         stats = parse_nested(record.get("feedback_stats"))
@@ -202,7 +185,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """A sample with the head of its log under `log`, or a row of the data frame of samples."""
+    """Reads a sample that has the head of its log under `log`, or a row of the data frame of samples."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
@@ -224,7 +207,7 @@ def _inspect(path: Path, record: Record) -> Record:
 
 
 def _mmlu_pro(path: Path, record: Record) -> Record:
-    """Answer of one model, which is the name of the file, or of the folder where each subject has a file."""
+    """Reads an answer. The model is the name of the file, or of the folder where each subject has a file."""
     model = path.parent.name if path.stem.endswith("_result") else re.sub(r"^model_outputs_|_\d+shots?$", "", path.stem)
     prompt = "\n".join([str(record["question"]), *map(str, record.get("options") or ())])
     return {"model": record.get("model", model), "score": float(record["pred"] == record["answer"]), "prompt": prompt}
@@ -236,7 +219,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Scores: a column for each name, with a list in each cell, or a list of named values."""
+    """Reads the scores of an observation: columns with a list in each cell, or a list of named values."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -248,12 +231,11 @@ def _langfuse(path: Path, record: Record) -> Record:
 
 
 def _single_score(scores: Record) -> Record:
-    """Scores by name; a single one is called score."""
     return dict(zip(["score"], scores.values())) if len(scores) == 1 else scores
 
 
 def _experiment(path: Path, record: Record) -> Record:
-    """Experiments of LangSmith, one for each model, whose name is that of the file."""
+    """Reads a record of a LangSmith experiment with one model, which is the name of the file."""
     row = {"model": record.get("model", path.stem)}
     for column, heads in (("prompt", ("inputs.", "input.")), ("response", ("outputs.", "output."))):
         row[column] = " ".join(str(value) for name, value in record.items() if name.startswith(heads))
@@ -261,7 +243,7 @@ def _experiment(path: Path, record: Record) -> Record:
     return row | ({} if record.get("example_id") else {"query_id": row["prompt"]})
 
 
-# Functions that add columns to a record, and to all records of a file, of which they may return another number.
+# Functions that compute columns of one record, and of all records of a file, of which they may return fewer or more.
 RECORD_READERS = {f.__name__[1:]: f for f in (_inspect, _mmlu_pro, _mix_instruct, _langfuse, _experiment)}
 FILE_READERS = {f.__name__[1:]: f for f in (_lm_eval, _helm, _langsmith)}
 _FILE = json.loads((Path(__file__).parent / "presets.json").read_text("utf-8"))
@@ -273,7 +255,7 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 
 
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
-    """Returns costs in 1e9 parameters, read from the models' names; for EmbedLLM, whose files have no costs.
+    """Reads the sizes of models in 1e9 parameters from their names, to be used as costs where a file (EmbedLLM) has none.
 
     The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
     "bloom-7b1". Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
@@ -298,7 +280,7 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
 
 
 def find_preset(names: Iterable[str]) -> Preset | None:
-    """Returns the preset of a file with these fields or columns."""
+    """Returns the preset that fits a file with these fields or columns."""
     present = set(names)
 
     def fits(pattern: str) -> bool:
@@ -308,28 +290,26 @@ def find_preset(names: Iterable[str]) -> Preset | None:
     return preset and replace(preset, given={role: column for role, column in preset.given.items() if fits(column)})
 
 
-def read_records(path: Path, records: Records) -> tuple[Records, Preset | None]:
+def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
     """Returns records in columns with known names, and their preset; refuses formats that hold nothing to compare."""
     preset = find_preset(dict.fromkeys(str(key) for record in records[:50] for key in record)) if records else None
     if preset is None:
-        return records, None
+        return records, Preset()
     if preset.refused:
         raise ValueError(f"{path} {preset.refused}")
     try:
         rows = [row for row in preset.rows(path, records) if row]
     except (TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} looks like {preset.name}, but its records are others ({why})") from None
+        raise refusal("other_records", file=path, name=preset.name, why=f"{type(error).__name__}: {error}") from None
     if not rows:
         raise ValueError(f"{path} has the form of {preset.name}, but no answers of models")
     return rows, preset
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Returns the columns of a pickled data set of RouterEval: its groups of models overlap, with equal scores."""
+    """Returns the columns of a pickled data set of RouterEval, whose groups of models overlap."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
-        keys = ", ".join(map(str, value))
-        raise ValueError(f"{path} is a pickled dict of {keys}, and not a data frame: save it as csv or parquet")
+        raise refusal("pickled_dict", file=path, keys=", ".join(map(str, value)))
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]
     found, seen = [], set[str]()
     for group in [group for group in groups if group["model"] is not None]:
@@ -346,6 +326,6 @@ def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, 
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a file beside others is a summary of them by its name."""
+    """Whether the name of a file shows that it summarises others."""
     named = re.fullmatch(_FILE["summaries"], path.stem, re.IGNORECASE)
     return path.suffix == ".json" and named is not None and not path.stem.endswith("_result")

@@ -1,44 +1,68 @@
-"""The role of each column of a log, from its name and its content."""
+"""The role of each column of a log, from its name and its content, and the reasons why a file is not a log.
 
-from collections.abc import Callable, Mapping, Sequence
+Candidates of a role are the columns with the most evidence for it. Families are groups of columns with one for each model (see `names`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from ..files import join_names, option
-from .cells import examples, first_cells, fits_role, has_fractions, looks_like_sentences, read_numbers, which_empty
-from .families import Family, find_families
-from .files import FILE_COLUMNS
-from .names import SEARCH_ORDER, UNIT_KINDS, WORDS, has_role, match_level, numbered_columns, similar_names, title, words
-from .not_a_log import explain_not_a_log
-from .sheet import Sheet
-from .text import is_digits
+from ..files import join_names, message, option, refusal
+from .cells import (
+    examples,
+    first_cells,
+    fits_role,
+    has_fractions,
+    is_empty,
+    looks_like_numbers,
+    looks_like_sentences,
+    number_of,
+    read_numbers,
+    which_empty,
+)
+from .names import (
+    SEARCH_ORDER,
+    UNIT_KINDS,
+    WORDS,
+    Family,
+    can_be,
+    find_families,
+    has_role,
+    lower_is_better,
+    match_level,
+    numbered_columns,
+    plain_name,
+    similar_names,
+    title,
+    words,
+)
+from .opening import FILE_COLUMNS, is_digits
+from .sheets import Sheet
+
+_PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})  # Columns of pairwise preferences.
+_SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(WORDS['summaries']))}|all|grand)", re.IGNORECASE)
+_BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows"}  # Words beside those of a summary.
 
 
 @dataclass
 class Roles:
-    """Roles of the columns.
+    """Roles of the columns of a sheet."""
 
-    Attributes:
-      sheet: the open file.
-      given: columns by role that the caller or the format named.
-      candidates: columns by role with the most evidence; several where nothing decides between them.
-      models: models of a table with a row per query, empty for one with a row per query and model.
-      families: columns of each model by role, in a table with a row per query.
-      vectors: columns of numbers that are features of queries.
-      used: columns that were read.
-      notes: lines for the user, one for each role.
-    """
-
-    sheet: Sheet
-    given: dict[str, str]
-    candidates: dict[str, list[str]]
-    models: list[str] = field(default_factory=list)
-    families: dict[str, Family] = field(default_factory=dict)
-    vectors: list[str] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    sheet: Sheet  #: The open file.
+    given: dict[str, str]  #: Columns by role that the caller or the format named.
+    candidates: dict[str, list[str]]  #: Columns by role with the most evidence; several if nothing decides between them.
+    models: list[str] = field(
+        default_factory=list
+    )  #: Models in a table with a row per query; empty if each model has a row.
+    families: dict[str, Family] = field(
+        default_factory=dict
+    )  #: Columns of each model by role, in a table with a row per query.
+    vectors: list[str] = field(default_factory=list)  #: Columns of numbers that are features of queries.
+    used: set[str] = field(default_factory=set)  #: Columns that were read.
     _codes: dict[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, role: str) -> str | None:
@@ -50,42 +74,46 @@ class Roles:
         return names[0] if names else None
 
     def note(self, role: str, column: str, *more: str) -> None:
-        """Adds the line of a role: its column, examples and conversions."""
+        """Adds the line for the user about a role: its column, examples and conversions."""
         shown = examples(self.sheet.cells(column))
         details = "; ".join(part for part in (f"as in {shown}" if shown else "", *more) if part)
-        self.notes.append(f"{title(role)}: column {column!r} ({details})")
+        self.sheet.notes.append(f"{title(role)}: column {column!r} ({details})")
 
     def codes(self, column: str) -> np.ndarray:
-        """Returns `[R]` numbers of the different cells of a column, read as texts."""
+        """Returns `[R]` integers that are equal for cells with equal texts."""
         if column not in self._codes:
             texts = [str(cell).strip() for cell in self.sheet.cells(column)]
             self._codes[column] = pd.factorize(np.array(texts, object))[0]
         return self._codes[column]
 
     def num_different(self, *columns: str) -> int:
-        """Returns the number of different rows of some columns."""
+        """Counts the different rows of some columns."""
         return len(pd.DataFrame({column: self.codes(column) for column in columns}).drop_duplicates())
 
-    def unused(self) -> str:
-        """Returns the line about columns that were not used, empty if all were."""
-        left = [name for name in self.sheet.names if name and name not in self.used and name not in FILE_COLUMNS]
-        return f"not used: {join_names(map(repr, left), 30)}" if left else ""
+    def taken(self) -> set[str]:
+        """Returns all candidates of all roles."""
+        return {column for columns in self.candidates.values() for column in columns}
 
 
 def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") -> ValueError:
-    """Error about several columns, or columns per model, that could have the same role."""
-    give = f"(columns={{{role!r}: {names[0]!r}}}, on the command line {option('--column', f'{role}={names[0]}')}{none})"
-    which = f"{' and '.join(map(repr, names))} could both be the {title(role)}, and they differ"
-    return ValueError(f"{sheet.name}: {which}: say which {give}")
+    """Returns the error about several columns, or columns per model, that could have the same role."""
+    both = " and ".join(map(repr, names))
+    return refusal("undecided", file=sheet.name, both=both, title=title(role), role=role, name=names[0], none=none)
 
 
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
-    """Assigns a role to each column: the one that its name matches best, if its cells fit.
+    """Assigns a role to each column: the one that its name matches best, if its cells fit. Refuses a file that is not a log.
 
-    Columns that the caller named, by role, are `given`; models that the caller named are `wanted`. A file that is not a log is refused.
+    Args:
+      sheet: the open file.
+      given: columns by role that the caller named.
+      wanted: models that the caller named.
+      scored: whether scores are required.
     """
     given = {**sheet.given, **given}
-    _check_header(sheet, given)
+    numbers = [name for name in sheet.names if is_digits(name)]
+    if numbers and not given and not any(map(has_role, sheet.names)) and len(numbers) >= len(sheet.names) / 3:
+        raise refusal("no_header", file=sheet.name, names=sheet.names)
     single = {role: column for role, column in given.items() if "*" not in column}
     roles = Roles(sheet, given, {role: [column] if column else [] for role, column in single.items()})
     families = _fitting_families(sheet, given, wanted)
@@ -103,27 +131,19 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
         _refuse_different(sheet, options)
         return _assign_families(roles, families, scores)
     if not is_long and (scored or not (query and model)):
-        raise ValueError(explain_not_a_log(sheet, roles.candidates, scores, families, wanted))
+        raise ValueError(_explain_not_a_log(sheet, roles.candidates, scores, families, wanted))
     return roles
 
 
-def _check_header(sheet: Sheet, given: Mapping[str, str]) -> None:
-    numbers = [name for name in sheet.names if is_digits(name)]
-    if numbers and not given and not any(map(has_role, sheet.names)) and len(numbers) >= len(sheet.names) / 3:
-        looks = f"line 1 looks like data and not like names of columns ({join_names(map(repr, sheet.names), 6)})"
-        raise ValueError(f"{sheet.name}, {looks}: add a line of names above it, such as query_id,model,score,cost")
-
-
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Families without the columns whose cells cannot have their role."""
+    """Returns the families without the columns whose cells cannot have their role."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
             cells = {m: sheet.cells(column) for m, column in family.columns.items() if sheet.names.count(column) == 1}
             unfit = {model for model, column in cells.items() if first_cells(column) and not fits_role(family.role, column)}
-            if (
-                len(family.columns) - len(unfit) > 1
-            ):  # Columns of a model with other families are refused when they are read.
+            if len(family.columns) - len(unfit) > 1:
+                # Columns of a model with other families are refused when they are read.
                 others = [other for other in families if other.role != family.role and len(other.columns) > 1]
                 unfit -= {model for other in others for model in other.columns}
             family = family.of_models(family.columns.keys() - unfit)
@@ -133,7 +153,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Families of scores with the most evidence; several where nothing decides, one of a single model if there is no other."""
+    """Returns the families of scores with the most evidence: several if nothing decides, one of a single model without others."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -152,8 +172,7 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
     roles.families["score"] = scores
     if scores.statistics:
-        left = f"left out: the columns {', '.join(map(scores.shown, scores.statistics))}, called like statistics"
-        roles.notes.append(f"{left}; if they are models, name all models (models=[...], --models A,B)")
+        sheet.notes.append(message("statistics_left_out", columns=", ".join(map(scores.shown, scores.statistics))))
     families = [family.of_models(scores.columns) for family in families]
     for role in dict.fromkeys(family.role for family in families if family.role != "score"):
         options = [family for family in families if family.role == role and family.columns]
@@ -165,7 +184,7 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
         if best:
             roles.families[role] = best[0]
     of_models = {column for family in families for column in family.columns.values()}
-    # A column of the query with one of these roles says nothing about the models.
+    # A column of the query with one of these roles tells nothing about the models.
     dropped = ("model", "score", "response", "latency", "tokens_out", "tokens_reasoning", "confidence", "cost")
     for role, names in [*roles.candidates.items()]:
         roles.candidates[role] = [name for name in names if name not in of_models or roles.given.get(role) == name]
@@ -182,7 +201,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Fills the candidates of every role that was not given."""
+    """Fills the candidates of every role that was not given; `taken` columns already have a role."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -205,7 +224,7 @@ def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
 
 
 def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
-    """Columns with the best match, of those whose cells fit."""
+    """Returns the columns whose names match a role best, among those whose cells fit."""
     sheet = roles.sheet
     options = sheet.single(names)
     fitting = [name for name in options if fits_role(role, sheet.cells(name))]
@@ -224,7 +243,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
 
 
 def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
-    """Columns of queries with the best match: of several, those in which models have the same values."""
+    """Returns the columns of queries with the best match; among several, those in which models have the same values."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     taken = {*model, *roles.candidates.get("score", ())}
     fitting = [name for name in sheet.single(options) if name not in taken]
@@ -238,7 +257,7 @@ def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
 
 
 def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
-    """Parts of the paths of several files that may be the models: those whose values share most of the questions."""
+    """Returns the parts of the paths of several files that may be the models: those that share most of the questions."""
     sheet, text = roles.sheet, roles.candidates.get("text", [])
     columns = [column for column in FILE_COLUMNS if column in sheet.names]
     if not columns or similar_names("model", names):
@@ -258,8 +277,8 @@ def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
 
 
 def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
-    """Returns columns that match a role less than the one that is used, and that have other cells."""
-    sheet, taken = roles.sheet, {name for names in roles.candidates.values() for name in names}
+    """Returns columns without a role that match this one less than `column` does, and that have other cells."""
+    sheet, taken = roles.sheet, roles.taken()
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
     fitting = [name for name in free if name in weaker and fits_role(role, sheet.cells(name))]
@@ -272,12 +291,12 @@ def _best_match(role: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
-    """Names that are not the same as an earlier one."""
+    """Returns the names that are not the same as an earlier one."""
     return [name for place, name in enumerate(names) if not any(same(name, other) for other in names[:place])]
 
 
 def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
-    """Whether two columns have the same cells, or numbers that are the same in their units."""
+    """Whether two columns have the same cells, or numbers that are the same after conversion from their units."""
     first, second = sheet.cells(a), sheet.cells(b)
     if role in UNIT_KINDS:
         try:
@@ -287,3 +306,160 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
     if first.dtype.kind in "biuf" and second.dtype.kind in "biuf":
         return np.allclose(first.astype(float), second.astype(float), rtol=1e-9, atol=0, equal_nan=True)
     return all(str(x).strip() == str(y).strip() for x, y in zip(first, second, strict=True))
+
+
+def refuse_summary(roles: Roles) -> None:
+    """Refuses rows that are means or sums of others.
+
+    Their query is a word such as "Total" among ids with digits, or the word is in one of the first columns of the last rows, and in no
+    row above. If ids are words, the numbers decide.
+    """
+    sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
+    texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
+    excluded = {roles.given.get("query"), *roles.candidates.get("model", ()), *texts}
+    for column in dict.fromkeys([*sheet.names[:3], *queries, *roles.candidates.get("category", ())]):
+        if sheet.names.count(column) > 1 or column in excluded:
+            continue
+        cells = sheet.cells(column)
+        rows = [row for row in range(max(0, size - 3), size) if _is_summary_word(cells[row])]
+        rows = [row for row in rows if not any(cell == cells[row] for cell in cells[: size - 3])]
+        if column in queries:
+            first = np.unique(roles.codes(column), return_index=True)[1]
+            rows = [row for row in first if _is_summary_word(cells[row])]
+            numbered = sum(any(letter.isdigit() for letter in str(cell)) for cell in cells[first]) if rows else 0
+            if numbered <= (len(first) - len(rows)) / 2:
+                rows = [row for row in rows if _is_mean(roles, column, row)]
+        if rows:
+            raise refusal("summary_row", place=sheet.place(rows[0], column), cell=cells[rows[0]])
+
+
+def _is_summary_word(cell: object) -> bool:
+    """Whether a cell is a word for a mean or sum, such as "Total (n=20)"."""
+    if not isinstance(cell, str) or not _SUMMARY.match(cell):
+        return False
+    parts = set(words(cell.split("(")[0]))
+    return bool(parts & (WORDS["summaries"] | {"all"})) and parts <= WORDS["summaries"] | _BESIDE_SUMMARY
+
+
+def _is_mean(roles: Roles, column: str, row: int) -> bool:
+    """Whether scores and costs of a row are the means or sums over rows with another cell in `column` and the same model, if any."""
+    sheet, model = roles.sheet, roles.candidates.get("model", [])
+    others = roles.codes(column) != roles.codes(column)[row]
+    if len(model) == 1 and not is_empty(sheet.cells(model[0])[row]):
+        others &= roles.codes(model[0]) == roles.codes(model[0])[row]
+    names = [*roles.candidates.get("score", ()), *roles.candidates.get("cost", ())]
+    names += [name for role in ("score", "cost") if role in roles.families for name in roles.families[role].columns.values()]
+    for name in names if others.any() else ():
+        numbers = np.array([number_of(str(cell).strip("$€£")) for cell in sheet.cells(name)])
+        values, within = [np.nanmean(numbers[others]), np.nansum(numbers[others])], 0.006 * numbers[others].max()
+        if not np.isclose(numbers[row], values, rtol=0.01, atol=within).any():
+            return False
+    return bool(others.any())
+
+
+def _explain_not_a_log(
+    sheet: Sheet, candidates: Mapping[str, list[str]], scores: Family, families: Sequence[Family], wanted: Sequence[str]
+) -> str:
+    """Returns the message why a file is not a log, and what would make it one; models that the caller named are `wanted`."""
+    file, names = sheet.name, [name for name in sheet.names if name not in FILE_COLUMNS]
+    has = f"It has {join_names(map(repr, names))}."
+    if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
+        return message("pairwise_preferences", file=file, has=has)
+    free = [name for name in names if not any(name in columns for columns in candidates.values())]
+    unknown = [name for name in sheet.single(free) if not has_role(name) and "tokens" not in words(name)]
+    unknown = [name for name in unknown if _like_scores(sheet.cells(name))]
+    lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
+    likely, likely_models = _likely_columns(sheet, lacking, free, unknown)
+    more = f"{likely}. {has}" if likely else has
+    doubted = (f for f in families if f.role == "score" and f.statistics and len(f.columns) + len(f.statistics) > 1)
+    statistics = next(doubted, None)
+    if statistics is not None and not candidates.get("model"):
+        models = [*statistics.columns, *statistics.statistics]
+        priced = candidates.get("cost") or any(family.role in ("cost", "price_in") for family in families)
+        costs = "" if priced else message("and_costs", model=models[0])
+        filled = {"columns": statistics.shown(), "models": models, "statistics": statistics.statistics}
+        return message("called_like_statistics", file=file, given=",".join(models), costs=costs, more=more, **filled)
+    if len(scores.columns) == 1 and not candidates.get("score") and not candidates.get("model"):
+        return message("scores_of_one_model", file=file, model=next(iter(scores.columns)), has=has)
+    if candidates.get("model"):
+        model = candidates["model"][0]
+        different = len(set(map(str, sheet.cells(model))))
+        if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
+            number = sheet.num_rows
+            return message("summary_of_models", file=file, model=model, different=different, number=number, more=more)
+        columns = " and ".join(f"a column for the {role}" for role in lacking)
+        return message("lacks_columns", file=file, model=model, columns=columns, more=more)
+    of_others = {c for f in families if f.role != "score" and len(f.columns) > 1 for c in f.columns.values()}
+    possible = [name for name in unknown if name not in of_others]
+    named = [model for model in wanted if model in possible]
+    if named:
+        absent = [repr(model) for model in wanted if model not in names]
+        one = f"only {named[0]!r} is named, and there is nothing to choose"
+        why = f"{join_names(absent)} is not a column" if absent else one
+        return message("columns_like_models", file=file, why=why, has=has)
+    pair = _two_patterns(sheet, free)
+    if pair is not None and not candidates.get("score"):
+        first, second, models = pair
+        return message("two_columns_per_model", file=file, first=first, second=second, models=models, has=has)
+    if len(possible) > 1 and not likely_models and not candidates.get("score"):
+        costs = " ".join(option("--cost", f"{name}=VALUE") for name in possible[:3])
+        return message("possible_scores", file=file, names=possible, costs=costs, model=possible[0], more=more)
+    return message("not_a_log", file=file, more=more)
+
+
+def _likely_columns(
+    sheet: Sheet, lacking: Sequence[str], free: Sequence[str], unknown: Sequence[str]
+) -> tuple[str, list[str]]:
+    """Proposes columns for the roles that are lacking, in words; also returns those for the models."""
+    proposals = {role: similar_names(role, free) for role in lacking}
+    only_score = lacking == ["score"]
+    if only_score:  # By their content.
+        proposals["score"] = proposals["score"] or [name for name in unknown if can_be("score", name)]
+    likely = "; ".join(likely_column(role, names) for role, names in proposals.items() if names)
+    lower = list(filter(lower_is_better, unknown)) if only_score else []
+    if lower and not likely:
+        likely = message("lower_is_better", names=lower, name=lower[0])
+    strange = [n for n in free if match_level("score", n) > 0 and not looks_like_numbers(sheet.cells(n), "score")]
+    if only_score and not likely and strange:
+        shown = examples(sheet.cells(strange[0]))
+        likely = f"{strange[0]!r} has {shown}, which are not known verdicts: write 1 and 0"
+    return likely, proposals.get("model", [])
+
+
+def likely_column(role: str, names: Sequence[str]) -> str:
+    """Returns the proposal to use one of some columns for a role."""
+    return f"{' or '.join(map(repr, names[:3]))} looks like the {role}: {option('--column', f'{role}={names[0]}')}"
+
+
+def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str]] | None:
+    """Returns two patterns of names of numeric columns that the same models have, the likelier scores first, and the models."""
+    patterns: dict[str, dict[str, str]] = {}
+    for name in sheet.single(free):
+        marks = [*re.finditer(r"[\s_\-.|:/]+", name)] if looks_like_numbers(sheet.cells(name)) else []
+        starts, ends = [0, *(mark.end() for mark in marks)], [*(mark.start() for mark in marks), len(name)]
+        for start, end in product(starts, ends) if marks else ():
+            if start < end and end - start < len(name):
+                patterns.setdefault(f"{name[:start]}*{name[end:]}", {})[name[start:end]] = name
+    by_models: dict[frozenset[str], list[str]] = {}
+    for pattern, columns in patterns.items():
+        by_models.setdefault(frozenset(columns), []).append(pattern)
+    pairs = [same[:2] for models, same in by_models.items() if len(models) > 1 and len(same) > 1]
+    if not pairs:
+        return None
+
+    def share_of_grades(pattern: str) -> float:
+        """Returns the share of whole and half numbers."""
+        numbers = [number_of(cell) for name in patterns[pattern].values() for cell in first_cells(sheet.cells(name))]
+        return float(np.mean(np.array(numbers) * 2 % 1 == 0))
+
+    largest = max(pairs, key=lambda pair: len(patterns[pair[0]]))
+    first, second = sorted(largest, key=share_of_grades, reverse=True)
+    return first, second, list(patterns[first])
+
+
+def _like_scores(cells: np.ndarray) -> bool:
+    """Whether cells are numbers or verdicts in [0, 1], or whole or half grades up to 100."""
+    if not looks_like_numbers(cells, "score"):
+        return False
+    values = np.array([number for number in map(number_of, first_cells(cells)) if number == number])
+    return bool((values >= 0).all() and (values.max() <= 1 or (values.max() <= 100 and (values * 2 % 1 == 0).all())))

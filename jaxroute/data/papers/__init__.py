@@ -1,7 +1,4 @@
-"""Numbers of the papers as data, exactly as printed: the JSON files beside this module, one per paper.
-
-Each table there has a source, its columns with their units, remarks, and one row per line.
-"""
+"""Numbers of the papers, exactly as printed, from one JSON file per paper: tables with their source, units, remarks and rows."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,43 +12,18 @@ import numpy as np
 from jaxroute.core import checks
 
 __all__ = [
-    "C2MABV_CHATGLM2",
-    "C2MABV_FIGURE_4",
-    "C2MABV_FIGURE_8",
-    "C2MABV_SETTINGS",
-    "C2MABV_TABLE_1",
-    "C2MABV_TABLE_3",
-    "C2MABV_TABLE_4",
-    "MESSPLUS_BENCHMARKS",
-    "MESSPLUS_DROPOUT",
-    "MESSPLUS_FIGURE_2",
-    "MESSPLUS_MODELS",
-    "MESSPLUS_TABLES_6_7",
-    "MESSPLUS_TABLE_2",
-    "MESSPLUS_TABLE_2_DIFFERS",
-    "MESSPLUS_TABLE_3",
-    "MESSPLUS_TABLE_5",
-    "MESSPLUS_WEIGHT_DECAY",
-    "SPROUT_PRICES",
-    "STAGEROUTE_TABLE_1",
-    "STAGEROUTE_TABLE_2",
-    "STANDIN_MODELS",
-    "Benchmark",
-    "Entry",
-    "ModelTable",
-    "Overhead",
-    "PriceTable",
-    "RunTimes",
-    "divide_by_max",
-    "min_max",
-]
+    "C2MABV_CHATGLM2", "C2MABV_FIGURE_4", "C2MABV_FIGURE_8", "C2MABV_SETTINGS", "C2MABV_TABLE_1", "C2MABV_TABLE_3", "C2MABV_TABLE_4",
+    "MESSPLUS_BENCHMARKS", "MESSPLUS_DROPOUT", "MESSPLUS_FIGURE_2", "MESSPLUS_MODELS", "MESSPLUS_TABLES_6_7", "MESSPLUS_TABLE_2",
+    "MESSPLUS_TABLE_2_DIFFERS", "MESSPLUS_TABLE_3", "MESSPLUS_TABLE_5", "MESSPLUS_WEIGHT_DECAY", "SPROUT_PRICES", "STAGEROUTE_TABLE_1",
+    "STAGEROUTE_TABLE_2", "STANDIN_MODELS", "Benchmark", "Entry", "ModelTable", "Overhead", "PriceTable", "RunTimes", "divide_by_max", "min_max",
+]  # fmt: skip
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """One finite score and cost per model, `[N]` float64 each, in the order the models were released; names are the printed ones."""
+    """Score and cost of each model, `[N]` finite float64 each, in the order of their release; the names are the printed ones."""
 
     names: tuple[str, ...]
     scores: np.ndarray
@@ -67,7 +39,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """One finite list price per model, `[K]` float64; names are the printed ones."""
+    """List price of each model, `[K]` finite float64; the names are the printed ones."""
 
     names: tuple[str, ...]
     prices: np.ndarray
@@ -80,21 +52,21 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run times on one random instance, in seconds for 10,000 rounds of one run."""
+    """Run times of C2MAB-V on one random instance, in seconds for 10,000 rounds of one run."""
 
     num_models: int
     size: int  #: Number of models of a set.
     budget: float  #: Cost per round.
-    relaxed_s: float  #: With relaxation and rounding.
-    direct_s: float  #: Solved directly.
+    relaxed_s: float  #: Seconds with relaxation and rounding.
+    direct_s: float  #: Seconds if each problem is solved directly.
 
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """One benchmark of MESS+: which models satisfy which requests, what they cost, and the settings used on it.
+    """One benchmark of MESS+: outcomes of its requests, energy of each model, and settings.
 
-    The outcome of a request is one of `2^M = 8` cells, `4 s_L1B + 2 s_L8B + s_L70B` with `s = 1` where the model satisfies
-    it. `messplus.json` says where each column comes from and how it agrees with Table 2.
+    The outcome of a request is one of `2^M = 8` cells, `4 s_L1B + 2 s_L8B + s_L70B` with `s = 1` if the model satisfies
+    it. `messplus.json` has the source of each column, and how it agrees with Table 2.
 
     Source: Woisetschläger et al., "Dynamically Learned Test-Time Model Routing in Language Model Zoos with Service Level
     Guarantees" (MESS+); outcomes and settings from the public repository laminair/mess-plus.
@@ -139,7 +111,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """One method on one benchmark, as printed in Tables 2, 6 and 7 of MESS+ except for the order of `ratio`."""
+    """Result of one method on one benchmark, as printed in Tables 2, 6 and 7 of MESS+ except for the order of `ratio`."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -150,7 +122,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Overhead:
-    """One benchmark of Table 3 of MESS+; each `..._pm` is the number after the "±"."""
+    """Cost of the predictor on one benchmark, Table 3 of MESS+; each `..._pm` is the number after the "±"."""
 
     predictor: float  #: Energy of the predictor, training and inference, in J per request.
     predictor_pm: float
@@ -185,7 +157,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes columns read-only float64; `ValueError` if one has another size or a value that is not finite or below `least`."""
+    """Makes fields of a table read-only float64 arrays; refuses other `sizes`, and values that are not finite or below `least`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -202,26 +174,26 @@ def _read(paper: str) -> dict[str, Any]:
     return json.loads(Path(__file__).with_name(f"{paper}.json").read_text(encoding="utf-8"))
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
 def _rows(paper: str, table: str) -> tuple[Any, ...]:
-    """Rows of a table, tuples with a value for each of its columns; `ValueError` if a row has more or fewer."""
-    columns, rows = _read(paper)[table]["columns"], _tuples(_read(paper)[table]["rows"])
+    """Returns the rows of a table as tuples; refuses a row with more or fewer values than the table has columns."""
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    columns, rows = _read(paper)[table]["columns"], tuples(_read(paper)[table]["rows"])
     if wrong := [row for row in rows if len(row) != len(columns)]:
         raise ValueError(f"{paper}.json, {table}: {wrong[0]} must have {len(columns)} values: {', '.join(columns)}")
     return rows
 
 
 def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
-    """Names and columns of a table, the units of the columns and its source."""
+    """Makes an object of the columns of a table, their units and its source."""
     _, *units = _read(paper)[table]["columns"].values()
     return kind(*zip(*_rows(paper, table)), *units, _read(paper)[table]["source"])
 
 
 def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
-    """Rows of a table by their first value, without it."""
+    """Returns the rows of a table by their first value, without it."""
     groups = {}
     for key, *row in _rows(paper, table):
         groups.setdefault(key, []).append(row)
@@ -229,7 +201,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _by_benchmark(kind: Callable[..., _T], rows: Sequence[Any]) -> dict[str, _T]:
-    """Rows of MESS+ by benchmark and, last, "average"; `ValueError` if one is missing, repeated or out of order."""
+    """Returns rows of MESS+ by benchmark and, last, "average"; refuses rows that are missing, repeated or out of order."""
     expected, names = [*MESSPLUS_BENCHMARKS, "average"], [name for name, *_ in rows]
     if names != expected:
         raise ValueError(f"rows are {', '.join(names)}; expected {', '.join(expected)}")

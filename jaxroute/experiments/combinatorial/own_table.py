@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.experiments.base import Case
 from jaxroute.experiments.combinatorial.figures import BASELINES, RECORD, SETTINGS, TASKS, at_horizon
 from jaxroute.experiments.combinatorial.theory import experiment

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxroute import plot
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.measure import end
 from jaxroute.problems import contextual as co

@@ -11,7 +11,7 @@ import xarray as xr
 from jaxroute import grid, metrics, plot
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least

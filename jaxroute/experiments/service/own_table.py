@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute import plot
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.measure import end
 from jaxroute.experiments.service import common

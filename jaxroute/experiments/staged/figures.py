@@ -8,7 +8,7 @@ import xarray as xr
 
 from jaxroute import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
 from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, product, share_of, show

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, main_directions, standin
-from jaxroute.data.loading import read_experiment_log
+from jaxroute.data.logs.log import read_experiment_log
 
 # Starts of k-means.
 _RESTARTS = 10

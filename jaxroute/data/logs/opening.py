@@ -1,0 +1,485 @@
+"""Opening a log of any kind as a sheet: the kind of file by its first bytes, delimited text, JSON, archives, and several files as one."""
+
+import bz2
+import codecs
+import csv
+import difflib
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import sys
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jaxroute.core import checks
+
+from ..files import errors_name, import_optional, join_names, refusal
+from ..pickles import open_pickle
+from . import presets
+from .names import UNIT_KINDS, WORDS, match_level
+from .sheets import Sheet, frame_of, open_excel, open_parquet, records_of, sheet_in_memory, sheet_of_frame
+
+_JSON = (".json", ".jsonl", ".ndjson")
+_BINARY = (".parquet", ".feather", ".xlsx", ".pkl", ".pickle", ".npz")
+_SUFFIXES = (".csv", ".tsv", ".txt", *_JSON, *_BINARY, ".eval")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_SEPARATOR_WORDS = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SAMPLE = 1 << 18  # Only so many characters or bytes at the beginning of a file decide its encoding and separator.
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,}))\s*$")  # Not a mark between thousands.
+_ENCODINGS = ["cp1252", "cp1250", "cp1251", "cp932", "gb18030", "big5", "cp949", "mac_roman"]
+# Columns of several files with the file and the folders of each row.
+FILE_COLUMNS = ("(file)", "(folder)", "(folder 2)", "(folder 3)")
+# First bytes of compressed files, with the name of the compression and the function that undoes it.
+_PACKERS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", gzip.decompress),
+    b"BZh": ("bzip2", bz2.decompress),
+    b"\xfd7zXZ": ("xz", lzma.decompress),
+    b"\x28\xb5\x2f\xfd": ("zstd", lambda content: _zstd_stream(content).read()),
+}
+# First bytes of files that are never read.
+_REFUSED = {
+    b"\x93NUMPY": "an npy file of one array without a name",
+    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or .csv",
+    b"SQLite": "a database: export its table as csv",
+    b"%PDF": "a PDF file",
+    b"\x80": "a pickle",
+}
+
+
+def _zstd_stream(content: bytes) -> Any:
+    return import_optional("pyarrow").input_stream(io.BytesIO(content), compression="zstd")
+
+
+def open_log(data: Any, separator: str | None = None, encoding: str | None = None) -> Sheet:
+    """Opens a file, a folder, a list of files or data in memory as a sheet.
+
+    `separator` is the character between columns of text, and `encoding` the encoding of text; None finds them out.
+    """
+    if separator is not None:
+        separator = _SEPARATOR_WORDS.get(separator, separator)
+        if len(separator) != 1:
+            raise ValueError(f"separator must be one character such as ',' or ';' or '\\t', got {separator!r}")
+    if encoding is not None:
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise ValueError(f"encoding must be one such as 'utf-8' or 'windows-1252', got {encoding!r}") from None
+
+    def open_one(path: Path) -> Sheet:
+        name = path.name.lower()
+        if not _suffix(name) and not name.endswith(_PACKED):
+            hint = " (an old Excel file: save it as .xlsx or .csv)" if name.endswith((".xls", ".xlsb", ".ods")) else ""
+            raise refusal("unknown_kind", file=path, hint=hint, suffixes=", ".join((*_SUFFIXES, *_PACKED)))
+        with open(path, "rb") as file:
+            if file.read(4) == b"PAR1":
+                return open_parquet(path, path)
+        return _open_bytes(path, path.read_bytes(), "", separator, encoding)
+
+    if isinstance(data, (str, os.PathLike)):
+        path = existing_path(data)
+        if path.is_dir():
+            return _join_files(str(path), _files_in(path), open_one)
+        with errors_name(path):
+            return _apply_preset(open_one(path))
+    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
+        return _join_files(f"the files {join_names(data, 3)}", list(map(existing_path, data)), open_one, listed=True)
+    return _apply_preset(sheet_in_memory(data))
+
+
+def existing_path(path: str | os.PathLike) -> Path:
+    """Returns the path of an existing file or folder; for another path, the error proposes similar names."""
+    if not os.fspath(path):
+        raise ValueError("data must be the name of a file, got an empty text")
+    if "://" in str(path):
+        raise ValueError(f"data must be the name of a file, got the address {str(path)!r}: download it first")
+    file = Path(path)
+    try:
+        exists, folder = file.exists(), file.parent
+    except (OSError, ValueError) as error:
+        raise ValueError(f"data must be the name of a file, got {checks.show(str(path))}: {error}") from None
+    if not exists and not folder.is_dir():
+        raise ValueError(f"{path}: there is no such file; the folder {str(folder)!r} does not exist either")
+    if not exists:
+        names = sorted(os.listdir(folder))
+        readable = [name for name in names if _suffix(name)]
+        close = difflib.get_close_matches(file.name, names) or difflib.get_close_matches(file.stem, readable, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(repr(str(folder / name)) for name in close)}?" if close else ""
+        raise ValueError(f"{path}: there is no such file{hint}")
+    if file.is_file() and not file.stat().st_size:
+        raise ValueError(f"{path} is empty: it has no bytes")
+    return file
+
+
+def _suffix(name: str) -> str:
+    """Returns the suffix of a name without those of compression, empty if it is unknown."""
+    name = name.lower()
+    while name.endswith(_PACKED):
+        name = name[: name.rfind(".")]
+    return next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
+
+
+def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
+    """Opens content by its first bytes and then by its name; `packed` is the compression in words."""
+    suffix = _suffix(path.name)
+    for magic, (compression, unpack) in _PACKERS.items():
+        if content.startswith(magic):
+            try:
+                content = unpack(content)
+            except (EOFError, zlib.error, OSError, lzma.LZMAError, MemoryError) as error:
+                raise ValueError(f"{path} is a damaged {compression} file: {error}") from None
+            return _open_bytes(path, content, f", compressed by {compression}", separator, encoding)
+    if content.startswith(b"PK\x03\x04"):
+        return _open_archive(path, content, separator, encoding)
+    if content.startswith(b"PAR1"):
+        return open_parquet(path, io.BytesIO(content))
+    if content.startswith(b"ARROW1"):
+        feather = import_optional("pyarrow.feather")
+        return sheet_of_frame(str(path), feather.read_table(io.BytesIO(content)).to_pandas(), "a feather file")
+    if content.startswith(b"\x80") and suffix in (".pkl", ".pickle", ""):
+        opened = open_pickle(path, content)
+        if isinstance(opened, list):
+            return sheet_of_frame(str(path), frame_of(opened), "a pickled list of records")
+        if isinstance(opened, dict):
+            columns, preset = presets.routereval_columns(path, opened)
+            return sheet_of_frame(str(path), pd.DataFrame(columns), "a pickle", preset=preset)
+        return Sheet(str(path), *opened, "a pickled data frame")
+    for magic, kind in _REFUSED.items():
+        if content.startswith(magic):
+            raise ValueError(f"{path} is {kind}, despite its name")
+    if suffix in _BINARY:
+        kind = {".xlsx": "an Excel file (xlsx)", ".parquet": "a parquet file"}.get(suffix, f"a {suffix} file")
+        raise ValueError(f"{path} is not {kind}, or is damaged or cut off")
+    text, encoding, encodings = _decode(str(path), content, encoding)
+    if not text.strip():
+        raise ValueError(f"{path} is empty")
+    if suffix in _JSON or (suffix not in (".csv", ".tsv") and text.lstrip().startswith(("[", "{"))):
+        sheet = _open_json(path, text, f" in {encoding}{packed}")
+    else:
+        sheet = _open_text(path, text, separator or ("\t" if suffix == ".tsv" else None), encoding, packed)
+    sheet.encodings = encodings
+    if encodings:
+        either = " or ".join(encodings)
+        sheet.notes.append(f"file: its encoding may be {either}; no name depends on it (--encoding decides)")
+    return sheet
+
+
+def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, tuple[str, ...]]:
+    """Returns the text of a file, the name of its encoding, and all possible encodings if there are several."""
+    if encoding is not None:
+        try:
+            return content.decode(encoding), encoding.upper(), ()
+        except UnicodeError as error:
+            code = f" (byte 0x{content[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
+            raise ValueError(f"{name} is not in {encoding}{code}; leave encoding out to find it") from None
+    try:
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return content.decode("utf-16"), "UTF-16", ()
+        even, odd = content[:4096:2].count(0), content[1:4096:2].count(0)
+        if max(even, odd) > 0.3 * min(len(content), 4096) and min(even, odd) < 0.1 * max(even, odd):
+            wide = "utf-16-be" if even > odd else "utf-16-le"
+            return content.decode(wide), wide.upper(), ()
+        if b"\0" in content[:_SAMPLE] or sum(byte < 32 and byte not in b"\t\n\f\r" for byte in content[:4096]) > 80:
+            raise ValueError(f"{name} is not text, despite its name: it has bytes that text never has")
+        return content.decode("utf-8-sig"), "UTF-8", ()
+    except UnicodeDecodeError as error:
+        text = content.decode("utf-8", errors="replace")
+        bad = text.count("\ufffd")
+        if 5 * bad < sum(ord(letter) > 127 for letter in text[:_SAMPLE]) or (bad == 1 and error.start >= len(content) - 4):
+            return text, f"UTF-8 with {bad} damaged places, the first at byte {error.start:,}", ()
+        start = max(0, min(error.start - 2000, len(content) - _SAMPLE))
+    sample = content[start : start + _SAMPLE]
+    found = import_optional("charset_normalizer").from_bytes(sample, cp_isolation=_ENCODINGS)
+    names = ["cp1252" if "cp1252" in match.could_be_from_charset else match.encoding for match in found]
+    if not names:
+        raise ValueError(f"{name} is in an unknown encoding: give it (encoding=..., on the command line --encoding)")
+    best = "cp1252" if "cp1252" in names else names[0]
+    is_sure = names[0] == "cp1252" or len(names) == 1
+    return content.decode(best, errors="replace"), best, () if is_sure else tuple(names)
+
+
+def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
+    """Opens delimited text, which pandas reads; lines above the names of the columns are skipped and noted."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    notes = []
+    setting = re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE)
+    if setting:
+        separator, text = separator or setting[2], text[setting.end() :]
+        notes.append(f"file: the first line, {setting[1]!r}, is a setting")
+    mark, width = _find_separator(text, separator or _SEPARATORS)
+    if width < 2:
+        raise refusal("one_column", file=path, line=text.strip().split("\n")[0].strip())
+    first = list(islice(_rows(text, mark), 20))
+    header = next((place for place, (_, fields) in enumerate(first) if len(fields) == width), 0)
+    # Where numbers follow, the header has another number of fields than the rows, which is refused below.
+    names = first[header][1] if first else []
+    is_data = 3 * sum(is_digits(name.strip()) for name in names) >= len(names)
+    num_skipped = first[header - 1][0] if header and not is_data else 0
+    *skipped, body = text.split("\n", num_skipped)
+    before = num_skipped + len(notes)  # The setting is a line as well.
+    for line in filter(str.strip, skipped):
+        notes.append(f"file: skipped the line {checks.show(line.strip())} before the names of the columns")
+    fields_of_rows = (fields for _, fields in _rows(body, mark))
+    num_names = len(next(fields_of_rows, []))
+    if num_names == width - 1 and not any(fields[-1].strip() for fields in fields_of_rows if len(fields) == width):
+        body = body.replace("\n", f"{mark}\n", 1)  # A mark at the end of every row but the first.
+    frame = _read_fields(path, body, mark, before)
+    names = [str(name).strip() for name in frame.iloc[0]]
+    rows = np.flatnonzero((frame.iloc[1:] != "").to_numpy().any(axis=1)) + 1
+    if not len(rows):
+        raise ValueError(f"{path} has a line of names, but no rows")
+
+    def read(name: str) -> np.ndarray:
+        return frame.iloc[:, names.index(name)].to_numpy(dtype=object)[rows]
+
+    def place(row: int) -> str:
+        numbers = (line for line, _ in _rows(body, mark))
+        return f"line {next(islice(numbers, rows[row], None), 0) + before}"
+
+    about = f"text in {encoding}, {_SEPARATORS.get(mark, repr(mark))} between columns{packed}"
+    numeric = [n for n in names if names.count(n) == 1 and any(match_level(role, n) for role in UNIT_KINDS)]
+    comma = mark != "," and any(_DECIMAL_COMMA.match(str(cell)) for name in numeric for cell in read(name)[:200])
+    return Sheet(str(path), list(names), read, about, place, mark, notes, decimal_comma=comma)
+
+
+def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
+    """Reads texts into a frame with the names of the columns in its first row; refuses unequal rows and open quotation marks."""
+    reading = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "header": None, "engine": "c"}
+    try:
+        frame = pd.read_csv(io.StringIO(body), sep=mark, **reading)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        _check_widths(path, body, mark, before)
+        raise ValueError(f"{path}: {error}") from None
+    if (frame.iloc[:, -1].isna() | (frame.iloc[:, -1] == "")).any():  # Empty, or not there.
+        _check_widths(path, body, mark, before)
+    if any(frame[column].str.contains("\n", regex=False).any() for column in frame):
+        try:  # Quotation marks inside of texts that are not closed.
+            for _ in csv.reader(io.StringIO(body), delimiter=mark, skipinitialspace=True, strict=True):
+                pass
+        except csv.Error as error:
+            raise ValueError(f"{path}: a quotation mark is not closed ({error}); write quotes around all texts") from None
+    return frame
+
+
+def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
+    """Refuses the first row with another number of fields than the header; `before` lines were skipped."""
+    width = 0
+    for line, fields in _rows(text, mark):
+        width, number = width or len(fields), len(fields)
+        if number == width:
+            continue
+        why = f"put text that contains {mark!r} into quotation marks"
+        if number == width + 1:
+            why += ", or add a name for the last column (or for names of rows in the first, as R writes them)"
+        if number < width or fields[-1].count("\n") > 3:
+            why = "is a quotation mark not closed, or the file cut off?"
+        raise refusal("unequal_rows", file=path, line=line + before, number=number, width=width, why=why)
+
+
+def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number of the last line and the fields of each row that is not blank."""
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
+    rows = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True)
+    return ((rows.line_num, fields) for fields in rows if any(fields) or len(fields) > 1)
+
+
+def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
+    """Finds the character that gives most of the first rows equally many fields, and how many; the header comes early."""
+    found = {}
+    for mark in marks:
+        widths = [len(fields) for _, fields in islice(_rows(text[:_SAMPLE], mark), 60)]
+        widths = widths[:-1] if len(text) > _SAMPLE and len(widths) > 1 else widths or [1]
+        width, count = max(Counter(widths).items(), key=lambda item: (len(marks) > 1 and item[0] > 1, item[1]))
+        found[mark] = (width > 1 and count >= 0.7 * len(widths), -widths.index(width), width)
+    best = max(found, key=found.__getitem__)
+    return best, found[best][-1]
+
+
+def is_digits(field: str) -> bool:
+    """Whether a field is a number in digits, which no name of a column is."""
+    return field.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()
+
+
+def _open_json(path: Path, text: str, about: str) -> Sheet:
+    """Opens JSON, or lines of JSON; `about` is added to the words for the kind of file."""
+    kind, has_lines, is_json = "JSON", "\n" in text.strip(), _suffix(path.name) == ".json"
+    try:
+        value = json.loads(text)
+        if not is_json and isinstance(value, dict) and not has_lines:
+            value, kind = [value], "JSON lines"  # One line.
+    except RecursionError:
+        raise ValueError(f"{path} is JSON of too many levels") from None
+    except json.JSONDecodeError as error:
+        if "Extra data" not in error.msg and (is_json or not has_lines):
+            cut = ": is the file cut off?" if error.pos >= len(text.rstrip()) - 1 else ""
+            raise ValueError(f"{path}, line {error.lineno} is not JSON: {error.msg}{cut}") from None
+        value, kind = [], "JSON lines"
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                try:
+                    value.append(json.loads(line))
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
+                if not isinstance(value[-1], dict):
+                    raise refusal("line_without_object", file=path, number=number, got=value[-1]) from None
+    if isinstance(value, dict) and {"eval", "samples"} <= value.keys():  # A log of Inspect.
+        records, notes = [{**sample, "log": value} for sample in value["samples"]], []
+    else:
+        records, notes = records_of(str(path), value)
+
+    def place(row: int) -> str:
+        if kind == "JSON":
+            return f"record {row} (from 0)"
+        lines = (number for number, line in enumerate(text.split("\n"), 1) if line.strip())
+        return f"line {next(islice(lines, row, None))}"
+
+    return _sheet_of_records(path, records, kind + about, place, notes=notes)
+
+
+def _sheet_of_records(
+    path: Path, records: list[dict], about: str, place: Callable | None = None, **attributes: Any
+) -> Sheet:
+    """Makes a sheet of records in the columns of their format; `place` returns the place of a record in the file."""
+    rows, preset = presets.read_records(path, records)
+    frame = frame_of(rows)
+    same_rows = rows is records and len(frame) == len(records)
+    return sheet_of_frame(str(path), frame, about, preset=preset, place_of=place if same_rows else None, **attributes)
+
+
+def _apply_preset(sheet: Sheet) -> Sheet:
+    """Converts a sheet to the columns of its format, if that is known."""
+    preset = sheet.preset if sheet.preset.name else presets.find_preset(sheet.names)
+    if preset is None:
+        return sheet
+    if preset.refused:
+        raise ValueError(f"{sheet.name} {preset.refused}")
+    if (preset.reader or preset.columns) and not sheet.preset.name:
+        columns = {name: sheet.cells(name).astype(object) for name in dict.fromkeys(sheet.names)}
+        records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        attributes = {"notes": sheet.notes, "encodings": sheet.encodings}
+        sheet = _sheet_of_records(Path(sheet.name), records, sheet.about, **attributes)
+    sheet.preset = preset
+    sheet.given = {role: column for role, column in preset.given.items() if "*" in column or column in sheet.names}
+    return sheet
+
+
+def _open_archive(path: Path, content: bytes, separator: str | None, encoding: str | None) -> Sheet:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is a damaged zip archive (npz, xlsx or zip): {error}") from None
+    members = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+    if members and all(name.endswith(".npy") for name in members):
+        raise ValueError(f"{path} is an npz file of arrays: read it alone")
+    if any(name.startswith("xl/") for name in members):
+        return open_excel(path, content)
+    if "header.json" in members:
+        head = json.loads(archive.read("header.json"))
+        samples = [json.loads(archive.read(name)) for name in members if name.startswith("samples/")]
+        return _sheet_of_records(path, [{**sample, "log": head} for sample in samples], "an archive")
+    readable = {path / name: name for name in sorted(members) if _suffix(name)}
+    if not readable:
+        raise ValueError(f"{path} is a zip archive without a file that can be read; it has {join_names(members)}")
+
+    def open_one(file: Path) -> Sheet:
+        return _open_bytes(file, archive.read(readable[file]), ", in a zip archive", separator, encoding)
+
+    return _join_files(str(path), _without_summaries(readable), open_one)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and _suffix(file.name))
+    files = [file for file in files if not file.name.startswith(".")] or files
+    if not files:
+        raise refusal("no_files", folder=folder, suffixes=", ".join(_SUFFIXES), names=sorted(os.listdir(folder)))
+    return _without_summaries(files)
+
+
+def _without_summaries(files: Iterable[Path]) -> list[Path]:
+    """Returns the files that are no summaries; of samples that lm-evaluation-harness wrote several times, the last."""
+    files = [file for file in files if not presets.is_summary(file)] or [*files]
+    return list({re.sub(r"_\d{4}-\d\d-\d\dT[\d.:-]+(?=\.jsonl)", "", str(file)): file for file in files}.values())
+
+
+def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
+    """Joins the rows of several files. Files that are not logs are left out, unless the caller listed them."""
+    opened, refused = {}, {}
+    for file in files:
+        try:
+            opened[file] = _apply_preset(open_one(file))
+        except ValueError as error:
+            if listed or len(files) == 1:
+                raise
+            refused[file] = error
+    if not opened:
+        raise next(iter(refused.values()))
+    main = dict.fromkeys(max(opened.values(), key=lambda sheet: sheet.num_rows).names)
+    common = {file: len(main.keys() & sheet.names) for file, sheet in opened.items()}
+    left = [f for f, sheet in opened.items() if common[f] <= 3 and 2 * common[f] < len(main.keys() | sheet.names)]
+    others = join_names((file.name for file in left), 4)
+    if left and listed:
+        raise refusal("other_columns", name=name, others=others, main=main)
+    opened = {file: sheet for file, sheet in opened.items() if file not in left}
+    joined = _stack(name, opened) if len(opened) > 1 else next(iter(opened.values()))
+    joined.notes += [f"file: skipped {others}, with other columns than the largest"] if left else []
+    for file, error in refused.items():
+        joined.notes.append(f"file: skipped {file.name}, as {str(error).removeprefix(f'{file} ')}")
+    return joined
+
+
+def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
+    """Makes a sheet with the rows of several, and with columns for the parts of their paths that differ."""
+    sheets, parts = list(opened.values()), {"(file)": list(map(_stem, opened))}
+    for depth, column in enumerate(FILE_COLUMNS[1:]):
+        folders = [file.parents[depth].name if len(file.parents) > depth else "" for file in opened]
+        if len(set(folders)) == 1:
+            break
+        parts[column] = folders
+    parts = {column: _unwrapped(texts) for column, texts in parts.items() if len(set(texts)) > 1}
+    names = dict.fromkeys(column for sheet in sheets for column in sheet.names)
+    sizes = [sheet.num_rows for sheet in sheets]
+    starts = np.cumsum([0, *sizes])
+
+    def read(column: str) -> np.ndarray:
+        if column in parts:
+            return np.repeat(np.array(parts[column], object), sizes)
+        cells = [sheet.cells(column) if column in sheet.names else np.full(sheet.num_rows, None, object) for sheet in sheets]
+        return pd.concat([pd.Series(part) for part in cells], ignore_index=True).to_numpy()
+
+    def place(row: int) -> str:
+        part = int(np.searchsorted(starts, row, "right")) - 1
+        return sheets[part].place(row - int(starts[part])).removeprefix(f"{name}, ")
+
+    about = f"{len(sheets)} files, the first {sheets[0].about}"
+    notes = list(dict.fromkeys(note for sheet in sheets for note in sheet.notes))
+    joined = Sheet(name, [*names, *parts], read, about, place, sheets[0].separator, notes, sheets[0].preset, sheets[0].given)
+    joined.encodings = next((sheet.encodings for sheet in sheets if sheet.encodings), ())
+    joined.decimal_comma = any(sheet.decimal_comma for sheet in sheets)
+    return joined
+
+
+def _stem(path: Path) -> str:
+    while path.suffix.lower() in (*_SUFFIXES, *_PACKED):
+        path = path.with_suffix("")
+    return path.name
+
+
+def _unwrapped(stems: list[str]) -> list[str]:
+    """Removes words that all names of files have around their models, as in `samples_gpt-4`."""
+    for pattern in (r"(?P<word>[a-zA-Z]+)[_\-. ](?P<rest>.+)", r"(?P<rest>.+)[_\-. ](?P<word>[a-zA-Z]+)"):
+        matches = [match for match in (re.fullmatch(pattern, stem) for stem in stems) if match]
+        words = {match["word"].lower() for match in matches}
+        if len(matches) == len(stems) and len(words) == 1 and words <= WORDS["wrappers"]:
+            return _unwrapped([match["rest"] for match in matches])
+    return stems
