@@ -1,8 +1,14 @@
-"""Columns of unlike size, and contexts."""
+"""Columns of unlike size, contexts, and the list of data sets."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from jaxroute.catalogue import catalogue
 from jaxroute.data import main_directions
 from jaxroute.data.features import Standardisation, scales
 
@@ -39,3 +45,16 @@ def test_contexts_do_not_depend_on_the_unit_of_a_column():
     np.testing.assert_allclose(np.abs(before), np.abs(after), atol=1e-6)
     alike = np.random.default_rng(1).standard_normal((300, 2)) * [1, 10]
     assert np.corrcoef(main_directions(alike, 1)[:, 1], alike[:, 1])[0, 1] ** 2 > 0.99
+
+
+def test_the_list_of_data_sets():
+    for name, data in catalogue()["data_sets"].items():
+        assert name and data["kind"] in ("paper table", "public file", "generator")
+        assert data["description"] and data["source"]
+
+
+def test_import_does_not_need_pyarrow():
+    hidden = "import sys; sys.modules['pyarrow'] = sys.modules['matplotlib'] = None;"  # As if they were not installed.
+    code = f"{hidden} import jaxroute.data"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)

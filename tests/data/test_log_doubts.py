@@ -40,96 +40,46 @@ def table(text):
 
 # What is read, a part of the message, and the options that the message names, with which it is read.
 REFUSED = {
-    "a label and a prediction": (
-        BARE.assign(label=GOLD, prediction=GUESS), "judgements, or labels or predictions as 'prediction'", {"columns": {"score": "label"}},
-    ),
+    "a label and a prediction": (BARE.assign(label=GOLD, prediction=GUESS), "judgements, or labels or predictions as 'prediction'", {"columns": {"score": "label"}}),
     "a prediction and what was expected": (BARE.assign(result=GUESS, expected=GOLD), "predictions as 'expected'", {"columns": {"score": "result"}}),
     "a score and the right one": (BASE.assign(gold_score=GUESS), "predictions as 'gold_score'", {"columns": {"score": "score"}}),
-    "words of labels": (
-        BARE.assign(outcome=["yes", "no"] * 20, truth=["no", "no", "yes", "yes"] * 10), "predictions as 'truth'", {"columns": {"score": "outcome"}},
-    ),
-    "correct is the right answer": (
-        BARE.assign(answer=GUESS, correct=GOLD), r"\(column 'correct'\) judgements, or labels", {"columns": {"score": "correct"}},
-    ),
-    "the score of a retrieval": (
-        BASE.assign(score=np.repeat(np.linspace(0.5, 0.9, 20), 2)), "all models have the same score on every query", {"columns": {"score": "score"}},
-    ),
+    "words of labels": (BARE.assign(outcome=["yes", "no"] * 20, truth=["no", "no", "yes", "yes"] * 10), "predictions as 'truth'", {"columns": {"score": "outcome"}}),
+    "correct is the right answer": (BARE.assign(answer=GUESS, correct=GOLD), r"\(column 'correct'\) judgements, or labels", {"columns": {"score": "correct"}}),
+    "the score of a retrieval": (BASE.assign(score=np.repeat(np.linspace(0.5, 0.9, 20), 2)), "all models have the same score on every query", {"columns": {"score": "score"}}),
     "a score of each query": (renamed(score="outcome").assign(outcome=GOLD), "is it a property of the queries", {"columns": {"score": "outcome"}}),
     "classes of each model": (WIDE.assign(a=[1, 0, 1, 1], b=[0, 0, 1, 0]), "predictions as 'label'", {"models": ["a", "b"]}),
     "classes in columns with a name": (WIDE.assign(a_result=[1, 0, 1, 1], b_result=[0, 0, 1, 0]), r"score=\*_result", {"columns": {"score": "*_result"}}),
     "probabilities beside a label": (WIDE.assign(a=[0.9, 0.1, 0.7, 0.3], b=[0.2, 0.2, 0.4, 0.3]), "predictions as 'label'", {"models": ["a", "b"]}),
-    "points and their maximum": (
-        BASE.assign(score=[3, 0, 5, 1] * 10, max_points=10), "points of which 'max_points' is the largest number.*--scale 0:10", {"scale": (0, 10)},
-    ),
+    "points and their maximum": (BASE.assign(score=[3, 0, 5, 1] * 10, max_points=10), "points of which 'max_points' is the largest number.*--scale 0:10", {"scale": (0, 10)}),
     "points and several maxima": (BASE.assign(max_points=[1, 1, 2, 2] * 10), "a column of their ratio", {"columns": {"score": "score"}}),
     "lower is better": (BASE.assign(higher_is_better=False), "better the lower they are", {"columns": {"score": "score"}}),
-    "a remark that turns the score": (
-        renamed(score="Score (lower is better)"), r"may be better the lower it is: then add a column of 1 minus it",
-        {"columns": {"score": "Score (lower is better)"}},
-    ),
-    "a remark that says which end is best": (
-        renamed(score="Rating (1 = best, 5 = worst)"), "may be better the lower it is",
-        {"columns": {"score": "Rating (1 = best, 5 = worst)"}, "scale": (0, 1)},
-    ),
-    "a verdict against the score": (
-        BASE.assign(result=["wrong", "correct", "correct", "wrong"] * 10), "column 'result' contradicts the scores", {"columns": {"score": "result"}},
-    ),
-    "a router's choices": (
-        WIDE.assign(**STATED, score_router=[1, 0, 1, 0], cost_router=[0.01, 0.01, 0.02, 0.02]), "is 'router' a model.*or those of one of them",
-        {"models": ["a", "b"]},
-    ),
+    "a remark that turns the score": (renamed(score="Score (lower is better)"), r"may be better the lower it is: then add a column of 1 minus it", {"columns": {"score": "Score (lower is better)"}}),
+    "a remark that says which end is best": (renamed(score="Rating (1 = best, 5 = worst)"), "may be better the lower it is", {"columns": {"score": "Rating (1 = best, 5 = worst)"}, "scale": (0, 1)}),
+    "a verdict against the score": (BASE.assign(result=["wrong", "correct", "correct", "wrong"] * 10), "column 'result' contradicts the scores", {"columns": {"score": "result"}}),
+    "a router's choices": (WIDE.assign(**STATED, score_router=[1, 0, 1, 0], cost_router=[0.01, 0.01, 0.02, 0.02]), "is 'router' a model.*or those of one of them", {"models": ["a", "b"]}),
     "a spread as a model": (WIDE.assign(**STATED, score_std=[0.5, 0, 0, 0.5], cost_std=0.005), "is 'std' a model", {"models": ["a", "b"]}),
-    "units that contradict each other": (
-        BASE.assign(latency_s=350, latency_unit="ms"), "'latency_s' says 's', but column 'latency_unit' says 'ms'", {"units": {"latency": "ms"}},
-    ),
+    "units that contradict each other": (BASE.assign(latency_s=350, latency_unit="ms"), "'latency_s' says 's', but column 'latency_unit' says 'ms'", {"units": {"latency": "ms"}}),
     "units of ten": (renamed(cost_usd="Cost [1e-6 USD]"), "the unit in the name of .* is not known", {"units": {"cost": "micros"}}),
-    "a mean among words": (
-        pd.concat([BASE.assign(id=np.repeat([*"ABCDEFGHIJKLMNOPQRST"], 2)), BASE[:2].assign(id="Mean", score=0.5)]),
-        "column 'id' is 'Mean': is the row a summary", None,
-    ),
+    "a mean among words": (pd.concat([BASE.assign(id=np.repeat([*"ABCDEFGHIJKLMNOPQRST"], 2)), BASE[:2].assign(id="Mean", score=0.5)]), "column 'id' is 'Mean': is the row a summary", None),
     "a rate of errors": (renamed(score="error_rate"), "'error_rate' may be better the lower it is", {"columns": {"score": "error_rate"}}),
     "a metric of another kind": (renamed(score="value").assign(metric="error_rate"), "of the metric 'error_rate'", {"columns": {"score": "value"}}),
-    "costs in several currencies": (
-        COST.assign(currency=["USD", "JPY"] * 20), r"the cost is in 'USD', 'JPY' \(column 'currency'\)", {"units": {"cost": "USD"}},
-    ),
+    "costs in several currencies": (COST.assign(currency=["USD", "JPY"] * 20), r"the cost is in 'USD', 'JPY' \(column 'currency'\)", {"units": {"cost": "USD"}}),
     "an unknown currency": (COST.assign(currency="XAU"), "'XAU', which is not a known unit of the cost", {"units": {"cost": "USD"}}),
-    "sums between rows": (
-        pd.concat([BASE, BASE[:2].assign(id="Grand total (n=20)"), BASE.assign(id="z" + BASE.id)]), "row 40 .* summary of the others", None,
-    ),
-    "sums of many models": (
-        pd.concat([BASE.assign(model=m) for m in "abcde"] + [BASE[:1].assign(id="Overall", model=m) for m in "abcde"]), "'Overall': is the row a summary",
-        None,
-    ),
-    "a mean of other models": (
-        WIDE.assign(**STATED, score_mean=[0.5, 0, 1, 0.5], cost_mean=0.015), "is 'mean' a model.*--models a,b", {"models": ["a", "b"]},
-    ),
+    "sums between rows": (pd.concat([BASE, BASE[:2].assign(id="Grand total (n=20)"), BASE.assign(id="z" + BASE.id)]), "row 40 .* summary of the others", None),
+    "sums of many models": (pd.concat([BASE.assign(model=m) for m in "abcde"] + [BASE[:1].assign(id="Overall", model=m) for m in "abcde"]), "'Overall': is the row a summary", None),
+    "a mean of other models": (WIDE.assign(**STATED, score_mean=[0.5, 0, 1, 0.5], cost_mean=0.015), "is 'mean' a model.*--models a,b", {"models": ["a", "b"]}),
     "the best of other models": (pd.concat([BASE, BASE[::2].assign(model="best", score=1, cost_usd=0.01)]), "is 'best' a model", {"models": ["a", "b"]}),
     "what was expected, as a model": (WIDE.assign(**STATED, score_expected=1, cost_expected=0.5), "is 'expected' a model", {"models": ["a", "b"]}),
     "tokens in thousands": (PRICED.assign(input_tokens=1.183, output_tokens=0.727), "are they thousands of tokens", None),
-    "a remark on tokens": (
-        PRICED.assign(**{"Input tokens (thousands)": 1.5, "Output tokens (thousands)": 0.5}), r"what 'Input tokens \(thousands\)' counts is not known", None,
-    ),
+    "a remark on tokens": (PRICED.assign(**{"Input tokens (thousands)": 1.5, "Output tokens (thousands)": 0.5}), r"what 'Input tokens \(thousands\)' counts is not known", None),
     "a remark on costs": (renamed(cost_usd="cost_usd_x1000"), "what 'cost_usd_x1000' counts is not known", None),
     "cells without values": (BASE.assign(cost_usd=None), "the cells of 'cost_usd' are empty", {"costs": {"a": 1, "b": 2}}),
-    "estimated and actual costs": (
-        renamed(cost_usd="estimated_cost").assign(actual_cost=0.5), "could both be the cost", {"columns": {"cost": "actual_cost"}},
-    ),
-    "ids that Excel cut": (
-        BASE.assign(id=["1.23457E+14"] * 20 + ["1.23458E+14"] * 20), "end in zeros, as Excel leaves long numbers", {"columns": {"query": "id"}},
-    ),
-    "ids in other digits": (
-        table("id,model,score,cost\n1,a,1,1\n2,a,0,1\n1.0,b,1,1\n2.0,b,1,1\n"), "ids such as '1' and '1.0' are equal as numbers", {"missing": "zero"},
-    ),
-    "one model, and those that answered": (
-        BASE.assign(model="auto", response_model=BASE.model), "--column model=response_model", {"columns": {"model": "response_model"}},
-    ),
-    "verdicts of an unknown language": (
-        renamed(score="result").assign(result=["hai", "iie"] * 20), "'result' has hai, iie, which are not known verdicts", None,
-    ),
-    "dates of runs": (
-        pd.concat([BASE.assign(run_date="2024-05-01"), BASE.assign(run_date="2024-08-01", score=1 - BASE.score)]), "differ in the column 'run_date'",
-        {"where": {"run_date": "2024-05-01"}},
-    ),
+    "estimated and actual costs": (renamed(cost_usd="estimated_cost").assign(actual_cost=0.5), "could both be the cost", {"columns": {"cost": "actual_cost"}}),
+    "ids that Excel cut": (BASE.assign(id=["1.23457E+14"] * 20 + ["1.23458E+14"] * 20), "end in zeros, as Excel leaves long numbers", {"columns": {"query": "id"}}),
+    "ids in other digits": (table("id,model,score,cost\n1,a,1,1\n2,a,0,1\n1.0,b,1,1\n2.0,b,1,1\n"), "ids such as '1' and '1.0' are equal as numbers", {"missing": "zero"}),
+    "one model, and those that answered": (BASE.assign(model="auto", response_model=BASE.model), "--column model=response_model", {"columns": {"model": "response_model"}}),
+    "verdicts of an unknown language": (renamed(score="result").assign(result=["hai", "iie"] * 20), "'result' has hai, iie, which are not known verdicts", None),
+    "dates of runs": (pd.concat([BASE.assign(run_date="2024-05-01"), BASE.assign(run_date="2024-08-01", score=1 - BASE.score)]), "differ in the column 'run_date'", {"where": {"run_date": "2024-05-01"}}),
 }  # fmt: skip
 
 

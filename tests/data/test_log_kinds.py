@@ -45,50 +45,26 @@ READ = {
     "percent signs, and the scale": (BASE.assign(score=["84%", "50%"] * 20), {"scale": (0, 100)}, half(scores=(0.84, 0.5))),
     "percent in the name, and the scale": (BARE.assign(score_pct=[84, 50] * 20), {"scale": (0, 100)}, half(scores=(0.84, 0.5))),
     "fractions under percent, and the scale": (BARE.assign(acc_pct=[0.84, 0.5] * 20), {"scale": (0, 1)}, half(scores=(0.84, 0.5))),
-    "rows without an id": (
-        {"query_id": ["a", "b", None, None, None, "c"], "score_x": [1, 0, 1, 0, 1, 1], "score_y": [0, 0, 1, 1, 1, 1]} | {"cost_x": [0.1] * 6, "cost_y": [0.2] * 6},
-        {}, half(queries=6, models=("x", "y"), scores=(2 / 3, 2 / 3)),
-    ),
+    "rows without an id": ({"query_id": ["a", "b", None, None, None, "c"], "score_x": [1, 0, 1, 0, 1, 1], "score_y": [0, 0, 1, 1, 1, 1]} | {"cost_x": [0.1] * 6, "cost_y": [0.2] * 6}, {}, half(queries=6, models=("x", "y"), scores=(2 / 3, 2 / 3))),
     "prices instead of costs": (USED, {"prices": PRICES}, half(0.002, 0.004)),
     "models called like numbers": (BASE.assign(model=["3.5", "4"] * 20), {}, half(models=("3.5", "4"))),
     "ids with a point": (BASE.assign(query_id=[f"1.{i // 2}" for i in range(ROWS)]), {}, half()),
     "columns of errors": (BASE.rename(columns={"query_id": "id"}).assign(execution_time=1.2, error=""), {}, half()),
-    "queries that no chosen model has": (
-        pd.concat([BASE[BASE.query_id < "q2"], BASE.assign(model="c")]), {"models": ["a", "b"], "missing": "zero"}, half(queries=12),
-    ),
-    "scores late in the file": (
-        pd.DataFrame({"query_id": np.repeat(np.arange(3000), 2), "model": ["a", "b"] * 3000}) .assign(score=[None] * 4100 + [1, 0] * 950, label=[0, 1] * 3000, cost=0.1),
-        {}, half(0.1, 0.1, 950, scores=(1, 0)),
-    ),
+    "queries that no chosen model has": (pd.concat([BASE[BASE.query_id < "q2"], BASE.assign(model="c")]), {"models": ["a", "b"], "missing": "zero"}, half(queries=12)),
+    "scores late in the file": (pd.DataFrame({"query_id": np.repeat(np.arange(3000), 2), "model": ["a", "b"] * 3000}) .assign(score=[None] * 4100 + [1, 0] * 950, label=[0, 1] * 3000, cost=0.1), {}, half(0.1, 0.1, 950, scores=(1, 0))),
     "cached tokens beside the input": (answers(**USAGE), {"prices": dict.fromkeys("ab", (3, 15, 0.3))}, half(0.15153, 0.15153)),
     "a spend beside a cost per request": (BASE.drop(columns="cost").assign(spend=0.01, startTime="2025-01-01T00:00:00"), {}, half(0.01, 0.01)),
-    "columns of two levels": (
-        pd.DataFrame(np.c_[[1, 0, 1, 0], [0, 1, 1, 0], [0.1] * 4, [0.2] * 4], columns=pd.MultiIndex.from_product([["score", "cost"], ["gpt-4", "cl"]])), {},
-        half(queries=4, models=("gpt-4", "cl")),
-    ),
+    "columns of two levels": (pd.DataFrame(np.c_[[1, 0, 1, 0], [0, 1, 1, 0], [0.1] * 4, [0.2] * 4], columns=pd.MultiIndex.from_product([["score", "cost"], ["gpt-4", "cl"]])), {}, half(queries=4, models=("gpt-4", "cl"))),
     "an id that is the index and a column": (BASE.set_index("query_id", drop=False), {}, half()),
     "units between name and model": (WIDE | {"cost_x_cents": [0.1] * 4, "cost_y_cents": [0.2] * 4}, {}, half(0.001, 0.002, 4, ("x", "y"))),
-    "models with a common beginning": (
-        {"query_id": list("abcd"), "gpt-j_score": [1, 0, 1, 0], "gpt-neo_score": [0, 0, 1, 1]} | {"gpt-j_cost": [0.1] * 4, "gpt-neo_cost": [0.2] * 4}, {},
-        half(queries=4, models=("gpt-j", "gpt-neo")),
-    ),
-    "a model called like a unit": (
-        {"query_id": list("abcd"), "x_pct": [1, 0, 1, 0], "y": [0, 0, 1, 1], "x_pct_cost": [0.1] * 4, "y_cost": [0.2] * 4}, {},
-        half(queries=4, models=("x_pct", "y")),
-    ),
+    "models with a common beginning": ({"query_id": list("abcd"), "gpt-j_score": [1, 0, 1, 0], "gpt-neo_score": [0, 0, 1, 1]} | {"gpt-j_cost": [0.1] * 4, "gpt-neo_cost": [0.2] * 4}, {}, half(queries=4, models=("gpt-j", "gpt-neo"))),
+    "a model called like a unit": ({"query_id": list("abcd"), "x_pct": [1, 0, 1, 0], "y": [0, 0, 1, 1], "x_pct_cost": [0.1] * 4, "y_cost": [0.2] * 4}, {}, half(queries=4, models=("x_pct", "y"))),
     "runs with a date": (pd.concat([BASE.assign(run=r, date=f"2025-01-0{r}", region=f"r{r}") for r in (1, 2)]), {}, half()),
     "an empty value that is chosen": (pd.concat([BASE.assign(setting=None), BASE.assign(setting="x")]), {"where": {"setting": ""}}, half()),
-    "another scale of a model that is left out": (
-        pd.concat([BASE, BASE[BASE.model == "a"].assign(model="c", score=[0, 100] * 10)]), {"models": ["a", "b"]}, half(),
-    ),
-    "means of tokens with three digits": (
-        answers(tokens_in="26.333", tokens_out="14.000"), {"prices": {"a": (1, 1), "b": (1, 1)}}, half(4.0333e-05, 4.0333e-05),
-    ),
+    "another scale of a model that is left out": (pd.concat([BASE, BASE[BASE.model == "a"].assign(model="c", score=[0, 100] * 10)]), {"models": ["a", "b"]}, half()),
+    "means of tokens with three digits": (answers(tokens_in="26.333", tokens_out="14.000"), {"prices": {"a": (1, 1), "b": (1, 1)}}, half(4.0333e-05, 4.0333e-05)),
     "prices by direction and token": (answers(tokens_in=1000, tokens_out=500, usd_per_input_token=1e-6, UsdPer1kOutputTokens=2e-3), {}, half(0.002, 0.002)),
-    "tokens of two kinds of input beside models": (
-        {"query_id": list("abcd"), "x": [1, 0, 1, 0], "y": [0, 0, 1, 1]} | {f"{m}_{name}": [size] * 4 for m in "xy" for name, size in (("num_input_tokens", 100), ("num_output_tokens", 10), ("cache_read_input_tokens", 50))},
-        {"prices": dict.fromkeys("xy", (1, 2, 0.1))}, half(1.25e-04, 1.25e-04, 4, ("x", "y")),
-    ),
+    "tokens of two kinds of input beside models": ({"query_id": list("abcd"), "x": [1, 0, 1, 0], "y": [0, 0, 1, 1]} | {f"{m}_{name}": [size] * 4 for m in "xy" for name, size in (("num_input_tokens", 100), ("num_output_tokens", 10), ("cache_read_input_tokens", 50))}, {"prices": dict.fromkeys("xy", (1, 2, 0.1))}, half(1.25e-04, 1.25e-04, 4, ("x", "y"))),
     "costs per query instead of a column": (BASE, {"costs": {"a": 1.0, "b": 2.0}}, half(1.0, 2.0)),
 }  # fmt: skip
 
@@ -115,27 +91,15 @@ def test_it_is_read_rightly(case):
 REFUSED = {
     "0 and 1 under percent": (BARE.assign(acc_pct=[1, 0, 0, 1] * 10), {}, "'acc_pct' has percent in its name, and numbers from 0 to 1"),
     "two columns of one name": (pd.concat([BASE[["query_id", "model", "score"]], BASE[["score", "cost"]]], axis=1), {}, "has 2 columns 'score': rename"),
-    "letters as scores of one model": (
-        WIDE | {"score_z": list("ABCA"), "cost_x": [0.1] * 4, "cost_y": [0.2] * 4, "cost_z": [0.3] * 4}, {}, "column 'score_z' is 'A', which is not a number",
-    ),
+    "letters as scores of one model": (WIDE | {"score_z": list("ABCA"), "cost_x": [0.1] * 4, "cost_y": [0.2] * 4, "cost_z": [0.3] * 4}, {}, "column 'score_z' is 'A', which is not a number"),
     "words and fractions": (BASE.assign(score=["good", "bad", 0.25, 0.5] * 10), {}, "has words .* and numbers .*: write all in the same way"),
     "a latency with and without a unit": (BASE.assign(latency=["350ms", "2"] * 20), {}, "'2' without a unit, but others have one"),
-    "features of queries in another order": (
-        BASE.assign(query_id=[int(i) for i in np.random.default_rng(1).permutation(20).repeat(2)]), {"features": np.ones((20, 2))},
-        "in the order of their numbers, which is not that of the file",
-    ),
+    "features of queries in another order": (BASE.assign(query_id=[int(i) for i in np.random.default_rng(1).permutation(20).repeat(2)]), {"features": np.ones((20, 2))}, "in the order of their numbers, which is not that of the file"),
     "no columns": ([{}], {}, "has no columns"),
-    "rows of tasks": (
-        {"task_id": [1, 2, 3] * 10, "score_a": [0, 1] * 15, "score_b": [1, 0] * 15, "cost_a": [0.1] * 30, "cost_b": [0.2] * 30}, {},
-        "several rows with one 'task_id'",
-    ),
-    "scores without a cost": (
-        WIDE | {"score_human": [1] * 4, "cost_x": [0.1] * 4, "cost_y": [0.2] * 4}, {}, r"has no cost of human: keep the others \(models=",
-    ),
+    "rows of tasks": ({"task_id": [1, 2, 3] * 10, "score_a": [0, 1] * 15, "score_b": [1, 0] * 15, "cost_a": [0.1] * 30, "cost_b": [0.2] * 30}, {}, "several rows with one 'task_id'"),
+    "scores without a cost": (WIDE | {"score_human": [1] * 4, "cost_x": [0.1] * 4, "cost_y": [0.2] * 4}, {}, r"has no cost of human: keep the others \(models="),
     "a price called a cost": (BASE.rename(columns={"cost": "price (USD/1M)"}), {}, "has no costs: give the cost of each model"),
-    "a unit that is not known": (
-        BASE.rename(columns={"cost": "cost_nano_usd"}), {"columns": {"cost": "cost_nano_usd"}}, "unit in the name of 'cost_nano_usd'",
-    ),
+    "a unit that is not known": (BASE.rename(columns={"cost": "cost_nano_usd"}), {"columns": {"cost": "cost_nano_usd"}}, "unit in the name of 'cost_nano_usd'"),
     "units in a list": (BASE, {"units": ["ms"]}, r"units must map roles to units, as .*, got \['ms'\]"),
     "values in a list": (BASE, {"where": ["a"]}, r"where must map columns to values, as .*, got \['a'\]"),
     "costs of one model": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5}}, "only 'a' is named, and there is nothing to choose"),
@@ -143,14 +107,8 @@ REFUSED = {
     "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, r"has cached tokens, and nothing says what they cost"),
     "two kinds of energy and money": (WIDE | {"cost_x": ["$1"] * 4, "cost_y": ["1 €"] * 4}, {}, "costs are in EUR and in USD"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
-    "a row of means": (
-        pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]), {},
-        "column 'query_id' is 'Mean': is the row a summary of the others",
-    ),
-    "two names of one model": (
-        BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20), {},
-        "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model",
-    ),
+    "a row of means": (pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]), {}, "column 'query_id' is 'Mean': is the row a summary of the others"),
+    "two names of one model": (BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20), {}, "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model"),
     "prices of input that nothing counts": (BASE.assign(tokens_out=500), {"prices": PRICES}, "has neither input tokens nor texts of queries"),
     "objects of objects": ({"x": 1}, {}, "equal lengths"),
 }  # fmt: skip
@@ -380,9 +338,7 @@ JSON = {
     "columns that are objects by id": BASE.to_dict(),
     "lists by model": {"a": part("a").to_dict("records"), "b": part("b").to_dict("records")},
     "numbered objects": {"rows": {str(i): record for i, record in enumerate(RECORDS)}},
-    "objects by query and model": {
-        q: {m: {"score": s, "cost": c} for _, m, s, c in of.itertuples(index=False)} for q, of in BASE.groupby("query_id", sort=False)
-    },
+    "objects by query and model": {q: {m: {"score": s, "cost": c} for _, m, s, c in of.itertuples(index=False)} for q, of in BASE.groupby("query_id", sort=False) },
     "objects by model and query": {m: {q: {"score": s, "cost": c} for q, _, s, c in of.itertuples(index=False)} for m, of in BASE.groupby("model")},
     "answers in a list": [{"query_id": q, "answers": of.drop(columns="query_id").to_dict("records")} for q, of in BASE.groupby("query_id", sort=False)],
 }  # fmt: skip

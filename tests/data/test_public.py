@@ -1,4 +1,4 @@
-"""The papers' tables, `RoutingTable`, and the loaders of public files."""
+"""Loaders of public files: RouterBench, SPROUT, EmbedLLM, MESS+, pickles, embeddings, and columns of any schema."""
 
 import base64
 import csv
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table, write
 from helpers import shared_data
@@ -49,21 +50,12 @@ EXPECTED = RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES)
 
 def routerbench_frame():
     """Three queries and two models in the published schema; the groups of columns differ in order."""
-    pandas = pytest.importorskip("pandas")
-    return pandas.DataFrame(
-        {
-            "sample_id": ["mbpp.dev.1", "mmlu-law.val.2", "mbpp.dev.3"],
-            "prompt": ["['p']"] * 3,
-            "eval_name": ["mbpp", "mmlu-law", "mbpp"],
-            FIRST: pandas.Series([1, 0.5, 0], dtype=object),
-            SECOND: pandas.Series([0.25, 1, 0], dtype=object),
-            f"{SECOND}|model_response": ["r"] * 3,
-            f"{FIRST}|model_response": ["r"] * 3,
-            f"{SECOND}|total_cost": [1e-4, 2e-4, 3e-4],
-            f"{FIRST}|total_cost": [1e-2, 2e-2, 3e-2],
-            "oracle_model_to_route_to": [FIRST, SECOND, "no_model_correct"],
-        }
-    )
+    frame = pandas.DataFrame({"sample_id": ["mbpp.dev.1", "mmlu-law.val.2", "mbpp.dev.3"], "prompt": ["['p']"] * 3})
+    frame["eval_name"] = ["mbpp", "mmlu-law", "mbpp"]
+    frame[FIRST], frame[SECOND] = (pandas.Series([1, 0.5, 0], dtype=object), pandas.Series([0.25, 1, 0], dtype=object))
+    frame[f"{SECOND}|model_response"] = frame[f"{FIRST}|model_response"] = ["r"] * 3
+    frame[f"{SECOND}|total_cost"], frame[f"{FIRST}|total_cost"] = [1e-4, 2e-4, 3e-4], [1e-2, 2e-2, 3e-2]
+    return frame.assign(oracle_model_to_route_to=[FIRST, SECOND, "no_model_correct"])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".pkl", ".pickle"])
@@ -161,7 +153,6 @@ def test_pickle_protocols_and_numpy_scalars(protocol, tmp_path):
 
 
 def test_pickled_missing_values(tmp_path):
-    pandas = pytest.importorskip("pandas")
     frame = routerbench_frame()
     frame.loc[0, FIRST], frame.loc[1, SECOND] = pandas.NA, None
     frame["eval_name"] = np.array(["mbpp", "mmlu-law", pandas.NA], dtype=object)
@@ -223,25 +214,19 @@ def test_hostile_pickles_are_refused_before_anything_runs(protocol, tmp_path):
         assert not marker.exists()
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("os", "system"),
-        ("builtins", "setattr"),
-        ("pandas", "eval"),
-        ("pandas", "read_pickle"),
-        ("pandas", "DataFrame.to_csv"),
-        ("pandas.io.common", "os.system"),
-        ("numpy", "load"),
-        ("numpy", "ndarray.tofile"),
-        ("pyarrow", "OSFile"),
-        ("os.pandas", "DataFrame"),
-    ],
+OUTSIDE = (
+    "os.system builtins.setattr pandas.eval pandas.read_pickle pandas.DataFrame.to_csv pandas.io.common.os.system numpy.load "
+    "numpy.ndarray.tofile pyarrow.OSFile os.pandas.DataFrame"
 )
-def test_names_outside_the_list_are_refused(module, name, tmp_path):
+
+
+@pytest.mark.parametrize("name", OUTSIDE.split())
+def test_names_outside_the_list_are_refused(name, tmp_path):
     path = tmp_path / "bench.pkl"
-    path.write_bytes(stack_global(module, name, str(tmp_path / "executed")))
-    with pytest.raises(UnsafePickleError, match=f"refused {module}.{name},"):
+    parts = name.split(".")
+    length = {"pandas.io.common.os.system": 3, "os.pandas.DataFrame": 2}.get(name, 1)  # Parts of the module.
+    path.write_bytes(stack_global(".".join(parts[:length]), ".".join(parts[length:]), str(tmp_path / "executed")))
+    with pytest.raises(UnsafePickleError, match=f"refused {name},"):
         load(path)
     assert not (tmp_path / "executed").exists()
     assert issubclass(UnsafePickleError, ValueError)
@@ -254,7 +239,6 @@ def test_allowed_names_do_not_reach_the_real_ones(tmp_path):
         path.write_bytes(b"\x80\x04c" + module + b"\n" + name + b"\nN}\x8c\x06forged\x8c\x01xs\x86b.")
         with pytest.raises(ValueError, match="not a pickled data frame"):
             load(path)
-    pandas = pytest.importorskip("pandas")
     assert not any(hasattr(target, "forged") for target in (pandas.Index, slice, np.dtype, pickles._attribute))
     path.write_bytes(stack_global("builtins", "getattr", str(tmp_path)))  # A name that is kept, and not looked up.
     with pytest.raises(ValueError, match="not a pickled data frame"):
@@ -357,13 +341,8 @@ def test_sprout_has_a_price_list(tmp_path):
     parquet.write_table(pyarrow.table({**data, "new-model": [cell] * 3}), path)
     with pytest.raises(ValueError, match="has models without a price, new-model: .*--price new-model=IN:OUT"):
         read_log(path)
-
-
-def test_sprout_that_lacks_something(tmp_path):
     path = sprout_file(tmp_path / "test.parquet", [("math", (1.0, 1, 1), (1.0, 1, 1))])
-    with pytest.raises(
-        ValueError, match=r"test.parquet has models without a price, m.1, m2: give it in USD per million tokens"
-    ):
+    with pytest.raises(ValueError, match=r"test.parquet has models without a price, m.1, m2: give it in USD per million"):
         load(path)
 
 
@@ -396,32 +375,16 @@ def test_embedllm(tmp_path):
     assert any("the models' sizes in 1e9 parameters" in line for line in log.read)
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("01-ai/Yi-34B-Chat", 34),
-        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 56),
-        ("8x22b", 176),
-        ("Qwen/Qwen1.5-0.5B-Chat", 0.5),
-        ("DeepSeek-R1-Distill-Qwen-1.5B", 1.5),
-        ("facebook/opt-350m", 0.35),
-        ("bigscience/bloomz-7b1-mt", 7.1),
-        ("some-13Bv2", 13),
-        ("lmsys/vicuna-13b-v1.5-16k", 13),
-        ("neural-chat-7b-v3-1", 7),
-        ("llama_2_70b_chat", 70),
-        ("cloudyu/Mixtral_11Bx2_MoE_19B", 19),
-        ("TinyLlama-1.1B-intermediate-step-1431k-3T", 1.1),
-        ("model-4bit-33b", 33),
-        ("microsoft/phi-2", 9),
-        ("gpt-4-1106-preview", 9),
-        ("opus-v0b", 9),
-    ],
-)
-def test_costs_by_size(name, size):
-    costs = costs_by_size([name], default=9.0)
-    assert list(costs) == [name]
-    assert costs[name] == pytest.approx(size)
+SIZES = {
+    "01-ai/Yi-34B-Chat": 34, "mistralai/Mixtral-8x7B-Instruct-v0.1": 56, "8x22b": 176, "Qwen/Qwen1.5-0.5B-Chat": 0.5,
+    "DeepSeek-R1-Distill-Qwen-1.5B": 1.5, "facebook/opt-350m": 0.35, "bigscience/bloomz-7b1-mt": 7.1, "some-13Bv2": 13,
+    "lmsys/vicuna-13b-v1.5-16k": 13, "neural-chat-7b-v3-1": 7, "llama_2_70b_chat": 70, "cloudyu/Mixtral_11Bx2_MoE_19B": 19,
+    "TinyLlama-1.1B-intermediate-step-1431k-3T": 1.1, "model-4bit-33b": 33, "microsoft/phi-2": 9, "gpt-4-1106-preview": 9, "opus-v0b": 9,
+}  # fmt: skip
+
+
+def test_costs_by_size():
+    assert costs_by_size(SIZES, default=9.0) == pytest.approx(SIZES)
 
 
 def test_costs_by_size_fit_embedllm(tmp_path):
@@ -436,17 +399,14 @@ def test_costs_by_size_fit_embedllm(tmp_path):
 
 
 def test_embeddings(tmp_path):
-    path = tmp_path / "e.npy"
-    np.save(path, FEATURES.astype(np.float16))
-    loaded = load_embeddings(path, num_queries=3)
-    assert loaded.dtype == np.float32
-    np.testing.assert_array_equal(loaded, FEATURES)
-    path = tmp_path / "e.npz"
-    np.savez(path, anything=FEATURES)
-    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
-    np.savez(path, other=COSTS, embeddings=FEATURES)
-    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
-    assert full_table().with_features(load_embeddings(path, 3)).features.shape == (3, 4)
+    np.save(tmp_path / "e.npy", FEATURES.astype(np.float16))
+    np.savez(tmp_path / "e.npz", anything=FEATURES)
+    np.savez(tmp_path / "f.npz", other=COSTS, embeddings=FEATURES)
+    for name in ("e.npy", "e.npz", "f.npz"):
+        loaded = load_embeddings(tmp_path / name, num_queries=3)
+        assert loaded.dtype == np.float32
+        np.testing.assert_array_equal(loaded, FEATURES)
+    assert full_table().with_features(loaded).features.shape == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -477,7 +437,6 @@ def test_embeddings_in_another_format(tmp_path, content):
 
 
 def test_columns_of_any_schema(tmp_path):
-    pytest.importorskip("pandas")
     (tmp_path / "t.csv").write_text("kind,x,y\na,1,2.5\n,n/a,3\na,4,\n")
     read = load_columns(tmp_path / "t.csv", ["x", "y"], ["kind"])
     np.testing.assert_array_equal(read["x"], [1.0, np.nan, 4.0])
@@ -530,3 +489,70 @@ def test_real_table_with_a_score_a_little_below_0():
     with np.load(path) as file:
         assert file["score"].min() < 0
         np.testing.assert_array_equal(load_table(path).scores, np.clip(file["score"], 0, 1).astype(np.float32))
+
+
+# Files in the schema of the MESS+ authors.
+
+
+def load_messplus(path, benchmark=None):
+    where = None if benchmark is None else {"benchmark_name": benchmark}
+    return load(path, where=where).order_by_cost()
+
+
+MESSPLUS = {
+    "doc_id": [0, 1, 0, 1], "input_text": ["a, b", 'c "d"', "e\nf", "g"], "benchmark_name": ["sciq", "piqa", "sciq", "piqa"],
+    "label_large": [1, 1, 1, 0], "acc_large": [1.0, 0.0, 1.0, 0.0], "energy_consumption_large": [2000.0, 1000.0, 2200.0, 1100.0],
+    "inference_time_large": [0.5, 0.4, 0.5, 0.4], "label_small": [0, 1, 1, 0], "acc_small": [0.0, 1.0, 1.0, 1.0],
+    "energy_consumption_small": [80.5, 40.0, 90.0, 45.5], "inference_time_small": [0.1, 0.1, 0.1, 0.1],
+}  # fmt: skip
+
+
+def messplus_file(path, *absent, **changed):
+    frame = pandas.DataFrame(MESSPLUS | changed)
+    return write(frame.drop(columns=list(absent)), path)
+
+
+@pytest.mark.parametrize("name", ["requests.csv", "requests.csv.gz", "requests.parquet", "requests.pkl"])
+def test_messplus(name, tmp_path):
+    path = messplus_file(tmp_path / name)
+    table = load_messplus(path)
+    assert table.models == ("small", "large")  # By mean energy.
+    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 1], [1, 1], [0, 0]])
+    np.testing.assert_array_equal(table.costs, [[80.5, 2000], [40, 1000], [90, 2200], [45.5, 1100]])
+    assert (table.cost_unit, table.group_names, table.groups.tolist()) == ("J per request", ("piqa", "sciq"), [1, 0, 1, 0])
+    np.testing.assert_allclose(read_log(path).latency, [[0.5, 0.1], [0.4, 0.1], [0.5, 0.1], [0.4, 0.1]])
+    np.testing.assert_array_equal(load_messplus(path, "sciq").costs, [[80.5, 2000], [90, 2200]])
+    with pytest.raises(
+        ValueError, match=r"where\['benchmark_name'\] is 'boolq', which no row of .* has; it has 'sciq', 'piqa'"
+    ):
+        load_messplus(path, "boolq")
+
+
+def test_messplus_without_labels_or_benchmarks(tmp_path):
+    path = messplus_file(tmp_path / "requests.csv", "label_small", "label_large", "benchmark_name")
+    table = load_messplus(path)
+    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 0], [1, 1], [1, 0]])  # The columns acc.
+    assert table.groups is None
+    with pytest.raises(ValueError, match="the column 'benchmark_name', which .*requests.csv lacks; it has 'doc_id', "):
+        load_messplus(path, "sciq")
+
+
+@pytest.mark.parametrize(
+    ("absent", "changed", "message"),
+    [
+        (("energy_consumption_small", "energy_consumption_large"), {}, "has no costs: give the cost of each model .*; models: large, small"),
+        (("label_small",), {}, "has scores of one model, 'large': .* It has 'doc_id'"),
+        (("energy_consumption_small",), {}, "has no cost of small: keep the others"),
+        (("label_small", "label_large", "acc_small", "acc_large"), {}, "It has 'doc_id', 'input_text', 'benchmark_name'"),
+        ((), {"label_small": [0, 1, 2, 0]}, r"model 'small' from 0 to 2.*\(.*requests.csv, line 5, column 'label_small' is 2\)"),
+    ],
+)  # fmt: skip
+def test_messplus_that_lacks_something(absent, changed, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load_messplus(messplus_file(tmp_path / "requests.csv", *absent, **changed))
+
+
+def test_messplus_with_a_gap(tmp_path):
+    with pytest.warns(UserWarning, match="dropped 1 of 4 queries"):
+        table = load_messplus(messplus_file(tmp_path / "requests.csv", energy_consumption_small=[80.5, np.nan, 90.0, 45.5]))
+    assert table.groups.tolist() == [1, 1, 0]

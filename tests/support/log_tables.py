@@ -59,56 +59,33 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A drawn log: how it is written, and what is true of it.
+    """A drawn log: how it is written, and what is true of it."""
 
-    Attributes:
-      seed: seed of the draw.
-      options: arguments of `read_log`.
-      determined: whether there is one reading; if not, the reader must refuse.
-      kinds: properties, with the numbers of the findings that it exercises.
-      why: reason why it is ambiguous, or empty.
-      models: all models.
-      queries: keys of the queries that have an answer of every model.
-      scores: mean score by (key, model), of `queries`.
-      costs: mean cost likewise, in `currency`.
-      categories: category by key, or None where nothing is promised.
-      latency: mean seconds by (key, model), or None where the log must have none.
-      features: whether the table must have features.
-      vectors: expected numbers among the features by key, or None.
-      prompts: counts of the different prompts of `queries`, sorted, or None where nothing is promised.
-      lines: patterns, each of which must match a line of `Log.read`.
-      says: alternatives, one of each must be in the refusal.
-      may_refuse: word of a refusal that is right, too.
-      currency: currency of the costs.
-      columns: columns as written.
-      keys: columns that together tell queries apart.
-      form: how the columns are written.
-    """
-
-    seed: int
-    options: Mapping[str, Any]
-    determined: bool
-    kinds: frozenset[str]
-    why: str
+    seed: int  # Of the draw.
+    options: Mapping[str, Any]  # Arguments of `read_log`.
+    determined: bool  # Whether there is one reading; if not, the reader must refuse.
+    kinds: frozenset[str]  # Properties, with the numbers of the findings that it exercises.
+    why: str  # Reason why it is ambiguous, or empty.
     models: tuple[str, ...]
-    queries: tuple
-    scores: Mapping[tuple, float]
-    costs: Mapping[tuple, float]
-    categories: Mapping[Any, str] | None
-    latency: Mapping[tuple, float] | None
-    features: bool
-    vectors: Mapping[Any, list] | None
-    prompts: tuple[int, ...] | None
-    lines: tuple[str, ...]
-    says: tuple[tuple[str, ...], ...]
-    may_refuse: str
-    currency: str
-    columns: tuple[Column, ...]
-    keys: tuple[str, ...]
-    form: Mapping[str, Any]
+    queries: tuple  # Keys of the queries that have an answer of every model.
+    scores: Mapping[tuple, float]  # Mean score by (key, model), of `queries`.
+    costs: Mapping[tuple, float]  # Mean cost likewise, in `currency`.
+    categories: Mapping[Any, str] | None  # Category by key, or None where nothing is promised.
+    latency: Mapping[tuple, float] | None  # Mean seconds by (key, model), or None where the log must have none.
+    features: bool  # Whether the table must have features.
+    vectors: Mapping[Any, list] | None  # Expected numbers among the features by key, or None.
+    prompts: (
+        tuple[int, ...] | None
+    )  # Sorted counts of the different prompts of `queries`, or None where nothing is promised.
+    lines: tuple[str, ...]  # Patterns, each of which must match a line of `Log.read`.
+    says: tuple[tuple[str, ...], ...]  # Alternatives, one of each must be in the refusal.
+    may_refuse: str  # Word of a refusal that is right, too.
+    currency: str  # Of the costs.
+    columns: tuple[Column, ...]  # As written.
+    keys: tuple[str, ...]  # Columns that together tell queries apart.
+    form: Mapping[str, Any]  # How the columns are written.
 
     def write(self, folder: str | Path) -> Any:
-        """What `read_log` is given: the path of a file or folder written in `folder` (an empty one), a list of paths, or data in memory."""
         return written(self.columns, self.form, Path(folder))
 
 
@@ -141,7 +118,6 @@ def log_tables() -> st.SearchStrategy[Drawn]:
 
 
 def draw_table(seed: int) -> Drawn:
-    """The draw of a seed."""
     rng = random.Random(seed)
     while True:
         theme = rng.choices(list(THEMES), list(THEMES.values()))[0]
@@ -153,7 +129,6 @@ def draw_table(seed: int) -> Drawn:
 
 
 def plain_name(name: str) -> str:
-    """A name without case and marks between its words."""
     return re.sub(r"[\s_.\-]", "", name).lower()
 
 
@@ -177,7 +152,6 @@ def spelled(rng: random.Random, name: str) -> str:
 
 
 def sentence(rng: random.Random, kind: str, number: int) -> str:
-    """A text of a kind, different for different numbers."""
     if kind in SCRIPTS:
         parts = SCRIPTS[kind].split()
         return (
@@ -213,7 +187,6 @@ def _number(rng: random.Random, skill: float) -> float:
 
 
 def make_scale(name: str, rng: random.Random) -> Scale:
-    """The scale of a name."""
     if name == "fractions":
         digits = rng.choice([1, 2, 3])
         return Scale(name, lambda skill: round(_number(rng, skill), digits), float, float)
@@ -277,20 +250,16 @@ class _Making:
         self.features, self.where_category, self.per_model = False, "", None
 
     def chance(self, share: float) -> bool:
-        """True in a share of all cases."""
         return self.rng.random() < share
 
     def option(self, name: str, **entries: Any) -> None:
-        """Adds entries to an option that is a dict."""
         self.options.setdefault(name, {}).update(entries)
 
     def ambiguous(self, why: str, *says: tuple[str, ...]) -> None:
-        """Notes why the draw has several readings, and what a refusal must say."""
         self.why = self.why or why
         self.says += says
 
     def drawn(self) -> Drawn:
-        """The draw, made step by step."""
         self.choose()
         self.make_queries()
         self.make_answers()
@@ -305,7 +274,6 @@ class _Making:
     # The plan.
 
     def choose(self) -> None:
-        """Chooses layout, repeats, kind of cost, scale and models."""
         rng, theme = self.rng, self.theme
         only_long = ("two", "lower", "vectors", "apart", "alike", "similar", "lists")
         self.wide = theme == "statistic" or (theme not in only_long and self.chance(0.35))
@@ -357,7 +325,6 @@ class _Making:
         self.big = theme in ("plain", "restart") and self.chance(0.04)
 
     def make_queries(self) -> None:
-        """Fills `queries`, and says which columns tell them apart."""
         rng, theme = self.rng, self.theme
         least, most = (24, 36) if theme == "harder" else (80, 160) if self.big else (3, rng.choice([8, 16, 30]))
         at_least_4 = theme in ("mixed", "restart", "alike", "statistic", "incomplete", "twins", "zero")
@@ -421,7 +388,6 @@ class _Making:
             self.features = True
 
     def make_answers(self) -> None:
-        """Fills `answers`, a list by (number of query, model), and what belongs to the models."""
         rng, theme = self.rng, self.theme
         self.skill = {model: rng.uniform(0.35, 0.8) for model in self.models}
         low = rng.uniform(1e-5, 1e-3)
@@ -502,7 +468,6 @@ class _Making:
             raise Unfit
 
     def forced(self, scale: Scale, number: int, model: str, v: Any, n: int) -> Any:
-        """The value, or one that makes the scale plain: the first query has its ends."""
         first = number == 0 and n == 0
         if scale.top is None or self.theme == "mixed" or not first:
             if first and scale.name == "letters":
@@ -514,7 +479,6 @@ class _Making:
         return scale.top
 
     def plan_tokens(self) -> None:
-        """Chooses names of tokens, and what cached and reasoning tokens count."""
         rng, self.cached, self.reasoning, self.cached_name, self.reasoning_name = self.rng, "", "", "", ""
         self.token_names = rng.choice(TOKENS)
         self.ignore_cached = self.no_third = False
@@ -538,7 +502,6 @@ class _Making:
             self.ambiguous("the price of cached tokens is not known", (self.cached_name, "cached"))
 
     def plan_latency(self, present: bool) -> None:
-        """Chooses the unit of latencies, and where it is said."""
         self.latency_unit, self.latency_way = "", ""
         if not present:
             return
@@ -560,7 +523,6 @@ class _Making:
         self.kinds.add(f"latency {self.latency_way}")
 
     def answer(self, scale: Scale, query: Query, model: str, v: Any, factor: float, free: str | None) -> Answer:
-        """An answer with all that this draw writes of it."""
         rng, mode = self.rng, self.mode
         made = Answer(scale.cell(v), scale.unit(v))
         if mode == "stated":
@@ -635,7 +597,6 @@ class _Making:
             self.ambiguous(f"answers of a pair differ in {apart}", (apart,), *((str(value),) for value in values))
 
     def set_mixed(self, small: set, groups: Any) -> None:
-        """Says that scales differ, or leaves one of them by `where`."""
         self.kinds |= {"L3", "scale mixed by model" if self.mixed_by_model else "scale mixed by category"}
         for group in groups:
             pairs = [(n, m) for n, m in self.answers if (m if self.mixed_by_model else self.queries[n].category) == group]
@@ -702,7 +663,6 @@ class _Making:
     # The columns.
 
     def header(self, role: str, unit: str = "", level: int | None = None) -> tuple[str, int]:
-        """A name of a role in some spelling, and its level."""
         rng = self.rng
         level = rng.choices([0, 1, 2], [0.4, 0.45, 0.15])[0] if level is None else level
         names = [n for n in NAMES[role][level] if n not in NOT_DRAWN]
@@ -717,7 +677,6 @@ class _Making:
         return spelled(rng, name), level
 
     def add(self, name: str, cells: list, role: str = "", path: tuple = ()) -> None:
-        """Adds a column; no two names may be alike."""
         if plain_name(name) in self.used:
             raise Unfit
         self.used.add(plain_name(name))
@@ -726,13 +685,11 @@ class _Making:
         self.columns.append(Column(name, cells, role, path))
 
     def text_header(self) -> str:
-        """A name for the texts of prompts that could not be the number of the query."""
         level = self.levels.get("query", 2)
         names = [*NAMES["text"][0], *NAMES["text"][1], *NAMES["text"][2]]
         return spelled(self.rng, self.rng.choice([n for n in names if level < 2 or n not in NAMES["query"][2]]))
 
     def long_columns(self) -> None:
-        """Makes a row per answer."""
         rng, theme = self.rng, self.theme
         rows = [
             (number, model, answer)
@@ -809,11 +766,9 @@ class _Making:
         self.decoys()
 
     def two_level(self, role: str, level: int | None) -> int:
-        """A level that has two names at least."""
         return 1 if level == 0 or len(set(NAMES[role][level or 1]) - NOT_DRAWN) < 2 else level or 1
 
     def optional_columns(self) -> None:
-        """Adds category, text, tokens, prices, latency, vectors, answers."""
         rng, rows, queries, theme = self.rng, self.rows, self.queries, self.theme
         self.shared_columns()
         if queries[0].vector:
@@ -830,7 +785,6 @@ class _Making:
             self.option("columns", latency=self.headers["latency"])
 
     def shared_columns(self) -> None:
-        """Adds category and text."""
         if self.queries[0].category:
             self.add(self.header("category")[0], [self.queries[n].category for n, _, _ in self.rows], "category")
         if self.where_category:
@@ -839,7 +793,6 @@ class _Making:
             self.add(self.text_header(), [self.queries[n].text for n, _, _ in self.rows], "text")
 
     def price_options(self) -> None:
-        """Gives costs or prices by option where the file has none."""
         if self.mode == "costs":
             self.options["costs"] = dict(self.costs)
         elif self.mode in ("prices", "texts", "characters"):
@@ -853,7 +806,6 @@ class _Making:
             self.ambiguous("there are neither costs nor prices", ("--cost",), ("--price",))
 
     def more_names(self) -> dict[str, str]:
-        """Names of the columns of answers that this draw has beside model, score and cost, by role."""
         rng, names = self.rng, {}
         if self.mode in ("prices", "price columns") or (self.mode == "none" and self.chance(0.5)):
             names |= {"tokens_in": self.token_names[0], "tokens_out": self.token_names[1]}
@@ -984,7 +936,6 @@ class _Making:
             self.kinds.add("decoys")
 
     def wide_columns(self) -> None:
-        """Makes a row per query, with columns of every model."""
         rng, theme, queries = self.rng, self.theme, self.queries
         self.rows = [(number, "", None) for number in range(len(queries))]
         if theme == "restart" or self.chance(0.85):
@@ -1039,13 +990,11 @@ class _Making:
 
     @staticmethod
     def wide_cell(role: str, answer: Answer) -> Any:
-        """The cell of a role."""
         return answer.cell if role == "score" else answer.cost_cell if role == "cost" else answer.more[role]
 
     # How it is written.
 
     def make_form(self) -> tuple[dict, str]:
-        """How the columns are written, and the word of a refusal that is right, too."""
         rng = self.rng
         kinds = CHOICES["file"]
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
@@ -1082,7 +1031,6 @@ class _Making:
         return form, may_refuse
 
     def text_form(self, form: dict) -> str:
-        """Chooses separator, decimal marks, encoding and first lines of a text file; the word of a refusal that is right, too."""
         rng = self.rng
         form["suffix"] = rng.choice(["csv", "csv", "csv", "tsv", "txt"])
         form["separator"] = "\t" if form["suffix"] == "tsv" else rng.choice([",", ",", ",", ";", ";", "\t", "|"])
@@ -1119,7 +1067,6 @@ class _Making:
         return "" if important.isascii() else "encoding"
 
     def truth(self, form: dict, may_refuse: str) -> Drawn:
-        """The draw: what a reader must find."""
         scores, costs, latency, kept = {}, {}, {}, []
         for number, query in enumerate(self.queries):
             found = {}
@@ -1137,37 +1084,25 @@ class _Making:
         if not self.why and not kept:
             raise Unfit
         categories = {query.key: query.category for query in kept}
-        copies = Counter(query.text for query in kept)
-        return Drawn(
-            seed=self.seed,
-            options=self.options,
-            determined=not self.why,
-            kinds=frozenset(self.kinds),
-            why=self.why,
-            models=tuple(self.models),
-            queries=tuple(query.key for query in kept),
-            scores=scores,
-            costs=costs,
-            categories=categories if len(set(categories.values())) > 1 else None,
-            latency=latency or None,
-            features=(self.features and len(copies) > 2) or bool(self.queries[0].vector),
-            vectors={query.key: query.vector for query in kept} if self.queries[0].vector else None,
-            prompts=tuple(sorted(copies.values())) if self.theme == "twins" else None,
-            lines=tuple(self.lines),
-            says=tuple(self.says),
-            may_refuse=may_refuse,
-            currency=self.currency,
-            columns=tuple(self.columns),
-            keys=tuple(self.headers[role] for role in self.keys if role in self.headers),
-            form=form,
+        copies, vectors = Counter(query.text for query in kept), {query.key: query.vector for query in kept}
+        has_vectors, keys = bool(self.queries[0].vector), (self.headers[role] for role in self.keys if role in self.headers)
+        about = (self.seed, self.options, not self.why, frozenset(self.kinds), self.why, tuple(self.models))
+        found = (
+            tuple(query.key for query in kept),
+            scores,
+            costs,
+            categories if len(set(categories.values())) > 1 else None,
         )
+        features = ((self.features and len(copies) > 2) or has_vectors, vectors if has_vectors else None)
+        prompts = tuple(sorted(copies.values())) if self.theme == "twins" else None
+        said = (tuple(self.lines), tuple(self.says), may_refuse, self.currency, tuple(self.columns), tuple(keys), form)
+        return Drawn(*about, *found, latency or None, *features, prompts, *said)
 
 
 # Writing.
 
 
 def text_cell(cell: Any, form: Mapping[str, Any]) -> str:
-    """A cell as a text file has it."""
     if cell is None:
         return form["gap"]
     if isinstance(cell, bool):
@@ -1179,7 +1114,6 @@ def text_cell(cell: Any, form: Mapping[str, Any]) -> str:
 
 
 def nested_record(columns: tuple[Column, ...], row: int, form: Mapping[str, Any]) -> dict:
-    """A row as an object of JSON."""
     record: dict[str, Any] = {}
     for name, cells, role, path in columns:
         cell = cells[row]
@@ -1200,7 +1134,6 @@ def nested_record(columns: tuple[Column, ...], row: int, form: Mapping[str, Any]
 
 
 def written(columns: tuple[Column, ...], form: Mapping[str, Any], folder: Path) -> Any:
-    """What `read_log` is given for columns in a form."""
     number = len(columns[0].cells)
     if not form["parts"]:
         return written_file(columns, form, folder, form["stem"])
@@ -1220,7 +1153,6 @@ def written(columns: tuple[Column, ...], form: Mapping[str, Any], folder: Path) 
 
 
 def written_file(columns: tuple[Column, ...], form: Mapping[str, Any], folder: Path, stem: str) -> Any:
-    """The path of a file with columns, or data in memory."""
     kind, number = form["kind"], len(columns[0].cells)
     if kind in IN_MEMORY or kind in ("parquet", "pkl"):
         return in_memory(columns, form, folder / f"{stem}.{form['suffix']}")
@@ -1270,7 +1202,6 @@ def written_file(columns: tuple[Column, ...], form: Mapping[str, Any], folder: P
 
 
 def in_memory(columns: tuple[Column, ...], form: Mapping[str, Any], path: Path) -> Any:
-    """Columns as a frame, a table, a dict or records, or the path of a frame saved."""
     kind, cells = form["kind"], {column.name: list(column.cells) for column in columns}
     if kind == "dict":
         return cells
@@ -1350,7 +1281,6 @@ def judge(drawn: Drawn, outcome: Any) -> str:
 
 
 def lacking(drawn: Drawn, text: str) -> str:
-    """What the message of a refusal lacks; empty if nothing."""
     form = drawn.form
     if "its encoding may be" in text and not form["encoding"].startswith("utf"):
         return ""  # Unclear as well, and asked first.
@@ -1368,7 +1298,6 @@ def lacking(drawn: Drawn, text: str) -> str:
 
 
 def wrong_in(drawn: Drawn, log: Any) -> str:
-    """What of a log is not as the draw says; empty if nothing."""
     table = log.table
     if set(table.models) != set(drawn.models) or len(table.models) != len(drawn.models):
         return "models"
