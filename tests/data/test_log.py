@@ -188,16 +188,12 @@ def test_what_is_odd_is_read_and_said(name, tmp_path):
         assert re.search(part, "\n".join(log.read)), log.read
 
 
-SPELT = [
-    (role, name)
-    for role in ("query", "model", "score", "cost", "latency", "category", "date")
-    for name in NAMES_OF_ROLES[role]
-]
+SPELT = ["query", "model", "score", "cost", "latency", "category", "date"]
 CELLS = {"latency": "0.5", "category": "law", "date": "2025-01-31T10:00:00Z"}
 NAMES = {"query": "query_id", "model": "model", "score": "score", "cost": "cost"}
 
 
-@pytest.mark.parametrize(("role", "name"), SPELT)
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role in SPELT for name in NAMES_OF_ROLES[role]])
 def test_every_name_of_a_role_is_known(role, name, tmp_path):
     header = [name if role == known else column for known, column in NAMES.items()]
     rows = [row.split(",") for row in LONG.splitlines()[1:]]
@@ -222,9 +218,7 @@ def test_every_name_of_a_role_is_known(role, name, tmp_path):
 )
 def test_every_name_of_tokens_is_known(role, name, tmp_path):
     path = make(tmp_path, "t.csv", LONG.replace("cost", name).replace(".", ""))
-    log = read_log(path, prices={"a": (0, 1e6), "b": (0, 1e6)}, scale=(0, 25)) if role == "tokens_out" else None
-    if log is None:
-        log = read_log(path, prices={"a": (1e6, 0), "b": (1e6, 0)}, scale=(0, 25))
+    log = read_log(path, prices=dict.fromkeys("ab", (1e6, 0) if role == "tokens_in" else (0, 1e6)), scale=(0, 25))
     assert log.table.costs.tolist() == [[1, 2], [1, 3]]
 
 
@@ -236,10 +230,9 @@ def test_the_same_table_in_every_form(tmp_path):
     expected = read_log(both_layouts(tmp_path / "wide.csv", models, scores, costs, groups, "wide")).table
     np.testing.assert_array_equal(expected.scores, np.float32(scores))
     np.testing.assert_array_equal(expected.costs, np.float32(costs))
-    forms = [
-        ("long", s) for s in (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ";.csv", ".csv.gz", "frame", ".pkl")
-    ]
-    forms += [("wide", s) for s in (".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ";.csv", "frame")]
+    suffixes = (".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ";.csv", "frame")
+    forms = [("wide", suffix) for suffix in suffixes]
+    forms += [("long", suffix) for suffix in (*suffixes, ".csv", ".csv.gz", ".pkl")]
     for layout, suffix in forms:
         data = both_layouts(tmp_path / f"{layout}{suffix}", models, scores, costs, groups, layout)
         assert_same(read_log(data).table, expected)
@@ -258,17 +251,15 @@ def test_gaps_are_dropped_or_count_as_nothing(tmp_path):
     assert zero.table.scores.tolist() == [[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 1]]
     assert zero.table.costs[1:].tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
     assert any("4 answers count as score 0 and cost 0 (of c 2, a 1, b 1;" in line for line in zero.read)
-    two = read_log(path, models=["b", "a"])
-    assert two.table.scores.tolist() == [[0, 1], [1, 1], [1, 0]]
+    assert read_log(path, models=["b", "a"]).table.scores.tolist() == [[0, 1], [1, 1], [1, 0]]
 
 
 def test_fewer_than_half_proposes_models(tmp_path):
     rows = "".join(f"{q},{m},1,1\n" for q in range(10) for m in "abc" if m != "c" or q < 3)
     log = read_log(make(tmp_path, "t.csv", "id,model,score,cost\n" + rows))
     assert log.table.num_queries == 3
-    assert any(
-        "fewer than half of the queries are left: with models=['a', 'b'] (--models a,b) 10" in line for line in log.read
-    )
+    said = "fewer than half of the queries are left: with models=['a', 'b'] (--models a,b) 10"
+    assert any(said in line for line in log.read)
 
 
 def test_text_becomes_features(tmp_path):
@@ -303,9 +294,8 @@ def test_without_scikit_learn_it_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize("width", [3, 100])
 def test_embeddings_in_cells_and_in_columns(width, tmp_path):
     vectors = np.random.default_rng(0).standard_normal((40, width))
-    rows = [
-        {"id": q, "model": m, "score": 1, "cost": 1, "embedding": v.tolist()} for q, v in enumerate(vectors) for m in "ab"
-    ]
+    answer = {"score": 1, "cost": 1}
+    rows = [{"id": q, "model": m, **answer, "embedding": v.tolist()} for q, v in enumerate(vectors) for m in "ab"]
     cells = read_log(make(tmp_path, "t.jsonl", "\n".join(map(json.dumps, rows))))
     head = ",".join(["id", *(f"emb_{i}" for i in range(width)), "perf_a", "perf_b", "cost_a", "cost_b"])
     body = "\n".join(",".join([str(q), *map(repr, v.tolist()), "1,1,1,1"]) for q, v in enumerate(vectors))
@@ -324,44 +314,35 @@ def test_numbers_of_queries_that_begin_anew_in_every_benchmark(tmp_path):
     assert log.table.num_queries == 4 and any("begins again in every 'task'" in line for line in log.read)
 
 
-def test_a_misspelt_file_is_proposed(tmp_path):
-    make(tmp_path, "answers.csv", LONG)
-    with pytest.raises(ValueError, match=r"there is no such file; did you mean '.*answers.csv'\?"):
-        read_log(tmp_path / "answer.csv")
-    with pytest.raises(ValueError, match="the folder .* does not exist either"):
-        read_log(tmp_path / "no" / "answer.csv")
-
-
 @pytest.mark.parametrize(
-    ("data", "message"), [(None, "got None"), (3, "got 3"), ("", "got an empty text"), ([1], "got .1.")]
+    ("data", "message"),
+    [
+        (None, "got None"),
+        (3, "got 3"),
+        ("", "got an empty text"),
+        ([1], "got .1."),
+        ("answer.csv", r"there is no such file; did you mean '.*answers.csv'\?"),
+        ("no/answer.csv", "the folder .* does not exist either"),
+    ],
 )
-def test_data_that_are_no_file(data, message):
+def test_data_that_are_no_file(data, message, tmp_path):
+    make(tmp_path, "answers.csv", LONG)
     with pytest.raises(ValueError, match=message):
-        read_log(data)
+        read_log(tmp_path / data if isinstance(data, str) and data else data)
 
 
 # The files of real answers that the measurements use.
 
 MIXTRAL, GPT4 = "mistralai/Mixtral-8x7B-Instruct-v0.1", "gpt-4-1106-preview"
+COSTS_OF_BENCH = {"costs": {MIXTRAL: 0.001, GPT4: 0.02}, "columns": {"query": "question_id+turn"}}
+CASCADE = {"prices": {"slm": (0, 0.2), "llm": (0, 10)}}
 REAL = {
     "llmrouter_9models.npz": ({}, (6108, 9), 32, 14, "an assumed 256 output tokens"),
     "routerbench_0shot_uniform365.npz": ({}, (365, 11), 32, 61, "score: columns perf.<model>"),
     "routerarena_sub10.npz": ({}, (809, 2), 32, 0, "1 of 1,618 outside"),
     "routellm_mmlu_gsm8k.npz": ({"prices": {MIXTRAL: 0.6, GPT4: (10, 30)}}, (15361, 2), 32, 58, "whose length is unknown"),
-    "routellm_mtbench.npz": (
-        {"costs": {MIXTRAL: 0.001, GPT4: 0.02}, "columns": {"query": "question_id+turn"}},
-        (160, 2),
-        0,
-        0,
-        "taken for a scale of 1 to 10",
-    ),
-    "cascade_slm_gpt5_confidence.csv.gz": (
-        {"prices": {"slm": (0, 0.2), "llm": (0, 10)}},
-        (4000, 2),
-        0,
-        4,
-        "confidence: columns <model>_confidence",
-    ),
+    "routellm_mtbench.npz": (COSTS_OF_BENCH, (160, 2), 0, 0, "taken for a scale of 1 to 10"),
+    "cascade_slm_gpt5_confidence.csv.gz": (CASCADE, (4000, 2), 0, 4, "confidence: columns <model>_confidence"),
 }
 SUMMARIES = {
     "aider_edit.csv": "no column of queries",
@@ -403,13 +384,10 @@ def test_naming_the_column_of_prompts_by_hand_loses_no_features(named, wide, tmp
     """`--column query=prompt` and the like read what is read without them."""
     pytest.importorskip("sklearn")
     prompts = [f"what is the {word} of {number}" for number, word in enumerate(("root", "sum", "law", "name") * 5)]
-    if wide:
-        lines = ["prompt,a,a_cost,b,b_cost", *(f"{p},{i % 2},1,1,2" for i, p in enumerate(prompts))]
-    else:
-        lines = [
-            "prompt,llm,correct,cost",
-            *(f"{p},{m},{(i + (m == 'b')) % 2},{1 + (m == 'b')}" for i, p in enumerate(prompts) for m in "ab"),
-        ]
+    lines = ["prompt,a,a_cost,b,b_cost", *(f"{p},{i % 2},1,1,2" for i, p in enumerate(prompts))]
+    if not wide:
+        lines = ["prompt,llm,correct,cost"]
+        lines += [f"{p},{m},{(i + (m == 'b')) % 2},{1 + (m == 'b')}" for i, p in enumerate(prompts) for m in "ab"]
     file = tmp_path / "log.csv"
     file.write_text("\n".join(lines))
     log, found = read_log(file, columns=named), read_log(file)

@@ -12,14 +12,8 @@ from jaxroute.data import read_log
 pytestmark = pytest.mark.fast
 
 ROWS = 40
-BASE = pd.DataFrame(
-    {
-        "id": [f"q{i // 2}" for i in range(ROWS)],
-        "model": ["a", "b"] * 20,
-        "score": [1, 0, 0, 1] * 10,
-        "cost_usd": [0.01, 0.02] * 20,
-    }
-)
+BASE = pd.DataFrame({"id": [f"q{i // 2}" for i in range(ROWS)], "model": ["a", "b"] * 20})
+BASE = BASE.assign(score=[1, 0, 0, 1] * 10, cost_usd=[0.01, 0.02] * 20)
 
 
 def renamed(**names):
@@ -148,18 +142,10 @@ def test_what_only_looks_like_it_is_read():
     np.testing.assert_array_equal(np.asarray(verdicts.table.scores)[:2], [[1, 0], [0, 1]])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Score (0-10)",
-        "rating (0 to 10)",
-        "Score [0-10]",
-        "score (out of 10)",
-        "Score (0-10, 10 = best)",
-        "score_0_10",
-        "score_out_of_10",
-    ],
-)
+SCALED = "Score (0-10);rating (0 to 10);Score [0-10];score (out of 10);Score (0-10, 10 = best);score_0_10;score_out_of_10"
+
+
+@pytest.mark.parametrize("name", SCALED.split(";"))
 def test_a_scale_in_the_name(name):
     """Values that look like another scale are read on that of the name."""
     log = read_log(renamed(score=name).assign(**{name: [1, 5, 4, 2] * 10}), columns={"score": name})
@@ -180,13 +166,8 @@ def test_counts_units_and_ids_that_mean_no_harm(tmp_path):
     assert read_log(stamps).table.num_queries == 20
     ordered = BASE.assign(id=np.repeat(["sort", "filter", "map", "reduce", "zip", "any", "all", "max", "min", "sum"] * 2, 2))
     assert read_log(ordered[:20]).table.num_queries == 10
-    for name in (
-        "Score (no errors = 1)",
-        "Score (1 = correct)",
-        "Accuracy (exact match)",
-        "Correct (true/false)",
-        "pass_rate",
-    ):
+    names = "Score (no errors = 1);Score (1 = correct);Accuracy (exact match);Correct (true/false);pass_rate"
+    for name in names.split(";"):
         assert read_log(renamed(score=name)).table.num_models == 2
     with pytest.raises(ValueError, match="outside the scale 0:10 that was given, or is in the name"):
         read_log(renamed(score="Score (0-10)").assign(**{"Score (0-10)": [1, 12] * 20}))

@@ -12,14 +12,8 @@ from jaxroute.data import RoutingTable, read_log
 pytestmark = pytest.mark.fast
 
 ROWS = 40
-BASE = pd.DataFrame(
-    {
-        "query_id": [f"q{i // 2}" for i in range(ROWS)],
-        "model": ["a", "b"] * 20,
-        "score": [1, 0, 0, 1] * 10,
-        "cost": [0.1, 0.2] * 20,
-    }
-)
+BASE = pd.DataFrame({"query_id": [f"q{i // 2}" for i in range(ROWS)], "model": ["a", "b"] * 20})
+BASE = BASE.assign(score=[1, 0, 0, 1] * 10, cost=[0.1, 0.2] * 20)
 USED = BASE.assign(tokens_in=1000, tokens_out=500)
 BARE, WIDE = BASE.drop(columns="score"), {"query_id": list("abcd"), "score_x": [1, 0, 1, 0], "score_y": [0, 0, 1, 1]}
 PRICES = {"a": (1, 2), "b": (2, 4)}
@@ -69,16 +63,11 @@ READ = {
 }  # fmt: skip
 
 
-def found(log):
-    table = log.table
-    return table.models, table.mean_scores(), table.mean_costs(), table.num_queries
-
-
 def assert_found(log, expected):
-    models, scores, costs, queries = found(log)
-    assert (models, queries) == (expected[0], expected[3])
-    np.testing.assert_allclose(scores, expected[1], atol=1e-6)
-    np.testing.assert_allclose(costs, expected[2], rtol=1e-4)
+    table, (models, scores, costs, queries) = log.table, expected
+    assert (table.models, table.num_queries) == (models, queries)
+    np.testing.assert_allclose(table.mean_scores(), scores, atol=1e-6)
+    np.testing.assert_allclose(table.mean_costs(), costs, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", READ)
@@ -121,13 +110,8 @@ def test_it_is_refused(case):
         read_log(data, **options)
 
 
-GERMAN = {
-    "Frage": ["q1", "q2", "q3", "q4"],
-    "Groß Bewertung": [5, 4, 1, 2],
-    "Groß Kosten (Cent)": [1.0, 1.0, 1.0, 3.0],
-    "Klein Bewertung": [3, 1, 1, 2],
-    "Klein Kosten (Cent)": [0.1, 0.1, 0.1, "k. A."],
-}
+GERMAN = {"Frage": ["q1", "q2", "q3", "q4"], "Groß Bewertung": [5, 4, 1, 2], "Groß Kosten (Cent)": [1.0, 1.0, 1.0, 3.0]}
+GERMAN |= {"Klein Bewertung": [3, 1, 1, 2], "Klein Kosten (Cent)": [0.1, 0.1, 0.1, "k. A."]}
 SHAPES = {"score": "* Bewertung", "cost": "* Kosten (Cent)"}
 
 
@@ -183,23 +167,14 @@ def test_notes_say_what_was_left_out():
     log = read_log(dates)
     assert log.dates is None
     assert any("date: not used, as" in line and "row 30" in line for line in log.read)
+    assert read_log(BASE.rename(columns={"cost": "cost (€)"})).table.cost_unit == "EUR per query"
     costs = read_log(BASE, costs={"a": 1.0, "b": 2.0}).read
     assert [line for line in costs if line.startswith("cost")] == ["cost: as given, the same for every query"]
 
 
-def test_a_currency_is_the_unit():
-    assert read_log(BASE.rename(columns={"cost": "cost (€)"})).table.cost_unit == "EUR per query"
-
-
 def test_prompts_of_a_table_stay_with_its_rows():
-    table = RoutingTable(
-        np.eye(6, 2),
-        np.ones((6, 2)),
-        ("a", "b"),
-        groups=[0, 0, 1, 1, 1, 0],
-        group_names=("x", "y"),
-        prompts=[5, 5, 7, 8, 8, 9],
-    )
+    groups = {"groups": [0, 0, 1, 1, 1, 0], "group_names": ("x", "y")}
+    table = RoutingTable(np.eye(6, 2), np.ones((6, 2)), ("a", "b"), prompts=[5, 5, 7, 8, 8, 9], **groups)
     assert read_log(table, where={"groups": "y"}).table.prompts.tolist() == [7, 8, 8]
 
 
@@ -230,25 +205,23 @@ def test_an_archive_of_models(tmp_path):
     assert_found(read_log(tmp_path / "all.zip"), half())
 
 
-def test_two_levels_of_folders_are_ambiguous(tmp_path):
+def test_files_that_are_ambiguous(tmp_path):
+    for name in ("math", "code"):
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        BASE.to_csv(tmp_path / "parts" / f"{name}.csv", index=False)
+    with pytest.raises(ValueError, match=r"several answers, which differ in the column '\(file\)'"):
+        read_log(tmp_path / "parts")
+    tmp_path = tmp_path / "tasks"
     for task in ("math", "code"):
         for model in ("gpt", "cla"):
             (tmp_path / task / model).mkdir(parents=True)
             table = part("a")
-            table.assign(score=table.score if model == "gpt" else 1 - table.score).to_csv(
-                tmp_path / task / model / "results.csv", index=False
-            )
+            score = table.score if model == "gpt" else 1 - table.score
+            table.assign(score=score).to_csv(tmp_path / task / model / "results.csv", index=False)
     with pytest.raises(ValueError, match=r"'\(folder\)' and '\(folder 2\)' could both be the model"):
         read_log(tmp_path)
     options = {"columns": {"model": "(folder)", "category": "(folder 2)"}}
     assert read_log(tmp_path, **options).table.models == ("cla", "gpt")
-
-
-def test_parts_of_one_table_whose_answers_differ(tmp_path):
-    for name in ("math", "code"):
-        BASE.to_csv(tmp_path / f"{name}.csv", index=False)
-    with pytest.raises(ValueError, match=r"several answers, which differ in the column '\(file\)'"):
-        read_log(tmp_path)
 
 
 def test_what_is_no_log_beside_logs_is_left_aside(tmp_path):
@@ -278,14 +251,8 @@ def test_columns_of_durations_in_several_files(tmp_path):
 
 def test_scores_in_lists_of_a_parquet_type():
     pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.table(
-        {
-            "query_id": [0, 0, 1, 1],
-            "model": ["a", "b"] * 2,
-            "scores": [[{"name": "f1", "value": 0.5}]] * 4,
-            "cost": [0.1] * 4,
-        }
-    )
+    columns = {"query_id": [0, 0, 1, 1], "model": ["a", "b"] * 2, "scores": [[{"name": "f1", "value": 0.5}]] * 4}
+    table = pyarrow.table({**columns, "cost": [0.1] * 4})
     assert_found(read_log(table, columns={"score": "scores.f1"}), half(0.1, 0.1, 2))
 
 
