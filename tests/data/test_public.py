@@ -1,6 +1,7 @@
 """Loaders of public files: RouterBench, SPROUT, EmbedLLM, MESS+, pickles, embeddings, and columns of any schema."""
 
 import base64
+import contextlib
 import csv
 import io
 import json
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table, write
 from helpers import shared_data
+from pyarrow import parquet
 
 from jaxroute.data import (
     SPROUT_PRICES,
@@ -116,9 +119,9 @@ def test_files_of_another_form_are_explained(tmp_path):
         load(path)
     with pytest.raises(ValueError, match="b.csv has .*It has 'sample_id', 'prompt'"):
         load(write(frame.drop(columns=[FIRST]), tmp_path / "b.csv"))
-    for name in ("c.csv", "c.parquet", "c.pkl", "c.npz", "c.txt"):
-        with pytest.raises(ValueError, match=f"{name}: there is no such file"):
-            load(tmp_path / name)
+    for suffix in ("csv", "parquet", "pkl", "npz", "txt"):
+        with pytest.raises(ValueError, match=f"c.{suffix}: there is no such file"):
+            load(tmp_path / f"c.{suffix}")
 
 
 def test_missing_extras_name_the_install_command(monkeypatch, tmp_path):
@@ -135,7 +138,9 @@ OLD_PICKLES = json.loads((Path(__file__).parents[1] / "support" / "old_pickles.j
 
 
 @pytest.mark.parametrize("writer", OLD_PICKLES)
-def test_pickles_of_older_pandas(writer, tmp_path):
+def test_pickles_of_older_pandas(writer, tmp_path, monkeypatch):
+    if writer == "pandas 2.2.3":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)  # Not needed.
     content = zlib.decompress(base64.b85decode(OLD_PICKLES[writer]))
     assert b"pandas.core.internals.managers" in content
     path = tmp_path / "old.pkl"
@@ -167,13 +172,6 @@ def test_pickled_missing_values(tmp_path):
         frame = routerbench_frame()
         frame["eval_name"] = pandas.array([label] * 3, dtype="string")
         assert load(write(frame, tmp_path / "bench.pkl")).group_names == ("unknown",)
-
-
-def test_pickles_need_no_pyarrow(monkeypatch, tmp_path):
-    path = tmp_path / "old.pkl"
-    path.write_bytes(zlib.decompress(base64.b85decode(OLD_PICKLES["pandas 2.2.3"])))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert_same(load(path), EXPECTED)
 
 
 class Calls:
@@ -252,16 +250,11 @@ def test_damaged_pickles_raise_value_errors(tmp_path):
     flipped = [content[:i] + bytes([content[i] ^ 0x41]) + content[i + 1 :] for i in range(0, len(content), 3)]
     for damaged in (*others, b"", b"no pickle", content[: len(content) // 2], *flipped):
         path.write_bytes(damaged)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.suppress(ValueError):  # Some flips only change a label or a number.
             warnings.simplefilter("ignore")
-            try:
-                load(path)  # Some flips only change a label or a number.
-            except ValueError as error:
-                assert str(error)
+            load(path)
     path.write_bytes(others[0])
-    with pytest.raises(
-        ValueError, match=r"bench.pkl is a pickled dict of a, and not a data frame: save it as csv or parquet"
-    ):
+    with pytest.raises(ValueError, match=r"bench.pkl is a pickled dict of a, and not a data frame: save it as csv"):
         load(path)
 
 
@@ -287,21 +280,15 @@ def test_costs_of_the_caller_also_select_models(suffix, tmp_path):
 
 
 def sprout_file(path, rows):
-    """A SPROUT-like file of rows (dataset, cell of model "m.1", cell of "m2"); a cell is (score, in, out)."""
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    """Writes a SPROUT-like file of rows (dataset, cell of model "m.1", cell of "m2"); a cell is (score, in, out)."""
     fields = ("score", "num_input_tokens", "num_output_tokens", "response")
 
     def cell(values):
         return None if values is None else dict(zip(fields, (*values, "text"), strict=True))
 
-    columns = {
-        "key": list(range(len(rows))),  # They begin again in every part.
-        "dataset": [row[0] for row in rows],
-        "prompt": [f"{path.stem} {row}" for row in range(len(rows))],
-        "m.1": [cell(row[1]) for row in rows],
-        "m2": [cell(row[2]) for row in rows],
-    }
+    columns = {"key": list(range(len(rows))), "dataset": [row[0] for row in rows]}  # Keys begin again in every part.
+    columns["prompt"] = [f"{path.stem} {row}" for row in range(len(rows))]
+    columns |= {"m.1": [cell(row[1]) for row in rows], "m2": [cell(row[2]) for row in rows]}
     parquet.write_table(pyarrow.table(columns), path)
     return path
 
@@ -327,7 +314,6 @@ def test_sprout(tmp_path):
 
 def test_sprout_has_a_price_list(tmp_path):
     """USD per million tokens of the published models, which the caller may replace, and must complete for others."""
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     cell = {"score": 1.0, "num_input_tokens": 1_000_000, "num_output_tokens": 0, "response": "x"}
     large, small = "openai-gpt-4o", "openai-gpt-4o-mini"
     data = {"dataset": ["m"] * 3, "prompt": ["who is it", None, "what is it"]}
@@ -355,17 +341,9 @@ def embedllm_file(path, rows):
 
 
 def test_embedllm(tmp_path):
-    path = embedllm_file(
-        tmp_path / "train.csv",
-        [
-            (7, "b", 1, "law"),
-            (7, "a", 0, "law"),
-            (3, "a", 0, "art"),
-            (3, "b", 0, "art"),
-            (3, "a", 1, "art"),  # A second answer, correct: the pair counts as correct.
-            (9, "a", 1, "law"),  # Never answered by b: dropped.
-        ],
-    )
+    first = [(7, "b", 1, "law"), (7, "a", 0, "law"), (3, "a", 0, "art"), (3, "b", 0, "art")]
+    # A second answer, correct: the pair counts as correct. Query 9 was never answered by b, and is dropped.
+    path = embedllm_file(tmp_path / "train.csv", [*first, (3, "a", 1, "art"), (9, "a", 1, "law")])
     with pytest.warns(UserWarning, match="dropped 1 of 3 queries"):
         table = load(path, costs={"b": 13.0, "a": 7.0}, models=["b", "a"], cost_unit="1e9 parameters")
     expected = RoutingTable([[0, 1], [1, 0]], [[13, 7]] * 2, ("b", "a"), None, [0, 1], ("art", "law"), "1e9 parameters")
@@ -390,10 +368,9 @@ def test_costs_by_size():
 def test_costs_by_size_fit_embedllm(tmp_path):
     models = ("b-70b", "a")
     costs = costs_by_size(models)
-    assert costs == {"b-70b": 70.0, "a": 7.0}
     path = embedllm_file(tmp_path / "train.csv", [(q, model, 1, "law") for q in (7, 8) for model in models])
     table = load(path, costs=costs, models=models, cost_unit="1e9 parameters")
-    assert (table.models, table.costs.tolist()) == (models, [[70.0, 7.0]] * 2)
+    assert (costs, table.models, table.costs.tolist()) == ({"b-70b": 70.0, "a": 7.0}, models, [[70.0, 7.0]] * 2)
     with pytest.raises(ValueError, match="default must be above 0, got 0"):
         costs_by_size(models, default=0)
 
@@ -468,20 +445,6 @@ def test_real_routerbench_sample():
     # The 0-shot file is not the source of Table 2: Llama-2-70b scores 0.33 in one and 0.61 in the other.
     released = STAGEROUTE_TABLE_2.scores - table.subset(models=STAGEROUTE_TABLE_2.names).mean_scores()
     assert released[STAGEROUTE_TABLE_2.names.index("meta/llama-2-70b-chat")] > 0.15
-
-
-def test_real_tables_without_costs():
-    path = shared_data("routellm_mmlu_gsm8k.npz")
-    with pytest.raises(ValueError, match="routellm_mmlu_gsm8k.npz has no costs: give the cost of each model"):
-        load_table(path)
-    table = load_table(path, costs={"gpt-4-1106-preview": 1e-2, "mistralai/Mixtral-8x7B-Instruct-v0.1": 2e-4})
-    assert (table.num_queries, table.models[1], len(table.group_names)) == (15361, "gpt-4-1106-preview", 58)
-    assert table.mean_scores()[1] > table.mean_scores()[0] and table.mean_costs().tolist() == pytest.approx([2e-4, 1e-2])
-
-    path = shared_data("llmrouter_9models.npz")
-    models = np.load(path)["models"].tolist()
-    table = load_table(path, costs=dict.fromkeys(models, 1.0))
-    assert (table.num_queries, table.num_models, len(table.group_names)) == (6108, 9, 14)
 
 
 def test_real_table_with_a_score_a_little_below_0():
