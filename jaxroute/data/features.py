@@ -118,15 +118,13 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Chooses the features of a log's queries.
+    """Chooses the features of a log's queries, and adds lines for the user to `notes`.
 
     Args:
       wanted: None for the best available; "none", "text" or "own"; an array; or the path of its file.
       text: `[Q]` texts of the queries and the name of their column, or None.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); or None.
-      rows: `[Q]` row of each query in the file.
-      num_rows: number of rows of the file.
-      notes: lines for the user, to which this function adds.
+      rows: `[Q]` row of each query in the file, which has `num_rows`.
 
     Returns:
       `[Q, d]` features or None, their source in words, and the object that computes those of new queries.

@@ -147,7 +147,6 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
       columns: `[Q, d]`, shared by the outputs.
       scores: `[Q, M]` in [0, 1], one column per output.
       penalties: `[A]` positive penalties; intercepts have none.
-      steps: number of steps.
 
     Returns:
       `[A, 1 + d, M]` intercepts and weights.
@@ -189,16 +188,8 @@ def _intercepts(scores: np.ndarray) -> np.ndarray:
 def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
     """Fits a logistic regression for each output on its own few columns, by Newton's method.
 
-    A step that would increase the loss is replaced by one along the bound of the Hessian (see `fit_weights`).
-
-    Args:
-      columns: `[d, Q, M]` columns of each output.
-      scores: `[Q, M]` in [0, 1].
-      penalty: penalty of the squared weights; intercepts have none.
-      steps: number of steps.
-
-    Returns:
-      `[M, 1 + d]` intercepts and weights.
+    A step that would increase the loss is replaced by one along the bound of the Hessian (see `fit_weights`). Takes columns `[d, Q, M]`
+    and scores `[Q, M]`, and returns the intercepts and weights `[M, 1 + d]`; intercepts have no penalty.
     """
     middle = columns.mean(1)
     x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]
@@ -350,12 +341,14 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
         left_out.append("predictions from features: there are none" + ("" if methods else ", and no categories"))
     else:
         methods["nearest neighbours"] = lambda others, part: fit_neighbours(others)[0].predict(part)
-        methods["logistic regression"] = lambda others, part: fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[
-            0
-        ].predict(part)
+        methods["logistic regression"] = _predict_by_logistic
     for how, predict in methods.items():
         found.append(_evaluate(how, predict, sample, prompts % _FOLDS))
     return tuple(found), tuple(left_out)
+
+
+def _predict_by_logistic(others: Sample, sample: Sample) -> np.ndarray:
+    return fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[0].predict(sample)
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:

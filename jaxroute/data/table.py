@@ -63,7 +63,9 @@ class RoutingTable:
 
         _refuse("scores", scores, ~np.isfinite(scores), "must be finite", models)
         _refuse("costs", costs, ~np.isfinite(costs), "must be finite", models)
-        _refuse("scores", scores, (scores < 0) | (scores > 1), f"must lie in [0, 1]{_percent(scores)}", models)
+        are_percent = scores.min() >= 0 and scores.mean() > 1 and scores.max() <= 100
+        hint = "; are they percent? divide them by 100" if are_percent else ""
+        _refuse("scores", scores, (scores < 0) | (scores > 1), f"must lie in [0, 1]{hint}", models)
         _refuse("costs", costs, costs < 0, "must be at least 0", models)
 
         features, groups, prompts = self.features, self.groups, self.prompts
@@ -213,13 +215,6 @@ class RoutingTable:
         groups = "" if self.groups is None else f", {len(self.group_names)} groups"
         size = f"{self.num_queries} queries x {self.num_models} models"
         return f"RoutingTable({size}, cost in {self.cost_unit}{features}{groups})"
-
-
-def _percent(scores: np.ndarray) -> str:
-    """Returns a hint at scores in percent, empty if they cannot be."""
-    finite = scores[np.isfinite(scores)]
-    are_percent = finite.size and finite.min() >= 0 and finite.mean() > 1 and finite.max() <= 100
-    return "; are they percent? divide them by 100" if are_percent else ""
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -78,13 +78,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads the answers of a log, in seconds, USD and tokens.
-
-    Args:
-      roles: roles of the columns.
-      units: units by role that the caller gave.
-      instead: "costs" or "prices" if the caller gave these instead of the file's costs, else empty.
-    """
+    """Reads the answers of a log, in seconds, USD and tokens; `instead` is "costs" or "prices" if the caller gave these, else empty."""
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
         costs += roles.families["cost"].columns.values()
@@ -267,14 +261,9 @@ def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, uni
 def choose_models(
     answers: Answers, models: Sequence[str] | None, costs: Mapping[str, float] | None, prices: Prices | None, file: str
 ) -> None:
-    """Drops the answers of models that the caller did not name, and of models without a cost where costs or prices were given.
+    """Drops the answers of models that the caller did not name, and of models without a cost among given costs or prices.
 
-    Args:
-      answers: the answers of all models.
-      models: names of models that the caller chose, in this order; None for all.
-      costs: given costs by model, or None.
-      prices: given prices by model, or None.
-      file: name of the file of prices, which may also have other models; empty without one.
+    `file` is the name of a file of prices, which may also have other models, or empty.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:

@@ -79,8 +79,15 @@ def complete_log(
     check_models(answers, matrix, cost_matrix, [*(options["models"] or ()), *(costs or ()), *(prices or ())])
     doubt_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
     text, category = _texts(answers, keys, keep), _categories(answers, keys, keep)
-    dates = _dates(answers, keys.first[keep])
-    prompts = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else _number_prompts(answers, text)
+    dates, prompts = _dates(answers, keys.first[keep]), None
+    if "prompts" in arrays:
+        prompts = np.asarray(arrays["prompts"])[original][keep]
+    elif text is not None:
+        numbers, different = pd.factorize(text)
+        numbers[text == ""] = len(different) + np.arange((text == "").sum())  # Empty texts are different prompts.
+        copies = len(numbers) - len(np.unique(numbers))
+        prompts = numbers if copies else None
+        notes += [message("repeated_texts", copies=copies, total=len(numbers))] if copies else []
     wanted = options["features"]
     if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
         raise refusal("sorted_queries", file=sheet.name)
@@ -425,18 +432,6 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
         return None
     answers.roles.note("date", column)
     return dates
-
-
-def _number_prompts(answers: Answers, text: np.ndarray | None) -> np.ndarray | None:
-    """Returns `[Q]` integers that are equal for equal texts, except empty ones; None if all texts differ."""
-    if text is None:
-        return None
-    prompts, different = pd.factorize(text)
-    prompts[text == ""] = len(different) + np.arange((text == "").sum())
-    copies = len(prompts) - len(np.unique(prompts))
-    if copies:
-        answers.notes.append(message("repeated_texts", copies=copies, total=len(prompts)))
-    return prompts if copies else None
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:

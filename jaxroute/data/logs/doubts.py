@@ -31,16 +31,10 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Converts scores to [0, 1], and notes how; refuses an unclear scale, or several.
+    """Returns `[A]` scores in [0, 1], and notes their conversion; refuses an unclear scale, or several.
 
-    Args:
-      answers: the answers; their scores are NaN for gaps, and percentages with a sign are fractions already.
-      scale: lowest and highest possible score; None to find it out from the scores.
-      name: name of the scores.
-      groups: models and categories, whose scales must be the same.
-
-    Returns:
-      `[A]` scores in [0, 1].
+    `scale` is the lowest and the highest possible score, None to find them out. `name` is that of the scores. The models and the
+    categories in `groups` must have the same scale.
     """
     scores, percent, notes = answers.values["score"], answers.percent, answers.notes
 
@@ -129,7 +123,7 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
         values = _different_values(answers, name) if is_metric or plain_name(name) in _LOWER_IS_BETTER else set()
         if _LOWER_IS_BETTER.get(plain_name(name)) in values:
             raise refusal("errors_as_scores", name=name, **about)
-        metric = next((value for value in map(str, values) if is_metric and not _is_score(value)), "")
+        metric = next((value for value in map(str, values) if is_metric and _is_no_score(value)), "")
         if metric:
             raise refusal("other_metric", metric=metric, name=name, **about)
         if match_level("score", name) > 0:
@@ -190,10 +184,10 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
     return {text if np.isnan(number) else number for text, number in numbers.items()}
 
 
-def _is_score(metric: str) -> bool:
-    """Whether the name of a metric is not that of an error, a cost, a latency or a number of tokens."""
+def _is_no_score(metric: str) -> bool:
+    """Whether the name of a metric is that of an error, a cost, a latency or a number of tokens."""
     others = (role for role in PER_MODEL if role not in ("score", "response"))
-    return not WORDS["lower"] & set(words(metric)) and not any(match_level(role, metric) > 0 for role in others)
+    return bool(WORDS["lower"] & set(words(metric))) or any(match_level(role, metric) > 0 for role in others)
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:

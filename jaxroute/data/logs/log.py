@@ -139,11 +139,8 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
     """Reads the answers in a file.
 
-    Args:
-      options: arguments of `read_log`.
-      wanted: models that these name.
-      instead: "costs" or "prices" if the caller gave these instead of the file's costs, else empty.
-      scored: whether scores are required.
+    `options` are the arguments of `read_log`, and `wanted` the models that they name. See `collect_answers` for `instead`, and
+    `assign_roles` for `scored`.
     """
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):

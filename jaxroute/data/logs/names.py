@@ -258,11 +258,6 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
     return found
 
 
-def _fitting(names: Sequence[str], pattern: str) -> list[str]:
-    """Returns the names that fit a pattern with `*`."""
-    return fnmatch.filter(names, pattern.replace("[", "[[]"))
-
-
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
     """Returns the caller's columns by role, with `*` for the model, or empty; refuses unknown roles and columns."""
     if columns is not None and not isinstance(columns, Mapping):
@@ -273,7 +268,7 @@ def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file:
         role = checks.one_of("a role in columns", _ALIASES.get(str(role), str(role)), ROLES)
         found[role] = column = str(column)
         start = f"columns[{role!r}] is {column!r}, which"
-        if "*" in column and not _fitting(names, column):
+        if "*" in column and not fnmatch.filter(names, column.replace("[", "[[]")):
             raise ValueError(f"{start} no column of {file} fits; it has {join_names(names, 40)}")
         if "*" not in column and column and column not in names:
             lower = {name.lower(): name for name in reversed(names)}
@@ -315,10 +310,7 @@ class _Split(NamedTuple):
 def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
     """Finds the families among the names of columns.
 
-    Args:
-      names: names of the columns.
-      given: columns by role that the caller or the format named; one with `*` is the only family of its role.
-      wanted: models that the caller named; columns called like them may be scores.
+    A column with `*` among those `given` by role is the only family of its role. Columns called like the `wanted` models may be scores.
     """
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
@@ -335,7 +327,8 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
     for role, column in given.items():
         if "*" in column:
             head, _, tail = column.partition("*")
-            columns = {name[len(head) : len(name) - len(tail)]: name for name in _fitting(names, column)}
+            fitting = fnmatch.filter(names, column.replace("[", "[[]"))
+            columns = {name[len(head) : len(name) - len(tail)]: name for name in fitting}
             families[role, column] = Family(role, column.replace("*", "{}"), 4.0, columns)
     if (
         "score" not in given

@@ -46,7 +46,10 @@ _PACKERS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
     b"\x1f\x8b": ("gzip", gzip.decompress),
     b"BZh": ("bzip2", bz2.decompress),
     b"\xfd7zXZ": ("xz", lzma.decompress),
-    b"\x28\xb5\x2f\xfd": ("zstd", lambda content: _zstd_stream(content).read()),
+    b"\x28\xb5\x2f\xfd": (
+        "zstd",
+        lambda data: import_optional("pyarrow").input_stream(io.BytesIO(data), compression="zstd").read(),
+    ),
 }
 # First bytes of files that are never read.
 _REFUSED = {
@@ -56,10 +59,6 @@ _REFUSED = {
     b"%PDF": "a PDF file",
     b"\x80": "a pickle",
 }
-
-
-def _zstd_stream(content: bytes) -> Any:
-    return import_optional("pyarrow").input_stream(io.BytesIO(content), compression="zstd")
 
 
 def open_log(data: Any, separator: str | None = None, encoding: str | None = None) -> Sheet:
@@ -90,7 +89,11 @@ def open_log(data: Any, separator: str | None = None, encoding: str | None = Non
     if isinstance(data, (str, os.PathLike)):
         path = existing_path(data)
         if path.is_dir():
-            return _join_files(str(path), _files_in(path), open_one)
+            files = sorted(file for file in path.rglob("*") if file.is_file() and _suffix(file.name))
+            files = [file for file in files if not file.name.startswith(".")] or files
+            if not files:
+                raise refusal("no_files", folder=path, suffixes=", ".join(_SUFFIXES), names=sorted(os.listdir(path)))
+            return _join_files(str(path), _without_summaries(files), open_one)
         with errors_name(path):
             return _apply_preset(open_one(path))
     if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
@@ -396,14 +399,6 @@ def _open_archive(path: Path, content: bytes, separator: str | None, encoding: s
         return _open_bytes(file, archive.read(readable[file]), ", in a zip archive", separator, encoding)
 
     return _join_files(str(path), _without_summaries(readable), open_one)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and _suffix(file.name))
-    files = [file for file in files if not file.name.startswith(".")] or files
-    if not files:
-        raise refusal("no_files", folder=folder, suffixes=", ".join(_SUFFIXES), names=sorted(os.listdir(folder)))
-    return _without_summaries(files)
 
 
 def _without_summaries(files: Iterable[Path]) -> list[Path]:

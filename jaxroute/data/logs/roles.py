@@ -104,11 +104,7 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
     """Assigns a role to each column: the one that its name matches best, if its cells fit. Refuses a file that is not a log.
 
-    Args:
-      sheet: the open file.
-      given: columns by role that the caller named.
-      wanted: models that the caller named.
-      scored: whether scores are required.
+    The caller named the columns `given` by role, and the `wanted` models. Without `scored`, a log may have no scores.
     """
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
