@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 
 import jax
@@ -51,147 +51,72 @@ THETA = np.random.default_rng(0).normal(size=(10, 10))
 THETA /= np.linalg.norm(THETA, axis=1, keepdims=True)
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 
-# Problem -> environment, policies, horizon, metric (default: regret), the comparators' name of each policy (a grid has none), and the policies
-# on the page on performance (`short`, default: those that are compared).
-PROBLEMS: dict[str, dict[str, Any]] = {
-    "stochastic": {
-        "env": lambda: stochastic.bernoulli(MEANS),
-        "policies": default_policies(stochastic),
-        "horizon": 10_000,
-        "comparators": {
-            "UCB1": "ucb1",
-            "BetaThompson": "beta_thompson",
-            "EpsilonGreedy": "epsilon_greedy",
-            "KLUCB": "kl_ucb",
-            "UCBV": "ucb_v",
-            "MOSS": "moss",
-            "AnytimeMOSS": "moss_anytime",
-            "BayesUCB": "bayes_ucb",
-            "Exp3": "exp3",
-            "Exp3PlusPlus": "exp3_plus_plus",
-            "SlidingWindowUCB": "sliding_window_ucb",
-            "DiscountedUCB": "discounted_ucb",
-            "DiscountedThompson": "discounted_thompson",
-        },
-        "short": ("UCB1", "BetaThompson", "EpsilonGreedy"),
-    },
-    "contextual": {
-        "env": lambda: contextual.linear(THETA, 0.1),
-        "policies": default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=0.5)},
-        "horizon": 1000,
-        "comparators": {},
-    },
-    "contextual, shared": {
-        "env": lambda: contextual.linear(THETA[0], 0.1, num_models=10),
-        "policies": {
-            made.__name__: made(parameters=contextual.SharedParameters())
-            for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
-        },
-        "horizon": 1000,
-        "comparators": {},
-    },
-    "staged": {
-        "env": lambda: staged.arena_market(max_deployed=6, stage_length=250),
-        "policies": default_policies(staged),
-        "horizon": 10_000,
-        "comparators": {"StageRoute": "stageroute"},
-    },
-    "combinatorial": {
-        "env": lambda: combinatorial.sciq_cloud(reward="suc"),
-        "policies": {
-            **{name: made for name, made in default_policies(combinatorial).items() if name != "Everything"},
-            "Thompson, normal": combinatorial.Thompson(combinatorial.NormalPosterior()),
-        },
-        "horizon": 10_000,
-        "metric": "lp_regret",
-        "comparators": {"C2MABV": "c2mabv"},
-    },
-    "combinatorial, any win": {
-        "env": lambda: combinatorial.sciq_cloud(reward="awc"),
-        "policies": {
-            "C2MABV": combinatorial.C2MABV(),
-            "C2MABV, best of": combinatorial.C2MABV(solver=combinatorial.BestOf()),
-        },
-        "horizon": 2_000,
-        "metric": "lp_regret",
-        "comparators": {},
-    },
-    "service": {
-        "env": lambda: service.benchmark_service("winogrande", signal=0.15),
-        "policies": {
-            "MessPlus": service.MessPlus(),
-            "MessPlus, true probabilities": lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests)),
-            "MessPlus, Mlp 16": service.MessPlus(predictor=service.Learned(service.Mlp(width=16))),
-            **{
-                name: made
-                for name, made in default_policies(service).items()
-                if name not in ("MessPlus", "RouterDC", "OracleClairvoyant")
-            },
-        },
-        "horizon": 10_000,
-        "metric": "cost",
-        "comparators": {"MessPlus": "messplus"},
-    },
-    "service, grid": {
-        "env": lambda: jaxroute.grid(
-            service.benchmark_service, benchmark="winogrande", signal=0.15, alpha=np.linspace(0.6, 0.775, 8).tolist()
-        ),
-        "policies": {
-            "MessPlus": jaxroute.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, 16).tolist(), c=[0.05, 0.1, 0.2, 0.5])
-        },
-        "horizon": 1267,
-        "metric": "cost",
-    },
-    "queueing": {
-        "env": queueing.RandomQueues,
-        "policies": {**default_policies(queueing), "ACQB, on line": queueing.ACQB(solver=Online())},
-        "horizon": 1000,
-        "metric": "routing_regret",
-        "comparators": {"ACQB": "acqb"},
-    },
-    "queueing, compact": {
-        "env": lambda: queueing.RandomQueues(limit=256),
-        "policies": {"ACQB": queueing.ACQB()},
-        "horizon": 1000,
-        "metric": "routing_regret",
-        "comparators": {},
-    },
-    "queueing, long": {
-        "env": lambda: queueing.RandomQueues(horizon=20_000, limit=1024),
-        "policies": {"ACQB, on line": queueing.ACQB(solver=Online())},
-        "horizon": 20_000,
-        "metric": "routing_regret",
-        "comparators": {},
-    },
-    "queueing, two answers": {
-        "env": lambda: queueing.RandomQueues(num_offered=2, limit=256),
-        "policies": {"ACQB": queueing.ACQB()},
-        "horizon": 1000,
-        "metric": "routing_regret",
-        "comparators": {"ACQB": "acqb"},
-    },
-    "cascade": {
-        "env": cascade.uniform_cascade,
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton()), **default_policies(cascade)},
-        "horizon": 2000,
-        "metric": "regret",
-        "comparators": {"COSMOS, streaming": "cosmos"},
-    },
-    "cascade, unknown evaluator": {
-        "env": lambda: cascade.uniform_cascade(evaluator=5),
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton()), "COSMOS": cascade.COSMOS()},
-        "horizon": 2000,
-        "metric": "regret",
-        "comparators": {},
-    },
-    "cascade, long": {
-        "env": cascade.uniform_cascade,
-        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton())},
-        "horizon": 100_000,
-        "metric": "regret",
-        "comparators": {},
-    },
+
+class Problem(NamedTuple):
+    """One problem of the benchmark.
+
+    Attributes:
+      env: function that makes the environment.
+      policies: policies by name.
+      horizon: number of rounds.
+      metric: recorded metric.
+      comparators: name of the same policy in `comparators.py`, by policy; None if environment and policies are grids.
+      short: policies on the page on performance, besides the first (default: those with a comparator).
+    """
+
+    env: Callable[[], Any]
+    policies: dict[str, Any]
+    horizon: int
+    metric: str = "regret"
+    comparators: dict[str, str] | None = {}  # noqa: RUF012
+    short: tuple[str, ...] | None = None
+
+
+def _grid_of_services() -> Any:
+    alphas = np.linspace(0.6, 0.775, 8).tolist()
+    return jaxroute.grid(service.benchmark_service, benchmark="winogrande", signal=0.15, alpha=alphas)
+
+
+_BANDITS = {
+    **{"UCB1": "ucb1", "BetaThompson": "beta_thompson", "EpsilonGreedy": "epsilon_greedy", "KLUCB": "kl_ucb",
+        "UCBV": "ucb_v"},
+    **{"MOSS": "moss", "AnytimeMOSS": "moss_anytime", "BayesUCB": "bayes_ucb", "Exp3": "exp3",
+        "Exp3PlusPlus": "exp3_plus_plus"},
+    **{"SlidingWindowUCB": "sliding_window_ucb", "DiscountedUCB": "discounted_ucb",
+        "DiscountedThompson": "discounted_thompson"},
+}  # fmt: skip
+_SHARED = (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
+_C2MABV = {"C2MABV": combinatorial.C2MABV(), "C2MABV, best of": combinatorial.C2MABV(solver=combinatorial.BestOf())}
+_SETS = {name: made for name, made in default_policies(combinatorial).items() if name != "Everything"}
+_MESSPLUS = {
+    "MessPlus": service.MessPlus(),
+    "MessPlus, true probabilities": lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests)),
+    "MessPlus, Mlp 16": service.MessPlus(predictor=service.Learned(service.Mlp(width=16))),
 }
+_LEFT_OUT = ("MessPlus", "RouterDC", "OracleClairvoyant")
+_SERVICES = {name: made for name, made in default_policies(service).items() if name not in _LEFT_OUT}
+_MESSPLUS_GRID = jaxroute.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, 16).tolist(), c=[0.05, 0.1, 0.2, 0.5])
+_ACQB, _ONLINE = {"ACQB": queueing.ACQB()}, {"ACQB, on line": queueing.ACQB(solver=Online())}
+_STREAMING = {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton())}
+PROBLEMS = {
+    "stochastic": Problem(lambda: stochastic.bernoulli(MEANS), default_policies(stochastic), 10_000, "regret", _BANDITS, (*_BANDITS,)[:3]),
+    "contextual": Problem(lambda: contextual.linear(THETA, 0.1), default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=0.5)}, 1000),
+    "contextual, shared": Problem(lambda: contextual.linear(THETA[0], 0.1, num_models=10),
+        {made.__name__: made(parameters=contextual.SharedParameters()) for made in _SHARED}, 1000),
+    "staged": Problem(lambda: staged.arena_market(max_deployed=6, stage_length=250), default_policies(staged), 10_000, "regret", {"StageRoute": "stageroute"}),
+    "combinatorial": Problem(lambda: combinatorial.sciq_cloud(reward="suc"),
+        {**_SETS, "Thompson, normal": combinatorial.Thompson(combinatorial.NormalPosterior())}, 10_000, "lp_regret", {"C2MABV": "c2mabv"}),
+    "combinatorial, any win": Problem(lambda: combinatorial.sciq_cloud(reward="awc"), _C2MABV, 2_000, "lp_regret"),
+    "service": Problem(lambda: service.benchmark_service("winogrande", signal=0.15), {**_MESSPLUS, **_SERVICES}, 10_000, "cost", {"MessPlus": "messplus"}),
+    "service, grid": Problem(_grid_of_services, {"MessPlus": _MESSPLUS_GRID}, 1267, "cost", None),
+    "queueing": Problem(queueing.RandomQueues, {**default_policies(queueing), **_ONLINE}, 1000, "routing_regret", {"ACQB": "acqb"}),
+    "queueing, compact": Problem(lambda: queueing.RandomQueues(limit=256), _ACQB, 1000, "routing_regret"),
+    "queueing, long": Problem(lambda: queueing.RandomQueues(horizon=20_000, limit=1024), _ONLINE, 20_000, "routing_regret"),
+    "queueing, two answers": Problem(lambda: queueing.RandomQueues(num_offered=2, limit=256), _ACQB, 1000, "routing_regret", {"ACQB": "acqb"}),
+    "cascade": Problem(cascade.uniform_cascade, {**_STREAMING, **default_policies(cascade)}, 2000, "regret", {"COSMOS, streaming": "cosmos"}),
+    "cascade, unknown evaluator": Problem(lambda: cascade.uniform_cascade(evaluator=5), {**_STREAMING, "COSMOS": cascade.COSMOS()}, 2000),
+    "cascade, long": Problem(cascade.uniform_cascade, _STREAMING, 100_000),
+}  # fmt: skip
 # Measured only on request: a repeat of the first takes about a minute on two cores.
 LONG = ("queueing, long", "contextual", "contextual, shared")
 # Seconds after which a row of the short benchmark is not repeated further, except for the second time.
@@ -211,8 +136,8 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
     for problem, parts in PROBLEMS.items():
         if (only and problem not in only) or (short and problem in LONG):
             continue
-        compared = parts.get("short", parts.get("comparators", ()))
-        names = [n for place, n in enumerate(parts["policies"]) if not short or place == 0 or n in compared]
+        compared = parts.comparators or () if parts.short is None else parts.short
+        names = [n for place, n in enumerate(parts.policies) if not short or place == 0 or n in compared]
         if chosen := [n for n in names if not policies or n in policies]:
             rows[problem] = chosen
     return rows
@@ -303,23 +228,14 @@ def peak_memory() -> int:
 
 
 def bench_policy(
-    problem: str,
-    name: str,
-    env: Any,
-    policy: Any,
-    options: argparse.Namespace,
-    seeds: int,
-    repeats: int,
-    backend: str = "auto",
+    problem: str, name: str, env: Any, policy: Any, options: Any, seeds: int, repeats: int, backend: str = "auto"
 ) -> dict[str, Any]:
-    """Speed of one policy in whole runs with a hundred records of one metric, and the time of its first call."""
-    horizon, metric = options.horizon or PROBLEMS[problem]["horizon"], PROBLEMS[problem].get("metric", "regret")
+    """Measures the speed of one policy in whole runs with a hundred records of one metric, and the time of its first call."""
+    horizon, metric = options.horizon or PROBLEMS[problem].horizon, PROBLEMS[problem].metric
 
     def simulate():
-        execution = jaxroute.Execution(backend)
-        return jaxroute.simulate(
-            env, {name: policy}, horizon=horizon, seeds=seeds, record=[metric], progress=False, execution=execution
-        )
+        given = {"horizon": horizon, "seeds": seeds, "record": [metric], "execution": jaxroute.Execution(backend)}
+        return jaxroute.simulate(env, {name: policy}, progress=False, **given)
 
     first = first_call(simulate)
     warm = simulate()
@@ -341,9 +257,9 @@ def bench_policy(
 
 
 def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Speed of a grid of settings in one call, and of one of its settings alone.
+    """Measures the speed of a grid of settings in one call, and of one of its settings alone.
 
-    Measured by the time of the compiled calls: a loop over settings would pay for the rest of `simulate`, a third of a second, in each.
+    Only the compiled calls are timed: a loop over settings would pay for the rest of `simulate`, a third of a second, in each.
     """
     settings = len(env.objects) * len(grid.objects)
     rows = []
@@ -352,7 +268,7 @@ def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.N
         ("one setting at a time", env.objects[0], grid.objects[0], 1),
     ):
         row = bench_policy(problem, name, one_env, policy, options, options.seeds, 1)
-        arguments = {"horizon": row["horizon"], "seeds": options.seeds, "record": [PROBLEMS[problem]["metric"]]}
+        arguments = {"horizon": row["horizon"], "seeds": options.seeds, "record": [PROBLEMS[problem].metric]}
         seconds = []
         while len(seconds) < options.repeats and (len(seconds) < 2 or sum(seconds) < options.patience):
             result = jaxroute.simulate(one_env, {name: policy}, progress=False, **arguments)
@@ -366,11 +282,11 @@ def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.N
 
 
 def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Speed of one comparator; for a compiled one also the time of its first call."""
+    """Measures the speed of one comparator; for a compiled one also the time of its first call."""
     reason, seconds, cpu_seconds = timed(one.warm_up)
     if reason:
         return {"tool": one.tool, "policy": name, "unavailable": reason}
-    rounds, runs = SLOW.get(one.tool, (options.horizon or PROBLEMS[one.problem]["horizon"], options.seeds))
+    rounds, runs = SLOW.get(one.tool, (options.horizon or PROBLEMS[one.problem].horizon, options.seeds))
     if one.tool == "loop" and one.problem != "stochastic":
         rounds, runs = 1000, LOOP_RUNS.get(one.problem, 2)
     first = {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds} if one.tool == "numba_lanes" else {}
@@ -387,9 +303,10 @@ def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) ->
 
 def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, float]]) -> None:
     """Prints one problem's table."""
-    print(
-        f"\n{problem}\n  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'spread':>6}  mean regret (or metric)"
+    heads = (
+        f"{'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'spread':>6}  mean regret (or metric)"
     )
+    print(f"\n{problem}\n  {'policy':<18} {'tool':<22} {heads}")
     for row in rows:
         if "unavailable" in row:
             print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")
@@ -408,7 +325,7 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
 
 
 def compare(first: Path, second: Path) -> str:
-    """Table of two stored results, row by row, with the ratio of their speeds.
+    """Formats two stored results as a table, row by row, with the ratio of their speeds.
 
     Raises:
       ValueError: a file is not a result of this script, or they have no row in common.
@@ -421,9 +338,7 @@ def compare(first: Path, second: Path) -> str:
         tables.append({(p, *(row[n] for n in names)): row for p, row in rows if "decisions_per_s" in row})
     shared = [key for key in tables[0] if key in tables[1]]
     if not shared:
-        raise ValueError(
-            f"{first} and {second} must have a row in common, got {len(tables[0])} and {len(tables[1])} other ones"
-        )
+        raise ValueError(f"{first} and {second} must have a row in common, got {len(tables[0])} and {len(tables[1])} others")
     lines = [f"{name}: {r['created']}, {r['device']}, {r['commit']}" for name, r in zip("AB", reports, strict=True)]
     lines += [f"{name}: {r['noise']['line']}" for name, r in zip("AB", reports, strict=True) if "noise" in r]
     if len({r["device"] for r in reports}) > 1:
@@ -450,7 +365,7 @@ def _stored(file: Path) -> dict[str, Any]:
 
 
 def quietness(spreads: Sequence[float | None], others: float | None, load: float, cores: int) -> dict[str, Any]:
-    """Whether a machine was quiet enough to quote a speed, in words and as numbers.
+    """Judges whether a machine was quiet enough to quote a speed, in words and as numbers.
 
     Args:
       spreads: `spread` of each row.
@@ -471,7 +386,7 @@ def quietness(spreads: Sequence[float | None], others: float | None, load: float
 
 
 def _busy() -> tuple[float | None, float]:
-    """Seconds that all cores have been busy (None except on Linux), and of these by this process and its children."""
+    """Returns the CPU seconds that all processes have used (None except on Linux), and those of this process and its children."""
     times, busy = os.times(), None
     with contextlib.suppress(OSError, ValueError):
         user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
@@ -482,25 +397,19 @@ def _busy() -> tuple[float | None, float]:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", nargs="+", choices=list(PROBLEMS), default=[], metavar="PROBLEM", help="all policies of these problems"
-    )
-    parser.add_argument("--policies", nargs="*", default=[], help="these policies only, of the chosen or of all problems")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="every policy of every problem, a quarter of an hour on two cores (default: the rows of the page on performance, five minutes)",
-    )
-    parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
-    parser.add_argument(
-        "--runs", nargs="+", type=float, help="several numbers of runs, one after the other, instead of --seeds"
-    )
-    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=["auto"], help="back ends, one after the other")
-    parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
-    parser.add_argument("--horizon", type=int, help="rounds (default: by problem)")
-    parser.add_argument("--no-comparators", action="store_true", help="jaxroute alone")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
-    parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
+    add = parser.add_argument
+    full = "every policy of every problem, a quarter of an hour on two cores (default: the rows of the page on performance, five minutes)"
+    add("--only", nargs="+", choices=list(PROBLEMS), default=[], metavar="PROBLEM", help="all policies of these problems")
+    add("--policies", nargs="*", default=[], help="these policies only, of the chosen or of all problems")
+    add("--full", action="store_true", help=full)
+    add("--seeds", type=int, default=1024, help="runs (default 1024)")
+    add("--runs", nargs="+", type=float, help="several numbers of runs, one after the other, instead of --seeds")
+    add("--backend", nargs="+", choices=BACKENDS, default=["auto"], help="back ends, one after the other")
+    add("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
+    add("--horizon", type=int, help="rounds (default: by problem)")
+    add("--no-comparators", action="store_true", help="jaxroute alone")
+    add("--out", type=Path, default=RESULTS, help="folder of the JSON file")
+    add("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
     options = parser.parse_args(arguments)
     if options.compare:
         try:
@@ -514,18 +423,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """A row with the seconds and CPU seconds of its measurement."""
+    """Measures a row, and adds the seconds and CPU seconds of its measurement."""
     row, seconds, cpu_seconds = timed(lambda: bench(*arguments))
     return {**row, "took_s": seconds, "took_cpu_s": cpu_seconds}
 
 
 def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tuple[list, dict[str, dict[str, float]]]:
-    """Rows of one problem, and jaxroute's speed as a multiple of each tool's, by policy."""
+    """Measures the rows of one problem, and jaxroute's speed as a multiple of each tool's, by policy."""
     parts, rows, ratios = PROBLEMS[problem], [], {}
-    env = parts["env"]()
+    env = parts.env()
     for name in names:
-        policy = parts["policies"][name]
-        if "comparators" not in parts:
+        policy = parts.policies[name]
+        if parts.comparators is None:
             rows += bench_grid(problem, name, env, policy, options)
             ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
             continue
@@ -536,7 +445,7 @@ def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tu
         ]
         rows += own
         for one in () if options.no_comparators else COMPARATORS.values():
-            if (one.problem, one.policy) == (problem, parts["comparators"].get(name)):
+            if (one.problem, one.policy) == (problem, parts.comparators.get(name)):
                 rows.append(row := _whole(bench_comparator, one, name, options))
                 if "decisions_per_s" in row:
                     ratios.setdefault(name, {})[one.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]

@@ -500,8 +500,7 @@ SMPYBANDITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "ucb_v": (
         "UCBV",
         {},
-        "the constants of its bound are fixed: 2 log t instead of 2.4 log t, 3 log t instead of 3.6 log t",
-    ),
+        "the constants of its bound are fixed: 2 log t instead of 2.4 log t, 3 log t instead of 3.6 log t"),
     "moss": ("MOSS", {}, "t instead of the horizon"),
     "moss_anytime": ("MOSSAnytime", {"alpha": 1.35}, ""),
     "bayes_ucb": ("BayesUCB", {}, ""),
@@ -510,7 +509,7 @@ SMPYBANDITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "sliding_window_ucb": ("SWUCB", {"tau": 607, "alpha": 0.6}, ""),
     "discounted_ucb": ("DiscountedUCB", {"alpha": 4.8, "gamma": 0.9975}, "its discounted pulls are whole numbers"),
     "discounted_thompson": ("DiscountedThompson", {"gamma": 0.9975}, "discounts a model only when it is used"),
-}
+}  # fmt: skip
 
 
 def smpybandits_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Callable]:

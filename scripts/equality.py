@@ -11,12 +11,11 @@ compare machines:
     python scripts/equality.py --compare x86_64.json aarch64.json
 """
 
-import argparse
+import atexit
 import contextlib
 import functools
 import hashlib
 import itertools
-import json
 import os
 import platform
 import shutil
@@ -30,7 +29,7 @@ from unittest.mock import patch
 
 import jax
 import numpy as np
-from kernels import ENVIRONMENTS, pairs
+from kernels import pairs, parser_of, store, stored
 
 import jaxroute as jr
 from jaxroute.core import draws
@@ -47,7 +46,7 @@ WAYS = ["scan", *(f"{name}-{lanes}" for name in COMPILERS for lanes in VECTORS),
 
 
 def everything(env: Any, policy: Any) -> list[str]:
-    """Names of all metrics."""
+    """Returns the names of all metrics of environment and policy."""
     example = env if is_environment(env) else env(draws.key(0))
     return [m.name for m in (*example.spec.metrics, *metrics_of(build_policy(policy, example)))]
 
@@ -69,7 +68,7 @@ def prepared(way: str) -> Generator[jr.Execution, None, None]:
 
 
 def runs_that_differ(ours: Any, theirs: Any) -> int:
-    """Number of runs in which a recorded number differs."""
+    """Counts the runs in which a recorded number differs."""
 
     def parts(a: Any, b: Any) -> np.ndarray:
         axis = a.dims.index("seed")
@@ -82,7 +81,7 @@ def runs_that_differ(ours: Any, theirs: Any) -> int:
 
 
 def digest_of(result: Any) -> str:
-    """Digest of all numbers of the runs, with equal NaNs."""
+    """Returns a digest of all numbers of the runs; all NaNs are the same."""
     found = hashlib.sha256()
     for name in sorted(name for name in result.data_vars if "seed" in result[name].dims):
         values = result[name].values
@@ -91,11 +90,11 @@ def digest_of(result: Any) -> str:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> dict[str, Any]:
-    """Number of runs that differ from the scan for each way, or the reason why there is no such kernel."""
+    """Counts the runs that differ from the scan for each way, or returns the reason why there is no such kernel."""
     options = {
         "horizon": rounds,
-        "record_every": max(1, rounds // RECORDS),
         "seeds": runs,
+        "record_every": max(1, rounds // RECORDS),
         "record": everything(env, policy),
     }
     row: dict[str, Any] = {"runs": runs, "rounds": rounds}
@@ -113,14 +112,17 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> di
     return row
 
 
+def available(ways: list[str]) -> list[str]:
+    """Returns the ways whose compiler is installed, and makes the cache of compiled kernels an empty folder."""
+    os.environ["XDG_CACHE_HOME"] = folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    return [way for way in ways if shutil.which(COMPILERS.get(way.partition("-")[0], "true"))]
+
+
 def compare(files: list[Path]) -> int:
     """Prints the policies whose scans differ between two reports; returns their number."""
-    one, other = ({(r["problem"], r["policy"]): r for r in json.loads(file.read_text())["rows"]} for file in files)
-    both = [
-        key
-        for key in one
-        if key in other and one[key]["runs"] == other[key]["runs"] and one[key]["rounds"] == other[key]["rounds"]
-    ]
+    one, other = map(stored, files)
+    both = [key for key in one if key in other and all(one[key][size] == other[key][size] for size in ("runs", "rounds"))]
     differ = [key for key in both if one[key]["digest"] != other[key]["digest"]]
     print(f"{len(differ)} of {len(both)} policies differ", *(f"{problem}/{name}" for problem, name in differ))
     return len(differ)
@@ -128,45 +130,26 @@ def compare(files: list[Path]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Compares, prints and stores; returns the number of rows in which something differs without a reason."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
-    parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
-    parser.add_argument(
-        "--ways", nargs="+", choices=WAYS, default=WAYS, help="default: all; the first is what the others are compared with"
-    )
+    parser = parser_of(__doc__, RESULTS)
+    text = "default: all; the first is what the others are compared with"
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help=text)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not compared stay as they are")
-    parser.add_argument(
-        "--compare", nargs=2, type=Path, metavar="FILE", help="compares the digests of two reports, and does nothing else"
-    )
+    text = "compares the digests of two reports, and does nothing else"
+    parser.add_argument("--compare", nargs=2, type=Path, metavar="FILE", help=text)
     options = parser.parse_args(arguments)
     if options.compare:
         return compare(options.compare)
-    ways = [way for way in options.ways if shutil.which(COMPILERS.get(way.partition("-")[0], "true"))]
-    stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    rows = {(row["problem"], row["policy"]): row for row in stored}
-    fresh = tempfile.TemporaryDirectory()
-    os.environ["XDG_CACHE_HOME"] = fresh.name  # No kernel has been compiled before.
+    ways, rows = available(options.ways), stored(options.out)
     print(f"{'':<34}" + "".join(f"{way:>10}" for way in ways[1:]))
     wrong = 0
     for problem, name, env, policy in pairs(options.only, options.policies):
         row = row_of(env, policy, options.runs, options.rounds, ways)
         rows[problem, name] = {"problem": problem, "policy": name, **row}
         wrong += not row["inexact"] and any(isinstance(row[way], int) and row[way] for way in ways[1:])
-        print(
-            f"{problem:<14}{name:<20}"
-            + "".join(f"{row[way] if isinstance(row[way], int) else '-':>10}" for way in ways[1:]),
-            *row["inexact"],
-            flush=True,
-        )
-        report = {
-            "machine": platform.machine(),
-            "flags": host.FLAGS,
-            "jax": jax.__version__,
-            "rows": [rows[key] for key in sorted(rows)],
-        }
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        cells = [f"{row[way] if isinstance(row[way], int) else '-':>10}" for way in ways[1:]]
+        print(f"{problem:<14}{name:<20}" + "".join(cells), *row["inexact"], flush=True)
+        store(options.out, rows, machine=platform.machine(), flags=host.FLAGS, jax=jax.__version__)
     return wrong
 
 

@@ -99,18 +99,8 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
 
 # Instructions that launch nothing.
 _FREE = frozenset(
-    [
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "after-all",
-        "opt-barrier",
-        "partition-id",
-        "replica-id",
-    ]
-)
+    ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "partition-id",
+        "replica-id"])  # fmt: skip
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _CALLED = re.compile(r"(?:to_apply|calls|called_computations?|async_execution_computation)=\{?%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}|true_computation=%?([\w.\-]+), false_computation=%?([\w.\-]+)")
@@ -151,14 +141,14 @@ class Module:
                 self.computations[name].append(line)
 
     def count(self, name: str = "") -> Count:
-        """Launches of one pass through a computation (default: the whole module)."""
+        """Counts the launches of one pass through a computation (default: the whole module)."""
         total = Count()
         for line in self.computations[name or self.entry]:
             total.add(self._instruction(line))
         return total
 
     def loops(self, trips: int) -> list[str]:
-        """Bodies of the loops with a number of trips."""
+        """Returns the bodies of the loops with this number of trips."""
         lines = [line for lines in self.computations.values() for line in lines if opcode(line) == "while"]
         return [body_of(line) for line in lines if _trips(line) == trips]
 
@@ -187,7 +177,7 @@ class Module:
 
 
 def opcode(line: str) -> str:
-    """Name of the operation of an instruction."""
+    """Returns the name of the operation of an instruction."""
     rest = line.split(" = ", 1)[1]
     if rest.startswith("("):  # The type is a tuple.
         depth = 0
@@ -202,7 +192,7 @@ def opcode(line: str) -> str:
 
 
 def body_of(line: str) -> str:
-    """The computation that a loop repeats."""
+    """Returns the name of the computation that a loop repeats."""
     found = re.search(r"body=%?([\w.\-]+)", line)
     assert found, line
     return found[1]
@@ -214,7 +204,7 @@ def _trips(line: str) -> int | None:
 
 
 def target() -> NamedSharding:
-    """Sharding of everything on one described device, for which modules are compiled.
+    """Returns the sharding of everything on one described device, for which modules are compiled.
 
     Raises:
       SystemExit: jax's packages for CUDA are not installed, or do not take the description.
@@ -229,7 +219,7 @@ def target() -> NamedSharding:
 
 
 def compiled(function: Callable, shapes, where: NamedSharding) -> tuple[str, str]:
-    """Text of the module of `function(*shapes)` for a GPU, and the list of the host's launches."""
+    """Compiles `function(*shapes)` for a GPU; returns the text of the module and the list of the host's launches."""
     traced = jax.jit(function, in_shardings=where, out_shardings=where).trace(*shapes)
     text = compile_lanes(traced.lower(lowering_platforms=("cuda",)), "cuda").as_text()
     found = sorted(DUMP.glob("*.thunk_sequence_after_thunk_passes.txt"))
@@ -252,7 +242,7 @@ def one_graph(launches: str) -> bool:
 
 
 def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
-    """Counted functions: `rounds`, whole runs, and, if there are stages, `plan`, the start of a stage.
+    """Returns the counted functions: `rounds`, whole runs, and, if there are stages, `plan`, the start of a stage.
 
     Leaves of environment and policy are arguments, as in `simulate`; the default flows are recorded.
 
@@ -299,7 +289,10 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
 
 def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
-    """Launches of a policy, from the texts of its `programs`: `per_round` and `plan`, and `loops` and `plan_loops` of unknown length."""
+    """Counts the launches of a policy in the texts of its `programs`.
+
+    Returns `per_round` and `plan`, and the launches of one trip of loops of unknown length as `loops` and `plan_loops`.
+    """
     module = Module(texts["rounds"])
     bodies = module.loops(trips)
     if len(bodies) != 1:
@@ -313,7 +306,7 @@ def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
 
 
 def pairs(only=None, policies=None):
-    """Problem, name of policy, environment and policy of every default pair."""
+    """Yields problem, name of the policy, environment and policy of every default pair."""
     for problem, module in problems().items():
         for name, policy in default_policies(module).items():
             if (only is None or problem in only) and (policies is None or name in policies):
@@ -323,60 +316,65 @@ def pairs(only=None, policies=None):
 
 
 def sum_of(kernels: int, loops: list[int]) -> str:
-    """A number of launches, with those of loops of `n` trips."""
+    """Formats a number of launches, with those of loops of `n` trips."""
     return " + ".join([str(kernels), *(f"{k} n" for k in loops)])
 
 
 def show(row: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Formats a row as a line of the table."""
     counts = [sum_of(row[when]["per_round"], row[when]["loops"]) for when in ("first", "now")]
     plans = [sum_of(row[when]["plan"], row[when]["plan_loops"]) if "plan" in row[when] else "" for when in ("first", "now")]
     cells = "".join(f"{text:>30}" for text in counts) + "".join(f"{text:>8}" for text in plans)
     return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}  {'yes' if row['graph'] else 'no'}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Counts, prints and stores; returns 0."""
-    parser = argparse.ArgumentParser(
-        prog="kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def parser_of(doc: str | None, results: Path) -> argparse.ArgumentParser:
+    """Makes the parser of a script that measures each default policy and stores its rows in a JSON file."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
     parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
+    parser.add_argument("--out", type=Path, default=results, help="JSON file; rows that are not measured stay as they are")
+    return parser
+
+
+def stored(file: Path, keys: tuple[str, ...] = ("problem", "policy")) -> dict[tuple, dict[str, Any]]:
+    """Reads the rows of a JSON file by their keys; none if there is no file."""
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    return {tuple(row[key] for key in keys): row for row in rows}
+
+
+def store(file: Path, rows: dict[tuple, dict[str, Any]], **about: Any) -> None:
+    """Writes rows to a JSON file, in the order of their keys, with what applies to all of them."""
+    file.write_text(json.dumps({**about, "rows": [rows[key] for key in sorted(rows)]}, indent=1) + "\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Counts, prints and stores; returns 0."""
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--keep", type=Path, help="folder for the modules' texts")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not counted stay as they are")
     options = parser.parse_args(arguments)
-    where = target()
-    stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    rows = {(row["problem"], row["policy"]): row for row in stored}
+    where, rows = target(), stored(options.out)
     print(f"{'':<34}{'kernels per round, first':>30}{'now':>30}{'plan':>8}{'now':>8}{'bytes':>9}  graph")
+    counted = "launches in the body of the compiled loop over rounds, ahead of time, without a device"
+    device = re.findall(r'device_description_str: "(.*)"', TARGET)[0]
     for problem, name, env, policy in pairs(options.only, options.policies):
         trips, functions = programs(env, policy)
         both = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
         texts = {what: text for what, (text, _) in both.items()}
-        if options.keep:
+        for what, text in texts.items() if options.keep else ():
             options.keep.mkdir(parents=True, exist_ok=True)
-            for what, text in texts.items():
-                (options.keep / f"{problem}.{name}.{what}.txt").write_text(text)
+            (options.keep / f"{problem}.{name}.{what}.txt").write_text(text)
         now = count_pair(texts, trips)
         first = rows.get((problem, name), {"first": now})["first"]
-        row = {
-            "problem": problem,
-            "policy": name,
+        found = {
             "first": first,
             "now": now,
             "graph": one_graph(both["rounds"][1]),
             "state_bytes": jaxroute.run_bytes(env, policy),
         }
-        rows[problem, name] = row
-        print(show(row), flush=True)
-        report = {
-            "counted": "launches in the body of the compiled loop over rounds, ahead of time, without a device",
-            "target": re.findall(r'device_description_str: "(.*)"', TARGET)[0],
-            "jax": jax.__version__,
-            "runs": RUNS,
-            "rows": [rows[key] for key in sorted(rows)],
-        }
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        rows[problem, name] = {"problem": problem, "policy": name, **found}
+        print(show(rows[problem, name]), flush=True)
+        store(options.out, rows, counted=counted, target=device, jax=jax.__version__, runs=RUNS)
     return 0
 
 

@@ -24,7 +24,7 @@ START, END = "<!-- performance -->", "<!-- /performance -->"
 COMPARED = {("one setting at a time", "service, grid", "MessPlus")} | {
     (tool, problem, policy)
     for tool, problem, name in COMPARATORS
-    for policy, other in PROBLEMS[problem]["comparators"].items()
+    for policy, other in (PROBLEMS[problem].comparators or {}).items()
     if other == name
 }
 

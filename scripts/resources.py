@@ -13,7 +13,6 @@ two cycles. The ceiling is the throughput of an H100 for these cycles: 132 proce
 considers few warps and the stack (`expected_cycles`); it compares variants of a kernel, not different kernels.
 """
 
-import argparse
 import importlib.metadata
 import itertools
 import json
@@ -28,7 +27,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from kernels import ENVIRONMENTS, pairs
+from kernels import pairs, parser_of, stored
 
 from jaxroute.core import draws
 from jaxroute.core.batching.lanes import lanes
@@ -169,18 +168,14 @@ def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> lis
 
 def main(arguments: list[str] | None = None) -> int:
     """Compiles, prints and stores; returns 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
-    parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--targets", nargs="+", default=[TARGET], help=f"architectures (default {TARGET})")
     parser.add_argument("--variants", nargs="+", choices=[*VARIANTS, "all"], default=["usual"], help="ways to compile")
     parser.add_argument("--keep", type=Path, help="folder for the texts in C")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; rows that are not compiled stay as they are")
     options = parser.parse_args(arguments)
     variants = list(VARIANTS) if "all" in options.variants else options.variants
     keys = ("problem", "policy", "target", "variant")
-    stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    rows = {tuple(row[key] for key in keys): row for row in stored}
+    rows = stored(options.out, keys)
     print(f"{'NVRTC ' + cuda.version():<56}" + "".join(f"{name:>{width}}" for name, _, width in COLUMNS) + "  loops")
     for problem, name, env, policy in pairs(options.only, options.policies):
         start = time.process_time()
@@ -204,14 +199,10 @@ def main(arguments: list[str] | None = None) -> int:
 # Of the table: heading, key of a row, width.
 COLUMNS = (
     *(("write s", "write_s", 8), ("NVRTC s", "compile_s", 8), ("registers", "registers", 10), ("stack B", "stack_bytes", 8)),
-    *(
-        ("KB", "code_kb", 5),
-        ("round", "round_instructions", 7),
-        ("cycles", "round_cycles", 7),
-        ("LDL+STL", "stack_accesses", 8),
-    ),
+    *(("KB", "code_kb", 5), ("round", "round_instructions", 7), ("cycles", "round_cycles", 7),
+        ("LDL+STL", "stack_accesses", 8)),
     *(("warps", "warps", 6), ("ceiling", "ceiling", 9), ("expected", "expected", 9)),
-)
+)  # fmt: skip
 
 
 def show(row: dict[str, Any]) -> str:

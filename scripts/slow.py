@@ -17,24 +17,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 PARTS = {
-    "engine": [
-        "tests/core",
-        "tests/engine",
-        "tests/store",
-        "tests/metrics",
-        "tests/plot",
-        "tests/tune",
-        "tests/estimators",
-        "tests/solvers",
-        "tests/sources",
-    ],
+    "engine": ["tests/core", "tests/engine", "tests/store", "tests/metrics", "tests/plot", "tests/tune", "tests/estimators",
+        "tests/solvers", "tests/sources"],
     "conformance": ["tests/testing", "tests/documentation"],
     "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/problems/contextual", "tests/data"],
     "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],
     "queueing": ["tests/problems/queueing"],
     "cascade": ["tests/problems/cascade"],
     "experiments": ["tests/experiments", "tests/notebooks", "tests/scripts", "tests/test_cli.py", "tests/test_release.py"],
-}
+}  # fmt: skip
 
 
 def leftovers() -> list[str]:

@@ -33,8 +33,7 @@ class _Experiments(Mapping[str, Experiment]):
     def __iter__(self) -> Iterator[str]:
         own = [name for problem in _PROBLEMS for name in _of(problem)]
         others = (name.replace(".", "/", 1) for name in plugins.plugins("experiments"))
-        yield from own
-        yield from (name for name in others if name not in own)
+        return iter(dict.fromkeys([*own, *others]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

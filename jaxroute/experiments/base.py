@@ -80,50 +80,42 @@ class Case:
     rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
-        """The environment for a horizon, with changed settings."""
+        """Makes the environment for a horizon, with changed settings.
+
+        Raises:
+          ValueError: a setting cannot be changed, is unknown or has a wrong value.
+        """
         made = self.environment
         if inspect.isfunction(made) and not inspect.signature(made).parameters:
             made = made()  # Not earlier: some solve an optimisation problem.
-        no_table = "this experiment takes no --data: it uses no table"
-        if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
-            fixed = "cannot be set: the environment of this experiment is fixed"
-            for name in changes:
-                raise ValueError(no_table if name == "data" else f"environment.{name} {fixed}")
-            return made
-        parameters = inspect.signature(made).parameters
+        fixed = isinstance(made, Grid) or is_environment(made)
+        parameters = {} if fixed else inspect.signature(made).parameters
         if "data" in changes and "data" not in parameters:
-            raise ValueError(no_table)
-        settings = {**self.settings, **changes}
-        if "horizon" in parameters:
-            settings["horizon"] = horizon
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        for key in changes:
-            if not takes_more:
-                checks.one_of("environment setting", key, parameters)
+            raise ValueError("this experiment takes no --data: it uses no table")
+        if fixed or not (self.settings or "horizon" in parameters):  # A sampler `key -> Environment` has no settings either.
+            for name in changes:
+                raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
+            return made
+        settings = {**self.settings, **changes, **({"horizon": horizon} if "horizon" in parameters else {})}
+        named = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+        for key in changes if len(named) == len(parameters) else ():
+            checks.one_of("environment setting", key, parameters)
         try:
             return made(**settings)
         except TypeError as error:
-            known = ", ".join(name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD)
-            raise ValueError(f"environment: {error} (its settings are {known})") from None
+            raise ValueError(f"environment: {error} (its settings are {', '.join(named)})") from None
 
     def with_horizon(self, horizon: int) -> "Case":
-        """The case with another horizon, also in its coordinates."""
+        """Returns the case with another horizon, also in its coordinates."""
         where = {k: horizon if k == "horizon" else v for k, v in self.coordinates.items()}
         return dataclasses.replace(self, horizon=horizon, coordinates=where)
 
     def policies_for(self, env: Any, changes: Mapping[str, Any]) -> Any:
-        """The policies for an environment that was built with changed settings."""
-        policies: Any = self.policies
-        if not callable(policies):
-            return policies
-        if "settings" in inspect.signature(policies).parameters:
-            return policies(env, settings={**self.settings, **changes})
-        return policies(env)
-
-
-def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:
-    """Whether a case's `environment` is a constructor (and not a sampler `key -> Environment`)."""
-    return bool(settings) or "horizon" in inspect.signature(function).parameters
+        """Returns the policies for an environment that was built with changed settings."""
+        if not callable(self.policies):
+            return self.policies
+        with_settings = "settings" in inspect.signature(self.policies).parameters
+        return self.policies(env, **({"settings": {**self.settings, **changes}} if with_settings else {}))
 
 
 @dataclass(frozen=True)
@@ -158,18 +150,18 @@ class Experiment:
 
     @property
     def horizon(self) -> int:
-        """The longest horizon of the cases."""
+        """Longest horizon of the cases."""
         return max(case.horizon for case in self.cases)
 
     def scaled(self, horizon: int | None) -> tuple[Case, ...]:
-        """The cases with another longest horizon; record intervals that no longer fit shrink with it."""
+        """Returns the cases with another longest horizon; the horizons of the others keep their ratio."""
         if horizon is None or horizon == self.horizon:
             return self.cases
         share = checks.whole("horizon", horizon) / self.horizon
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Differences of a run from the setting of the claims, in words; empty if there are none."""
+        """Describes how a run differs from the setting of the claims; empty if it does not."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
         found += [f"{name}.{key} = {value}" for name, values in changes.items() for key, value in values.items()]
         return ", ".join(found)
@@ -180,13 +172,13 @@ class Experiment:
         return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """The table of a run: name of its file, or the stand-in; empty for none."""
+        """Names the table of a run: its file, or the stand-in; empty for none."""
         data = changes.get("environment", {}).get("data")
         return self.stand_in if data in (None, "standin") else Path(str(data)).name
 
 
 def on_table(text: str, table: str) -> str:
-    """A title or claim with the name of its table."""
+    """Appends the name of the table to a title or claim."""
     return f"{text}, on {table}" if table else text
 
 
@@ -219,9 +211,9 @@ def run(
       changes: new values by policy name and hyperparameter, or `"environment"` and setting.
       root_seed: seed of all randomness.
       figures: whether to draw them.
-      keep_states, accept_changed_code, execution: as for `simulate`.
-      callback: likewise, for every case; if it ends one, the experiment ends without summary and figures.
-      keep, until_stderr: likewise. With "moments", claims and figures that need single runs are left out and reported.
+      progress, keep_states, accept_changed_code, execution: as for `simulate`.
+      callback: as for `simulate`, for every case; if it ends one, the experiment ends without summary and figures.
+      keep, until_stderr: as for `simulate`. With "moments", claims and figures that need single runs are left out and reported.
 
     Returns:
       The summary, with the seconds of all calls for the store and, under "last_call", of this one. If the callback has ended the experiment,
@@ -232,19 +224,26 @@ def run(
         seeds = checks.whole("seeds", experiment.seeds if seeds is None else seeds)
     given = changes or {}
     changes = {name: dict(values) for name, values in given.items()}
-    cases = experiment.scaled(horizon)
     env_changes = changes.pop("environment", {})
     built = []
-    for case in cases:
+    for case in experiment.scaled(horizon):
         env = case.build(case.horizon, env_changes)
         if case.one_pass and horizon is None:
             case = case.with_horizon(case.one_pass(env))
         built.append((case, env, _changed(case.policies_for(env, env_changes), changes)))
     cases = tuple(case for case, _, _ in built)
-    data, missing = {}, ""
-    longest = max(c.horizon for c in cases)
+    data, missing, table = {}, "", experiment.table(given)
+    departures = experiment.departures(max(c.horizon for c in cases), given)
     for case, env, policies in built:
-        table, rows = experiment.table(given), case.rows or case.one_pass
+        rows = case.rows or case.one_pass
+        about = {
+            "experiment": experiment.name,
+            "case_coordinates": dict(case.coordinates),
+            "table": f"{table}, {rows(env):,} rows" if table and rows else table,
+            "departures": departures,
+        }
+        folder = folder_of(out if store is None else store, case, cases)
+        kept = Store(folder, keep_states=keep_states, accept_changed_code=accept_changed_code, description=about)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartWarning)  # Missing blocks are returned.
             data[case.name] = simulate(
@@ -255,17 +254,7 @@ def run(
                 record_every=None if case.record_every is None else min(case.record_every, case.horizon),
                 record=case.record,
                 probes=case.probes,
-                out=Store(
-                    folder_of(out if store is None else store, case, cases),
-                    keep_states=keep_states,
-                    accept_changed_code=accept_changed_code,
-                    description={
-                        "experiment": experiment.name,
-                        "case_coordinates": dict(case.coordinates),
-                        "table": f"{table}, {rows(env):,} rows" if table and rows else table,
-                        "departures": experiment.departures(longest, given),
-                    },
-                ),
+                out=kept,
                 root_seed=root_seed,
                 execution=execution,
                 progress=progress,
@@ -276,9 +265,7 @@ def run(
         if "stopped" in data[case.name].attrs:
             return {}
         missing = missing or str(data[case.name].attrs.get("missing", ""))
-    if missing:
-        return {"missing": missing}
-    return _written(experiment, data, out, store, figures)
+    return {"missing": missing} if missing else _written(experiment, data, out, store, figures)
 
 
 def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathLike | None = None) -> dict[str, Any]:
@@ -296,7 +283,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes the summary and draws the figures."""
+    """Writes the summary, draws the figures that the results allow, and returns the summary."""
     first = next(iter(data.values()))
     longest = max(int(one["time"][-1]) for one in data.values())
     seeds = max(one.sizes["seed"] if "seed" in one.sizes else int(one["runs"].max()) for one in data.values())
@@ -307,13 +294,22 @@ def _written(experiment: Experiment, data: Results, out: Path, store: Any, figur
     temporary = out / "summary.json.part"
     temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     temporary.replace(out / "summary.json")
-    if figures:
-        draw(experiment, data, out)
+    for name, make in experiment.figures.items() if figures else ():
+        from jaxroute import plot
+
+        try:
+            figure, reason = _if_stored(functools.partial(picture, make), data)
+        except ValueError as error:  # For example, no positive value on a logarithmic axis.
+            figure, reason = None, str(error)
+        if reason:
+            warnings.warn(f"the figure {name!r} is left out: {reason}", stacklevel=3)
+        else:
+            plot.save(figure, out / f"{name}.png")
     return summary
 
 
 def _seeds_of(case: Case, seeds: int | range) -> int | range:
-    """The seeds of a case, at most its own number."""
+    """Limits the seeds of a run to those of a case."""
     if case.seeds is None:
         return seeds
     if isinstance(seeds, int):
@@ -331,28 +327,8 @@ def _on_disk(out: str | os.PathLike) -> Path:
     return Path(out)
 
 
-def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
-    """Draws every figure of an experiment that the results allow into a folder; returns the files."""
-    if not experiment.figures:
-        return []
-    from jaxroute import plot
-
-    files = []
-    for name, make in experiment.figures.items():
-        try:
-            figure, reason = _if_stored(functools.partial(picture, make), data)
-        except ValueError as error:  # For example, no positive value on a logarithmic axis.
-            figure, reason = None, str(error)
-        if reason:
-            warnings.warn(f"the figure {name!r} is left out: {reason}", stacklevel=2)
-            continue
-        files.append(out / f"{name}.png")
-        plot.save(figure, files[-1])
-    return files
-
-
 def picture(make: Callable[[Results], Any], data: Results) -> Any:
-    """The figure of some results, headed by the name of their table if there is one."""
+    """Draws a figure of some results, headed by the name of their table if there is one."""
     made = make(data)
     figure, table = getattr(made, "figure", made), next(iter(data.values())).attrs.get("table")
     if table:
@@ -362,22 +338,19 @@ def picture(make: Callable[[Results], Any], data: Results) -> Any:
 
 
 def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
-    """The result of a function of the results, or the reason why there is none: it needs single runs and only statistics are stored.
-
-    Statistics have other names than the curves of runs, so that a missing curve is a `KeyError`.
-    """
-    if all(metrics.has_runs(one) for one in data.values()):
-        return make(data), ""
+    """Returns `make(data)`, or the reason why there is none: it needs single runs and only statistics are stored."""
     try:
         return make(data), ""
     except metrics.NeedsRunsError as error:
         return None, str(error)
-    except KeyError:
+    except KeyError:  # Statistics have other names than the curves of runs.
+        if all(metrics.has_runs(one) for one in data.values()):
+            raise
         return None, "single runs are needed, but only their statistics are stored; run with keep='runs'"
 
 
 def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
-    """Summary of a run as plain JSON: totals at the horizon, means per round, and the claims.
+    """Summarises a run as plain JSON: totals at the horizon, means per round, and the claims.
 
     The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's setting, or if the claim needs single
     runs and only statistics are stored.
@@ -390,13 +363,13 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
       departures: differences from the experiment, from `Experiment.departures`.
     """
     attributes = [decoded(d.attrs) for d in data.values()]
-    run_s = sum(a["run_s"] for a in attributes)
-    table = attributes[0].get("table", "")
+    first, run_s = attributes[0], sum(a["run_s"] for a in attributes)
+    table = first.get("table", "")
+    last = {name: sum(a.get("last_call", a)[name] for a in attributes) for name in ("compile_s", "run_s", "decisions")}
     claims = [
         {"id": c.id, "text": on_table(c.text, table), "source": c.source, **_judged(c, data, departures)}
         for c in experiment.claims
     ]
-    first = attributes[0]
     return {
         "experiment": experiment.name,
         "title": on_table(experiment.title, table),
@@ -408,46 +381,38 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
         "claims": claims,
         "compile_s": round(sum(a["compile_s"] for a in attributes), 3),
         "run_s": round(run_s, 3),
-        "last_call": {
-            name: round(sum(a.get("last_call", a)[name] for a in attributes), 3)
-            for name in ("compile_s", "run_s", "decisions")
-        },
+        "last_call": {name: round(value, 3) for name, value in last.items()},
         "decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None,
-        "device": first["device"],
-        "versions": first["versions"],
-        "commit": first["commit"],
+        **{name: first[name] for name in ("device", "versions", "commit")},
     }
 
 
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
-    """The measured text of a claim and its verdict, as in `summary.json`."""
+    """Returns the measured text of a claim and its verdict, as in `summary.json`.
+
+    A claim that holds also names the policies in it that violate a budget or target, in the cases and settings that it reads.
+    """
     if departures:
         return {"measured": f"not judged: {departures}", "verdict": "not judged"}
-    named = {name: one.assign_coords(case=name) for name, one in data.items()}
-    found, reason = _if_stored(claim.measure, named)
+    found, reason = _if_stored(claim.measure, {name: one.assign_coords(case=name) for name, one in data.items()})
     if reason:
         return {"measured": f"not evaluated: {reason}", "verdict": "not judged"}
     judged = judge(found[1])
     measured = "; ".join(filter(None, [found[0], judged.text]))
-    if judged.verdict is Verdict.HOLDS:
-        measured += _but(f"{claim.text} {measured}", data, judged.places)
+    named = []
+    for case, one in data.items() if judged.verdict is Verdict.HOLDS else ():
+        for line in metrics.violations(one):
+            at = {"case": case, "policy": line.policy, **line.where}
+            read = any(all(place.get(axis, value) == value for axis, value in at.items()) for place in judged.places)
+            pattern = rf"(?<!\w){re.escape(line.policy)}(?!\w)"
+            if (read or not judged.places) and re.search(pattern, f"{claim.text} {measured}"):
+                named.append(line)
+    measured += "".join(f"; but {line}" for _, line in metrics.worst_violations(named))
     return {"measured": measured, "verdict": str(judged.verdict), **judged.numbers}
 
 
-def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
-    """Suffix of a claim that holds: the policies named in it that violate a budget or target, in the cases and settings that it reads."""
-    found = []
-    for case, one in data.items():
-        for line in metrics.violations(one):
-            at = {"case": case, "policy": line.policy, **line.where}
-            read = not places or any(all(place.get(axis, value) == value for axis, value in at.items()) for place in places)
-            if read and re.search(rf"(?<!\w){re.escape(line.policy)}(?!\w)", text):
-                found.append(line)
-    return "".join(f"; but {line}" for _, line in metrics.worst_violations(found))
-
-
 def _policies(data: Results) -> dict[str, Any]:
-    """Metrics by policy; for several cases or settings a list with an entry for each."""
+    """Returns the metrics by policy; for several cases or settings as a list with an entry for each."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
@@ -455,9 +420,8 @@ def _policies(data: Results) -> dict[str, Any]:
         where = decoded(one.attrs)["case_coordinates"]
         for policy, values in metrics.summary(one).items():
             for entry in values if isinstance(values, list) else [values]:
-                inner = entry.get("coordinates", {})
-                rest = {k: v for k, v in entry.items() if k != "coordinates"}
-                merged.setdefault(policy, []).append({"case": name, "coordinates": {**where, **inner}, **rest})
+                place = {"case": name, "coordinates": {**where, **entry.get("coordinates", {})}}
+                merged.setdefault(policy, []).append({**place, **{k: v for k, v in entry.items() if k != "coordinates"}})
     return merged
 
 
@@ -469,12 +433,10 @@ def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str 
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Policies with new values of their hyperparameters."""
-    for name in changes:
-        checks.one_of("--set", name, [*policies, "environment"])
+    """Returns the policies with new values of their hyperparameters."""
     changed = dict(policies)
     for name, values in changes.items():
-        policy = policies[name]
+        policy = policies[checks.one_of("--set", name, [*policies, "environment"])]
         if isinstance(policy, Grid) or not dataclasses.is_dataclass(policy):
             raise ValueError(f"--set cannot change {name}: it is a grid, or is made from the environment")
         allowed = [f.name for f in dataclasses.fields(policy) if f.metadata.get("pytree_node", True)]

@@ -1,17 +1,24 @@
-"""Parts of claims: functions of the results that return a text and the statements that decide the verdict."""
+"""Claims in parts: quantities, and measures that compare them.
+
+A `Quantity` is a named number that is computed from the results. A measure returns a text and the statements that decide the verdict.
+
+    rising((mean("COSMOS"), 0.5 * mean("greedy")))    # COSMOS has less than half the regret of the greedy policy
+"""
 
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import xarray as xr
 
 from jaxroute import metrics
+from jaxroute.experiments import measure
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.measure import along, end, power, show, show_slope
-from jaxroute.experiments.quantities import Quantity
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
 # Measured values in words, and statements about them: a claim holds if all are true.
@@ -19,8 +26,91 @@ Finding = tuple[str, Stated]
 Measure = Callable[[Results], Finding]
 
 
+@dataclass(frozen=True)
+class Quantity:
+    """A named function of the results with a standard error; a number times a quantity is a quantity.
+
+    Attributes:
+      name: name in words.
+      of: function of the results.
+      show: function that makes a text of the measured number.
+    """
+
+    name: str
+    of: Callable[[Results], Measured]
+    show: Callable[[Measured], str] = show
+
+    def __rmul__(self, factor: float) -> "Quantity":
+        return Quantity(f"{factor:g} x {self.name}", lambda results: self.of(results).times(factor), self.show)
+
+
+def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
+    places = [f"{axis} {value:g}" for axis, value in where.items()]
+    return " ".join([*([case] if case != "result" else []), policy, *places, *([about] if about else [])])
+
+
+def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
+    """Mean of a metric over the seeds at a recorded round (default: the horizon)."""
+    about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
+    return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
+
+
+def known(name: str, value: Callable[[int], Any], case: str = "result") -> Quantity:
+    """Number without error, such as a bound, that `value` computes from the horizon of a case."""
+    return Quantity(name, lambda results: Measured(float(value(int(results[case]["time"][-1])))))
+
+
+def uniform(means: Any, case: str = "result") -> Quantity:
+    """Expected regret of uniform choice among models with fixed mean rewards."""
+    gap = float(np.max(means) - np.mean(means))
+    return known("uniform choice", lambda rounds: rounds * gap, case)
+
+
+def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
+    """Mean of a metric per request in the second half of a run."""
+    name = _name(policy, case, f"{metric}, second half", where)
+    return Quantity(name, lambda results: measure.mean_of(measure.late_runs(results[case], metric, policy, **where)))
+
+
+def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
+    """Log-log slope of the mean regret (or another metric) after a share of the rounds."""
+
+    def of(results: Results) -> Measured:
+        return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
+
+    return Quantity(_name(policy, case, "slope", where), of, show_slope)
+
+
+def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
+    """Power of a coordinate with which the regret at the horizon grows, over the cases with the given coordinates."""
+
+    def of(results: Results) -> Measured:
+        return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
+
+    return Quantity(_name(policy, "result", f"power of {axis}", where), of, show_slope)
+
+
+def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
+    """Quantile of the runs' regret at the horizon."""
+    name = _name(policy, case, f"{100 * level:g} % quantile", where)
+    return Quantity(
+        name, lambda results: measure.quantile_of(measure.runs_of(results[case], "regret", policy, **where), level)
+    )
+
+
+def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
+    """Mean of a policy's metric minus another policy's, paired by seed."""
+
+    def of(results: Results) -> Measured:
+        data = results[case].sel(**where)
+        place = -1 if time is None else int(np.argmin(np.abs(data["time"].values - time)))
+        return measure.paired_gap(data, metric, policy, minus=minus, place=place)
+
+    return Quantity(_name(f"{policy} minus {minus}", case, metric if metric != "regret" else "", where), of)
+
+
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Finding]]], Measure]:
-    """Joins the findings that a function yields: their texts in one line, and the statement that all are true, at least one.
+    """Makes a measure of a function that yields findings: it joins their texts, and states that all are true and that there is at least one.
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Finding]:
@@ -56,14 +146,9 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Measure:
-    """States that a policy's metric is a power law of the cases' horizons, with a power between two numbers.
+    """States that a policy's metric is a power law of the horizon, with a power between `low` and `high`.
 
-    Args:
-      metric: its name.
-      policy: its name.
-      low, high: bounds of the power.
-      cases: coordinates of the cases to use (default: all).
-      where: setting.
+    `cases` are the coordinates of the cases to use (default: all), `where` is the setting.
     """
 
     def measure(results: Results) -> Finding:
@@ -93,14 +178,9 @@ class Number(NamedTuple):
     metric: str = "regret"
     case: str = "result"
 
-    def measured(self, deviation: float) -> Measured:
-        """The mean with its standard error, for a standard deviation of the runs."""
-        error = deviation / math.sqrt(self.runs)
-        return Measured(self.value, error, dof=self.runs - 1, number=math.inf, floor=error)
-
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """States that means are within a share of the given ones, at the horizon of these."""
+    """States that means are within a share of the published ones, at the same horizon."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -111,7 +191,8 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
                 return f"the numbers are for {horizons}", at_least(None, [])
             where = dict(number.where)
             here = end(data, number.metric, number.policy, **where)
-            other = number.measured(here.error * math.sqrt(here.number))
+            error = here.error * math.sqrt(here.number) / math.sqrt(number.runs)
+            other = Measured(number.value, error, dof=number.runs - 1, number=math.inf, floor=error)
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [number.metric] if number.metric != "regret" else []

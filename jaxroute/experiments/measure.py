@@ -1,8 +1,8 @@
-"""Measurements of results: values at the horizon with standard errors, slopes, and their texts."""
+"""Measurements of results: means at the horizon with standard errors, shares, quantiles and slopes, and their texts."""
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,51 +15,51 @@ from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured
 
 Name = TypeVar("Name")
-# Number of points of a curve to which a slope is fitted.
-_SLOPE_POINTS = 13
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
-    """Metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon), for one setting."""
+    """Returns a metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon), for one setting."""
     runs = _curves_of(data, metric, policy, **where)
     runs = runs.isel(time=-1) if time is None else runs.sel(time=time)
     return runs.dropna("seed")
 
 
 def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Metric `[seed, time]` of a policy for one setting; axes on which it does not depend need no value."""
+    """Returns a metric `[seed, time]` of a policy for one setting; `where` needs no axes on which the metric does not depend."""
     if metrics.has_runs(data):
         data = data[[metric, "valid"]]
     curves = metrics.pick(data.sel(policy=policy, **where), metric)
-    own = metrics.own_axes([curves])
-    return curves.isel({axis: 0 for axis in metrics.setting_axes(curves) if axis not in own or curves.sizes[axis] == 1})
+    return _one_setting(curves, metrics.own_axes([curves]))
+
+
+def _one_setting(data: Any, own: Sequence[str]) -> Any:
+    """Selects the first value of all setting axes except those in `own` with several values."""
+    return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
 def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> Measured:
-    """Mean of a policy at a recorded time (default: the horizon), with its standard error, for one setting."""
-    if not metrics.has_runs(data):
-        one = data.sel(policy=policy, **where)
-        one = one.isel(time=-1) if time is None else one.sel(time=time)
-        own = metrics.own_axes_of(one, metric)
-        one = one.isel({axis: 0 for axis in metrics.setting_axes(one) if axis not in own or one.sizes[axis] == 1})
-        dof = float(metrics.count(one, metric)) - 1
-        return Measured(*(float(f(one, metric)) for f in (metrics.mean, metrics.stderr)), dof=dof, places=(_place(one),))
-    return mean_of(runs_of(data, metric, policy, time, **where))
+    """Returns the mean of a policy at a recorded time (default: the horizon), with its standard error, for one setting."""
+    if metrics.has_runs(data):
+        return mean_of(runs_of(data, metric, policy, time, **where))
+    one = data.sel(policy=policy, **where)
+    one = one.isel(time=-1) if time is None else one.sel(time=time)
+    one = _one_setting(one, metrics.own_axes_of(one, metric))
+    mean, error, count = (float(f(one, metric)) for f in (metrics.mean, metrics.stderr, metrics.count))
+    return Measured(mean, error, dof=count - 1, places=(_place(one),))
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Mean over seeds with its standard error, without runs that are NaN.
+    """Returns the mean over seeds with its standard error, without runs that are NaN.
 
     Args:
       runs: `[seed]`.
       unit: name of the independent units if these are not seeds, such as trainings; more seeds do not reduce their error.
     """
     found = _series(runs)
-    if not unit:
-        return Measured.of_runs(found, places=(_place(runs),))
-    found.index = pd.Index([f"{unit} {label}" for label in found.index])
+    if unit:
+        found.index = pd.Index([f"{unit} {label}" for label in found.index])
     one = Measured.of_runs(found, places=(_place(runs),))
-    return one.changed(floor=one.error)
+    return one.changed(floor=one.error) if unit else one
 
 
 def _series(runs: xr.DataArray) -> pd.Series:
@@ -67,22 +67,21 @@ def _series(runs: xr.DataArray) -> pd.Series:
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
-    """Coordinates with a single value, which say where a number was read."""
+    """Returns the coordinates with a single value, which identify the place where a number was read."""
     return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
 
 
 def share_of(flags: xr.DataArray) -> Measured:
-    """Share of runs with a true flag, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
+    """Returns the share of runs with a true flag, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
     from scipy import stats
 
     found = _series(flags)
     test = stats.binomtest(int(found.sum()), max(len(found), 1))
-    one = Measured.of_runs(found, places=(_place(flags),))
-    return one.changed(bounds=lambda confidence: tuple(test.proportion_ci(confidence)))
+    return Measured.of_runs(found, places=(_place(flags),), bounds=lambda confidence: tuple(test.proportion_ci(confidence)))
 
 
 def quantile_of(runs: xr.DataArray, level: float) -> Measured:
-    """Quantile of the runs, with an interval between order statistics of binomial ranks.
+    """Returns a quantile of the runs, with an interval between order statistics of binomial ranks.
 
     The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than about 500 runs. The error is half of the
     68 % interval.
@@ -104,20 +103,20 @@ def quantile_of(runs: xr.DataArray, level: float) -> Measured:
 
 
 def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -> dict[str, Measured]:
-    """Means of several policies at the horizon, for one setting."""
+    """Returns the means of several policies at the horizon by name, for one setting."""
     return {str(policy): end(data, metric, policy, **where) for policy in policies}
 
 
 def ends_along(
     data: xr.Dataset, metric: str, policy: str, axis: str, values: Iterable[Any] | None = None, **where: Any
 ) -> dict[Any, Measured]:
-    """Means of a policy at the horizon by the values of a setting (default: all)."""
+    """Returns the means of a policy at the horizon by the values of a setting (default: all)."""
     values = data[axis].values if values is None else values
     return {value: end(data, metric, policy, **{axis: value}, **where) for value in values}
 
 
 def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: int = -1) -> Measured:
-    """Mean of a policy's metric minus another policy's, paired by seed, at the time of an index (default: the horizon)."""
+    """Returns the mean of a policy's metric minus another policy's, paired by seed, at the record `place` (default: the last)."""
     if metrics.has_runs(data):
         time = data["time"].values[place]
         return end(data, metric, policy, time).minus(end(data, metric, minus, time))
@@ -126,20 +125,18 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Log-log slope of a policy's mean curve after a round, with its standard error; NaN if the mean is not positive.
+    """Returns the log-log slope of a policy's mean curve after a round, with its standard error; NaN if the mean is not positive.
 
-    The slope is fitted at recorded times that are spaced evenly in the logarithm, or at every one.
+    The slope is fitted at 13 recorded times that are spaced evenly in the logarithm, or at every one.
     """
     times = data["time"].values
-    if every_time:
-        return power(_curves_of(data, metric, policy, **where).isel(time=times >= start), "time")
-    wanted = np.geomspace(max(start, times[0]), times[-1], _SLOPE_POINTS)
-    chosen = np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
+    wanted = np.geomspace(max(start, times[0]), times[-1], 13)
+    chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
     return power(_curves_of(data, metric, policy, **where).isel(time=chosen), "time")
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Mean per request `[seed]` in the second half of each run, or in the whole run if it has one record."""
+    """Returns the mean of a metric per request `[seed]` in the second half of each run, or in the whole run if it has one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -147,27 +144,19 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Log-log slope of the mean over seeds along an axis, with its standard error; NaN if a mean is not positive."""
-    fit, places = power_law(runs, axis), (_place(runs),)
-    if fit is None:
-        return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
-    error = max(fit.stderr, 1e-8)  # Metrics are float32.
-    return Measured(fit.slope, error, dof=runs.dropna("seed").sizes["seed"] - 1, places=places)
+    """Returns the log-log slope of the mean over seeds along an axis, with its standard error.
 
-
-def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
-    """Power law of the mean over seeds along an axis.
-
-    None if there are fewer than two points or seeds, or if a mean (or a mean without one seed) is not positive.
+    The slope is NaN if there are fewer than two points or seeds, or if a mean (or a mean without one seed) is not positive.
     """
-    values = runs.dropna("seed").transpose(axis, "seed").values
-    if values.shape[0] < 2 or values.shape[1] < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
-        return None
-    return metrics.slope(runs[axis].values, values)
+    places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
+    if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
+        return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
+    fit = metrics.slope(runs[axis].values, values)
+    return Measured(fit.slope, max(fit.stderr, 1e-8), dof=values.shape[1] - 1, places=places)  # Metrics are float32.
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
-    """Product of means over the same seeds, optionally divided by another mean, with the error of the delta method.
+    """Returns the product of means over the same seeds, optionally divided by another mean, with the error of the delta method.
 
     Compare quotients as products, which never divide by zero.
     """
@@ -184,47 +173,50 @@ def product(*factors: Measured, over: Measured | None = None) -> Measured:
 
 
 def average(values: Iterable[Measured]) -> Measured:
-    """Mean of several numbers, paired by run."""
+    """Returns the mean of several numbers, paired by run."""
     values = list(values)
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
 
 
 def lowest(values: Mapping[Name, Measured]) -> Name:
-    """Name of the smallest number."""
+    """Returns the name of the smallest number."""
     return min(values, key=lambda name: values[name].mean)
 
 
 def highest(values: Mapping[Name, Measured]) -> Name:
-    """Name of the largest number."""
+    """Returns the name of the largest number."""
     return max(values, key=lambda name: values[name].mean)
 
 
 def show(value: Measured) -> str:
-    """A mean and its standard error, rounded to the error."""
+    """Formats a mean and its standard error, rounded to the error."""
     return metrics.rounded(*value)
 
 
 def show_slope(slope: Measured) -> str:
-    """A slope with its standard error, or the reason why there is none."""
+    """Formats a slope with its standard error, or states the reason why there is none."""
     return "none, since a mean is not positive" if math.isnan(slope.mean) else show(slope)
 
 
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
-    """Numbers by name in one line; `label` is the format of a name, such as "b = {:g}:"."""
+    """Lists numbers by name in one line; `label` is the format of a name, such as "b = {:g}:"."""
     return between.join(f"{label.format(name)} {show(value)}" for name, value in values.items())
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """Metric at the horizon along a coordinate of the cases, for those with the given coordinates."""
+    """Joins the values of a metric at the horizon along a coordinate of the cases, for the cases with the given coordinates."""
     chosen = {
-        decoded(d.attrs)["case_coordinates"][axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
+        coordinates_of(d)[axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
         for d in with_coordinates(results, **fixed).values()
     }
     return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
 
 
 def with_coordinates(results: Results, **fixed: Any) -> Results:
-    """Cases with the given coordinates."""
-    return {
-        n: d for n, d in results.items() if all(decoded(d.attrs)["case_coordinates"].get(k) == v for k, v in fixed.items())
-    }
+    """Selects the cases with the given coordinates."""
+    return {name: data for name, data in results.items() if fixed.items() <= coordinates_of(data).items()}
+
+
+def coordinates_of(data: xr.Dataset) -> dict[str, Any]:
+    """Returns the coordinates of the case of a result."""
+    return decoded(data.attrs)["case_coordinates"]

@@ -27,7 +27,7 @@ class Panel:
     """
 
     metric: str
-    draw: Callable[..., Any]
+    draw: Callable[..., Any] = plot.curves
     title: str = ""
     case: str | None = None
     change: Callable[[xr.Dataset], xr.Dataset] | None = None
@@ -41,17 +41,10 @@ class Panel:
         self.draw(data, self.metric, ax=ax, title=title or None, **made)
 
 
-def panel(
-    metric: str,
-    draw: Callable[..., Any] = plot.curves,
-    *,
-    title: str = "",
-    case: str | None = None,
-    change: Callable[[xr.Dataset], xr.Dataset] | None = None,
-    **options: Any,
-) -> Panel:
-    """A `Panel`, with arguments of the drawing function as keywords: `panel("regret", log=True, policies=["ACQB"])`."""
-    return Panel(metric, draw, title, case, change, options)
+def panel(metric: str, draw: Callable[..., Any] = plot.curves, **options: Any) -> Panel:
+    """Makes a `Panel`; arguments of the drawing function are keywords: `panel("regret", log=True, policies=["ACQB"])`."""
+    own = {name: options.pop(name) for name in ("title", "case", "change") if name in options}
+    return Panel(metric, draw, **own, options=options)
 
 
 def panels_of(
@@ -62,7 +55,7 @@ def panels_of(
     cases: Sequence[str] | None = None,
     **options: Any,
 ) -> Picture:
-    """Figure as a table: one side lists metrics, the other is "case" or the name of a setting.
+    """Makes a figure that is a table: one side lists metrics, the other is "case" or the name of a setting.
 
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")
 
@@ -95,30 +88,21 @@ def panels_of(
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """Titles and results of the rows or columns of a table of panels."""
+    """Yields titles and results of the rows or columns of a table of panels."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:
             yield f"{places} = {metrics.show_value(value)}", data.sel({places: value})
         return
     for name, data in results.items():
-        yield title_of(name, data, titles, alone=len(results) == 1), data
-
-
-def title_of(name: str, data: xr.Dataset, titles: Any = None, alone: bool = False) -> str:
-    """Title of a case: the given one, else its coordinates or its name; none for a single case."""
-    if callable(titles):
-        return str(titles(data))
-    if titles and name in titles:
-        return titles[name]
-    if alone:
-        return ""
-    about = decoded(data.attrs).get("case_coordinates", {})
-    return ", ".join(f"{key} = {metrics.show_value(value)}" for key, value in about.items()) or name
+        about = decoded(data.attrs).get("case_coordinates", {})
+        title = ", ".join(f"{key} = {metrics.show_value(value)}" for key, value in about.items()) or name
+        title = "" if len(results) == 1 else title
+        yield str(titles(data)) if callable(titles) else (titles or {}).get(name, title), data
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Figure of single panels, each with its case (default: the first).
+    """Makes a figure of single panels, each with its case (default: the first).
 
     Args:
       panels: panels made by `panel`, or metrics.

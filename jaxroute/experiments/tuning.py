@@ -1,5 +1,6 @@
 """Search over hyperparameters of a policy of an experiment, or settings of its environment: `jaxroute tune`."""
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Experiment
 from jaxroute.tune.space import Space
 
-_FORM = (
-    "POLICY.NAME=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
-)
-# Default number of runs of a search.
-_RUNS = 1000
+_KINDS = "linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
 _SCALES: Mapping[str, Callable[..., Any]] = {
     "linear": tune.Linear,
     "log": tune.Log,
@@ -27,7 +24,7 @@ _SCALES: Mapping[str, Callable[..., Any]] = {
 
 
 def scales(texts: Sequence[str]) -> dict[str, Any]:
-    """`["StageRoute.gamma=log:0.01:1"]` as `{"StageRoute.gamma": Log(0.01, 1.0)}`.
+    """Parses scales of hyperparameters: `["StageRoute.gamma=log:0.01:1"]` becomes `{"StageRoute.gamma": Log(0.01, 1.0)}`.
 
     Raises:
       ValueError: a text has another form, or a hyperparameter is given twice.
@@ -36,8 +33,9 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         target, equals, scale = text.partition("=")
         kind, colon, rest = scale.partition(":")
+        wrong = ValueError(f"--param must have the form POLICY.NAME=SCALE, with a scale {_KINDS}, got {text!r}")
         if not (equals and colon and "." in target.strip(".")):
-            raise ValueError(f"--param must have the form {_FORM}, got {text!r}")
+            raise wrong
         if target in found:
             raise ValueError(f"--param {target} must be given once")
         checks.one_of(f"--param {target}: the scale", kind, [*_SCALES, "choice"])
@@ -49,7 +47,7 @@ def scales(texts: Sequence[str]) -> dict[str, Any]:
                 low, high = (read(part) for part in rest.split(":"))
                 found[target] = _SCALES[kind](low, high)
         except ValueError:
-            raise ValueError(f"--param must have the form {_FORM}, got {text!r}") from None
+            raise wrong from None
     return found
 
 
@@ -90,7 +88,8 @@ def search(
     Raises:
       ValueError: a name is unknown, the hyperparameters belong to several policies, or the policy has none that can change.
     """
-    one = _case(experiment, case)
+    cases = {one.name: one for one in experiment.cases}
+    one = experiment.cases[0] if case is None else cases[checks.one_of("--case", case, cases)]
     if horizon is not None:
         one = one.with_horizon(checks.count("horizon", horizon))
     env = one.build(one.horizon, {})
@@ -111,7 +110,7 @@ def search(
         {**mine, **settings},
         metric=metric,
         horizon=one.horizon,
-        rounds=_RUNS * one.horizon if rounds is None else rounds,
+        rounds=1000 * one.horizon if rounds is None else rounds,
         start=start,
         out=None if out is None else out / "search",
         **options,
@@ -123,23 +122,16 @@ def search(
     return found
 
 
-def _case(experiment: Experiment, name: str | None) -> Case:
-    if name is None:
-        return experiment.cases[0]
-    checks.one_of("--case", name, [one.name for one in experiment.cases])
-    return next(one for one in experiment.cases if one.name == name)
-
-
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Name of the searched policy, and the hyperparameters that are settings of the environment."""
+    """Returns the name of the searched policy, and the hyperparameters that are settings of the environment."""
     own = [name for name in parameters if name.startswith("environment.")]
     names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
     found: list[str] = []
     for name in (name for name in parameters if name not in own):
         known = next((one for one in names if name.startswith(f"{one}.")), None)
         found.append(known or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"]))
-    found = list(dict.fromkeys([*found, *([] if policy is None else [checks.one_of("--policy", policy, policies)])]))
-    if len(found) > 1:
+    found += [] if policy is None else [checks.one_of("--policy", policy, policies)]
+    if len(found := list(dict.fromkeys(found))) > 1:
         raise ValueError(f"--param must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
         raise ValueError(
@@ -149,7 +141,7 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
-    """Function of some settings that makes the environment."""
+    """Returns a function that makes the environment from the named settings."""
     for name in names:
         if not callable(case.environment):
             raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
@@ -164,12 +156,10 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
 
 
 def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
-    """Values of a policy's hyperparameters; None if one is outside the space."""
+    """Returns the policy's own values of the hyperparameters; None if one is outside the search space."""
     found = {}
     for name in parameters:
-        value: Any = policy
-        for part in name.split("."):
-            value = getattr(value, part, None)
+        value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), policy)
         found[name] = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     try:
         Space.of(parameters).locate("start", found)
@@ -179,7 +169,7 @@ def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
 
 
 def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchResult) -> dict[str, Any]:
-    """Result of a search as plain JSON."""
+    """Returns the result of a search as plain JSON."""
 
     def evaluation(one: tune.Evaluation) -> dict[str, Any]:
         return {
@@ -209,34 +199,20 @@ def _plain(value: Any) -> Any:
 
 
 def report(found: tune.SearchResult) -> str:
-    """Text for the terminal: the best values, their score, and its comparison with the start."""
-    label = found.history["score"].attrs["long_name"]
-    seeds = int(found.history["seeds"].values[-1])
+    """Formats the best values, their score, and its comparison with the start, for the terminal."""
+    label, seeds = found.history["score"].attrs["long_name"], int(found.history["seeds"].values[-1])
     lines = ["Found"]
-    lines += [
-        f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}"
-        for name, value in found.values.items()
-    ]
+    for name, value in found.values.items():
+        lines.append(f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}")
     lines += ["", f"On {seeds:,} seeds that the search did not use"]
-    rows = [("best", found.best), *([("start", found.start)] if found.start else [])]
-    for name, one in rows:
-        more = [
-            f"{other} {metrics.rounded(*value)}"
-            for other, value in one.metrics.items()
-            if other != label and other in _bounded(one)
-        ]
-        verdicts = [f"{bound}: {verdict}" for bound, verdict in one.bounds.items()]
-        lines.append(
-            f"  {name:<5} {label} {metrics.rounded(*one.score)}" + "".join(f"; {text}" for text in [*more, *verdicts])
-        )
+    for name, one in [("best", found.best), *([("start", found.start)] if found.start else [])]:
+        parts = [f"  {name:<5} {label} {metrics.rounded(*one.score)}"]
+        bounded = {bound.split(" ")[0] for bound in one.bounds} - {label}
+        parts += [f"{other} {metrics.rounded(*value)}" for other, value in one.metrics.items() if other in bounded]
+        lines.append("; ".join([*parts, *(f"{bound}: {verdict}" for bound, verdict in one.bounds.items())]))
     if found.gain is not None:
         lines.append(f"  the best is better than the start by {metrics.rounded(*found.gain)}, paired by seed")
     if not found.feasible:
         lines.append("  no candidate satisfies the bounds with the margin: the one with the least violation was chosen")
     phases = ", ".join(f"{rounds:,} of the {phase}" for phase, rounds in found.rounds.items())
-    lines += ["", f"{sum(found.rounds.values()):,} rounds: {phases}"]
-    return "\n".join(lines)
-
-
-def _bounded(one: tune.Evaluation) -> set[str]:
-    return {bound.split(" ")[0] for bound in one.bounds}
+    return "\n".join([*lines, "", f"{sum(found.rounds.values()):,} rounds: {phases}"])

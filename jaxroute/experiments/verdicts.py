@@ -37,12 +37,7 @@ class Verdict(enum.StrEnum):
     VACUOUS = "vacuous"
 
 
-class _Mean(NamedTuple):
-    mean: float
-    error: float
-
-
-class Measured(_Mean):
+class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
     """A number with its standard error (the pair), and the other inputs of its confidence interval.
 
     Attributes:
@@ -73,15 +68,14 @@ class Measured(_Mean):
 
     @classmethod
     def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
-        """The mean of independent runs."""
-        number = len(runs)
-        values = runs.to_numpy(float)
+        """Returns the mean of independent runs."""
+        number, values = len(runs), runs.to_numpy(float)
         error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.nan
         mean = float(values.mean()) if number else math.nan
         return cls(mean, error, **{"dof": number - 1, "runs": runs, "number": number, **more})
 
     def changed(self, mean: float | None = None, error: float | None = None, **more: Any) -> "Measured":
-        """The number with other values of some attributes."""
+        """Returns the number with other values of some attributes."""
         values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
         return Measured(*values, **{**vars(self), **more})
 
@@ -97,7 +91,7 @@ class Measured(_Mean):
         return skewness if abs(skewness) > 1e-6 else 0.0
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Confidence interval: infinite if there are too few runs, a point if all are equal.
+        """Returns a confidence interval: infinite if there are too few runs, a point if all are equal.
 
         For a mean of runs, the hull of Student's and Hall's intervals, which is wider than necessary for normal runs.
         """
@@ -116,18 +110,14 @@ class Measured(_Mean):
         return min(ends), max(ends)
 
     def times(self, factor: float) -> "Measured":
-        """The number times a factor."""
-        bounds = self.bounds
-        return self.changed(
-            self.mean * factor,
-            self.error * abs(factor),
-            runs=None if self.runs is None else self.runs * factor,
-            floor=self.floor * abs(factor),
-            bounds=None if bounds is None else lambda c: (min(b := [x * factor for x in bounds(c)]), max(b)),
-        )
+        """Returns the number times a factor."""
+        bounds, runs = self.bounds, None if self.runs is None else self.runs * factor
+        ends = None if bounds is None else lambda c: tuple(sorted(x * factor for x in bounds(c)))
+        mean, error, floor = self.mean * factor, self.error * abs(factor), self.floor * abs(factor)
+        return self.changed(mean, error, runs=runs, floor=floor, bounds=ends)
 
     def minus(self, other: "Measured | float") -> "Measured":
-        """Difference to another number: paired by run if they share runs, else as for independent numbers.
+        """Returns the difference to another number: paired by run if they share runs, else as for independent numbers.
 
         If one has another interval than Student's, also for skewness, distances from the estimate to the ends are added in squares (Zou and
         Donner, 2008): exact for independent numbers, too wide for positively correlated ones.
@@ -160,7 +150,7 @@ class Measured(_Mean):
         return Measured(mean, error, dof=dof, **more)
 
     def plus(self, other: "Measured") -> "Measured":
-        """Sum with another number, as `minus`."""
+        """Returns the sum with another number, paired as in `minus`."""
         return self.minus(other.times(-1.0))
 
     def below(self, other: "Measured | float") -> "Statement":
@@ -184,12 +174,12 @@ class Measured(_Mean):
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """States that the number is between two others, or equal to `about` within that precision: refuted if the interval excludes `about`."""
+        """States that the number is between two others; with `about`, that it is `about`: refuted if the interval excludes it."""
         return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Statement about a difference, or about one number if the other has no error."""
+    """Makes a statement about a difference, or about one number if the other has no error."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -199,7 +189,7 @@ def _about(value: Measured, other: Measured | float, low: float = -math.inf, hig
 
 
 def _quantile(probability: float, dof: float) -> float:
-    """Quantile of Student's t."""
+    """Returns a quantile of Student's t distribution."""
     return float(special.stdtrit(dof, probability))
 
 
@@ -228,17 +218,17 @@ class Statement:
         raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
     def unless(self, policy: str, statement: "Statement") -> "Statement":
-        """The statement, which is vacuous if it also holds for a trivial policy such as uniform choice."""
+        """Returns the statement, which is vacuous if it also holds for a trivial policy such as uniform choice."""
         return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
-        """Whether the interval is inside."""
+        """Whether the confidence interval is between the boundaries."""
         low, high = self.value.interval(1 - risk)
         inside = self._before(self.low, low) and self._before(high, self.high) and not math.isnan(self.value.mean)
         return inside and (self.about is None or low <= self.about <= high)
 
     def refuted(self, risk: float) -> bool:
-        """Whether the interval is outside."""
+        """Whether the confidence interval is outside the boundaries."""
         low, high = self.value.interval(1 - risk)
         least, most = (self.low, self.high) if self.about is None else (self.about, self.about)
         return (high <= least or low >= most) if self.strict else (high < least or low > most)
@@ -247,20 +237,20 @@ class Statement:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
 
     def leaves(self) -> "list[Statement]":
-        """Itself."""
+        """Returns the statement itself, the only leaf of its tree."""
         return [self]
 
     def distance(self) -> float:
-        """Distance from the number to the nearest boundary; negative outside."""
+        """Returns the distance from the number to the nearest boundary; negative outside."""
         return min(self.value.mean - self.low, self.high - self.value.mean)
 
     def weight(self) -> float:
-        """The distance in half-widths of the interval."""
+        """Returns the distance in half-widths of the confidence interval."""
         low, high = self.value.interval()
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Number of seeds that would decide, from estimate and error as they are; infinite if no number would."""
+        """Estimates how many seeds would decide, if estimate and standard deviation are the true ones; infinite if no number would."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -275,7 +265,7 @@ class Statement:
         return math.inf
 
     def rule(self) -> str:
-        """The boundaries in words."""
+        """Describes the boundaries in words."""
         low, high = map(metrics.show_value, (self.low, self.high))
         if math.isfinite(self.low) and math.isfinite(self.high):
             return f"from {low} to {high}" if self.about is None else f"{self.about:g}, from {low} to {high}"
@@ -297,24 +287,24 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether enough parts hold; if the statement is false, one of at least `len(parts) - number + 1` false parts would have to hold."""
+        """Whether enough parts hold. If the statement is false, at least `len(parts) - number + 1` parts are, and one of these would have to hold."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether too few statements are left that are not refuted."""
+        """Whether so many parts are refuted that fewer than `number` are left."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """All statements in the tree."""
+        """Returns all statements in the tree."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """Distance of the part that decides."""
+        """Returns the distance of the part that decides: the `number`-th largest."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """Number of seeds that would decide in the direction of the estimates."""
+        """Estimates how many seeds would decide in the direction of the estimates."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)
@@ -328,7 +318,7 @@ Stated = Statement | AtLeast | bool | np.bool_ | Iterable["Stated"]
 
 
 def stated(what: Stated) -> Statement | AtLeast:
-    """The statement that all given ones are true."""
+    """Converts a truth value, or several statements that must all be true, to one statement."""
     if isinstance(what, (Statement, AtLeast)):
         return what
     if isinstance(what, (bool, np.bool_)):
@@ -361,7 +351,7 @@ class Judgement(NamedTuple):
 
 
 def judge(what: Stated) -> Judgement:
-    """Verdict on a claim, which consists of statements."""
+    """Judges a claim, which consists of statements."""
     tree, risk = stated(what), 1 - CONFIDENCE
     leaves = tree.leaves()
     verdict = Verdict.HOLDS if tree.holds(risk) else Verdict.REFUTED if tree.refuted(risk) else Verdict.NOT_DECIDED
@@ -386,9 +376,8 @@ def judge(what: Stated) -> Judgement:
             texts.append(f"{f'some {seeds:,}' if math.isfinite(seeds) else 'no number of'} seeds would decide")
     if verdict is Verdict.VACUOUS:
         policy, other = min(bounds, key=lambda bound: bound[1].distance())
-        texts.append(
-            f"vacuous at this size: {policy} satisfies it as well, {metrics.rounded(*other.value)}, to be {other.rule()}"
-        )
+        measured = metrics.rounded(*other.value)
+        texts.append(f"vacuous at this size: {policy} satisfies it as well, {measured}, to be {other.rule()}")
     return Judgement(verdict, "; ".join(texts), numbers, tuple(place for leaf in leaves for place in leaf.value.places))
 
 

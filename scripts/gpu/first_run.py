@@ -50,11 +50,9 @@ COUNTERS = (
     *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "xu")),
     *("l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"),
     *("smsp__thread_inst_executed_per_inst_executed.ratio", "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct"),
-    *(
-        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio"
-        for why in ("wait", "math_pipe_throttle", "no_instruction", "branch_resolve", "long_scoreboard", "lg_throttle")
-    ),
-)
+    *(f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio"
+        for why in ("wait", "math_pipe_throttle", "no_instruction", "branch_resolve", "long_scoreboard", "lg_throttle")),
+)  # fmt: skip
 
 
 class Report:

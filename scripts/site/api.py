@@ -20,19 +20,9 @@ ALIASES = {"jaxroute.core.draws": "jaxroute.draws", "jaxroute.core.numerics": "j
 # Orders in which readers look for things: problems, files of a problem (others between the two), names of `jaxroute`.
 _PROBLEMS = ["stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade"]
 _FIRST = [
-    "policies",
-    "stageroute",
-    "c2mabv",
-    "messplus",
-    "acqb",
-    "cosmos",
-    "baselines",
-    "oracle",
-    "instances",
-    "env",
-    "sources",
+    "policies", "stageroute", "c2mabv", "messplus", "acqb", "cosmos", "baselines", "oracle", "instances", "env", "sources",
     "parts",
-]
+]  # fmt: skip
 _LAST = ["optimum", "theory", "types"]
 _NAMES = ["simulate", "grid", "instances", "load", "compare", "Policy", "Environment", "Spec", "Metric", "Wrapper", "Grid"]
 
@@ -81,7 +71,7 @@ def pages() -> tuple[Page, ...]:
         *(_page(f"problems.{name}", f"problems.{name}", f"problems.{name}.*") for name in problems),
         Page("problems/registry", "problems", (), ("jaxroute.problems",)),
         _page("testing", "testing", "testing.figures"),
-        _page("experiments", "experiments", _below("experiments", "base claims measure pictures quantities verdicts")),
+        _page("experiments", "experiments", _below("experiments", "base claims measure pictures verdicts")),
         *(_page(name, name) for name in ("comparison", "data", "solvers")),
         _page("estimators", "estimators.mnl", "estimators.*"),
         _page("sources", "", "sources.*"),

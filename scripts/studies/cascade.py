@@ -19,12 +19,24 @@ from jaxroute.core.quick import quick_jit
 from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM, fit_glm
 from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
-from jaxroute.experiments.claims import Finding, all_hold, near, no_more, rising
+from jaxroute.experiments.cascade import paper as c
+from jaxroute.experiments.cascade.paper import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
+from jaxroute.experiments.claims import (
+    Finding,
+    Quantity,
+    all_hold,
+    gap,
+    growth,
+    late,
+    mean,
+    near,
+    no_more,
+    quantile,
+    rising,
+    slope,
+)
 from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, side_by_side
-from jaxroute.experiments.quantities import Quantity, gap, growth, late, mean, quantile, slope
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.streaming import ConstantCurvature

@@ -21,9 +21,9 @@ from jaxroute.experiments.combinatorial.figures import (
     TASKS,
     at_horizon,
     dots,
+    experiment,
     sciq,
 )
-from jaxroute.experiments.combinatorial.theory import experiment
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import SCIQ_SUCCESS
 
@@ -120,9 +120,10 @@ EXPERIMENTS = (
         "policies",
         "Every policy on every task: reward, violation and their ratio",
         [sciq(t, _all_policies, f"{t}-{costs}", costs) for t in TASKS for costs in COSTS],
-        208,
+        {},
         at_horizon("reward", "violation", RATIO),
         "section 6",
+        smoke_horizon=200,
         notes=STAND_IN,
     ),
     experiment(
@@ -132,9 +133,11 @@ EXPERIMENTS = (
             *(_variant(name, policies, settings) for name, (settings, policies) in _CHOICES.items()),
             *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),
         ],
-        64,
+        {},
         _variants_figure,
         "sections 3 and 6, appendix C.1 and E.3",
+        64,
+        smoke_horizon=200,
         notes=STAND_IN,
     ),
 )

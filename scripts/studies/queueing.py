@@ -10,7 +10,7 @@ from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, panels_of
-from jaxroute.experiments.queueing.common import PAPER, RECORD
+from jaxroute.experiments.queueing.figures import PAPER, RECORD
 from jaxroute.experiments.queueing.prompts import ASKED, LOADS, NOTES, OfAnyTable, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 

@@ -21,7 +21,7 @@ from jaxroute.experiments.measure import Measured, average, ends_along, listed, 
 from jaxroute.experiments.pictures import panel, panels_of, side_by_side
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short
-from jaxroute.experiments.service.exploration import C, base_rate_loss
+from jaxroute.experiments.service.figures import C, base_rate_loss
 from jaxroute.problems import service as sv
 
 # Table 2 taken apart: the debt of V, learning and exploration, with as much exploration as the paper states and ten times as much.
@@ -329,7 +329,7 @@ EXPERIMENTS = (
         _PARTS_CLAIMS,
         {"table-2-parts": _parts_picture},
         "Table 2 and section 4",
-        _NOTES["parts"],
+        notes=_NOTES["parts"],
     ),
     experiment(
         "signal",

@@ -8,38 +8,22 @@ import numpy as np
 import pytest
 import xarray as xr
 from drawn import FAULTY, faults_by_figure
-from dry import dry_results
 from every_experiment import EXPERIMENTS
 
 import jaxroute as jr
 from jaxroute import experiments
 from jaxroute.data import RoutingTable
+from jaxroute.experiments import Case, Claim, Experiment
+from jaxroute.experiments.base import picture, summarise
 from jaxroute.experiments.cascade import replay as cascade_replay
+from jaxroute.experiments.claims import Number, agrees
+from jaxroute.experiments.measure import end, late_slope
 from jaxroute.experiments.verdicts import Verdict, judge
-from jaxroute.problems import cascade
+from jaxroute.problems import cascade, stochastic
 
 NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
-# One compile per case and policy: the large ones are left to the slow run.
-LARGE = (
-    *(
-        "staged/interval-effect",
-        "staged/open-choices",
-        "staged/discovery-slope",
-        "staged/lower-bound",
-        "staged/theorem-1",
-        "staged/figure-6",
-        "staged/figure-3b",
-        "staged/figure-3c",
-        "staged/figure-4a",
-        "staged/figure-4b",
-        "staged/figure-5",
-    ),
-    *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
-    *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
-    *(n for n in EXPERIMENTS if n.startswith(("cascade/", "contextual/"))),
-    *("stochastic/classics", "stochastic/changes", "stochastic/best-arm"),
-    *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
-)
+# The others have one compile per case and policy, which is left to the slow run.
+SMALL = ("stochastic/regret", "staged/figure-2")
 
 
 def smoke(name: str, out, **changes):
@@ -76,13 +60,13 @@ print(len(EXPERIMENTS) == len(list(EXPERIMENTS)) > 50 and all(EXPERIMENTS.values
     assert child.stdout.splitlines() == ["[] False", "True False"]  # No benchmark is solved before its experiment is played.
 
 
-@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, *NEEDS_DATA)])
+@pytest.mark.parametrize("name", SMALL)
 def test_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*SMALL, *NEEDS_DATA)])
 def test_large_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
@@ -235,11 +219,13 @@ def test_clusters_are_found_and_are_the_same_again():
 
 def test_numbers_of_others(tmp_path):
     """Means within a share of what others measured, with the errors of both; another horizon is not judged."""
-    from jaxroute.experiments.claims import Number, agrees
-    from jaxroute.experiments.measure import late_slope
-    from jaxroute.problems import stochastic
-
-    data = jr.simulate(stochastic.bernoulli([0.6, 0.4]), {"Random": _uniform()}, horizon=200, seeds=64, progress=False)
+    data = jr.simulate(
+        stochastic.bernoulli([0.6, 0.4]),
+        {"Random": stochastic.EpsilonGreedy(epsilon=1.0)},
+        horizon=200,
+        seeds=64,
+        progress=False,
+    )
     results = {"result": data}
     text, stated = agrees([Number("Random", 200, 20.0, runs=3000)], 0.1)(results)
     assert judge(stated).verdict == "holds" and "against 20.000 (0.0" in text
@@ -257,44 +243,6 @@ def test_numbers_of_others(tmp_path):
     assert abs(slope - 1.0) < 4.0 * error
 
 
-def _uniform():
-    from jaxroute.problems import stochastic
-
-    return stochastic.EpsilonGreedy(epsilon=1.0)
-
-
-def test_names_and_metrics_are_those_of_the_documentation():
-    expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
-    expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
-    expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
-    expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
-    expected |= {
-        "combinatorial/variants",
-        "combinatorial/coverage",
-        "staged/theorem-1",
-        "stochastic/classics",
-        "stochastic/changes",
-        "stochastic/best-arm",
-    }
-    expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
-    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
-        "service/frontier",
-        "service/ablations",
-        "service/signal",
-    }
-    expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
-        "queueing/kappa-sensitivity",
-        "queueing/contrastive",
-        "queueing/theory",
-        "queueing/table",
-    }
-    expected |= {f"cascade/{n}" for n in ("two-boxes", "square-root", "theory", "regret", "sizes", "bonus", "rare-requests")}
-    expected |= {f"cascade/{n}" for n in ("learned-scores", "distributions", "cost-quality", "replay", "queries")}
-    assert expected <= set(EXPERIMENTS)
-    metrics = {"regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share"}
-    assert metrics <= set(dry_results("staged/figure-2")["result"].data_vars)
-
-
 def test_horizon_scales_all_cases_alike():
     cases = EXPERIMENTS["staged/discovery-slope"].scaled(8518)
     ratio = [c.horizon / o.horizon for c, o in zip(cases, EXPERIMENTS["staged/discovery-slope"].cases, strict=True)]
@@ -302,9 +250,6 @@ def test_horizon_scales_all_cases_alike():
 
 
 def test_one_pass_takes_its_rounds_from_the_environment(tmp_path):
-    from jaxroute.experiments import Case, Experiment
-    from jaxroute.problems import stochastic
-
     policies = {"UCB1": stochastic.UCB1()}
     case = Case(stochastic.bernoulli([0.6, 0.4]), policies, horizon=500, one_pass=lambda env: 10 * env.spec.num_models)
     one = Experiment("x/y", "t", (case,))
@@ -319,9 +264,6 @@ def test_coordinates_follow_the_horizon_that_is_played():
 
 
 def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tmp_path):
-    from jaxroute.experiments import Case, Claim, Experiment
-    from jaxroute.problems import stochastic
-
     case = Case(stochastic.bernoulli([0.6, 0.4]), {"UCB1": stochastic.UCB1()}, horizon=50)
     experiment = Experiment(
         "x/y", "t", (case,), claims=(Claim("never", "this never holds", "x", lambda results: ("no", False)),)
@@ -336,10 +278,6 @@ def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tm
 
 
 def test_a_claim_that_holds_says_who_is_over_budget():
-    from jaxroute.experiments import Claim, Experiment
-    from jaxroute.experiments.base import summarise
-    from jaxroute.experiments.measure import end
-
     def case(spend):
         """Two policies, three seeds."""
         dims, about = ("policy", "seed", "time"), {"long_name": "spend / budget", "units": "", "kind": "average"}
@@ -376,14 +314,10 @@ def test_a_claim_that_holds_says_who_is_over_budget():
 
 
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
-    from jaxroute import plot
-    from jaxroute.experiments import Case, Experiment
-    from jaxroute.problems import stochastic
-
     case = Case(stochastic.bernoulli([0.5, 0.5]), {"UCB1": stochastic.UCB1()}, horizon=20)  # No regret.
     figures = {
-        "log": lambda results: plot.curves(results["result"], log=True).figure,
-        "plain": lambda results: plot.curves(results["result"]).figure,
+        "log": lambda results: jr.plot.curves(results["result"], log=True).figure,
+        "plain": lambda results: jr.plot.curves(results["result"]).figure,
     }
     with pytest.warns(UserWarning, match="the figure 'log' is left out: log must be False or 'x' where a curve is nowhere"):
         experiments.run(Experiment("x/y", "t", (case,), figures=figures), tmp_path, seeds=4, progress=False)
@@ -391,25 +325,9 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
     assert not (tmp_path / "log.png").exists()
 
 
-def test_a_claim_that_does_not_hold_is_reported(tmp_path):
-    from jaxroute.experiments import Case, Claim, Experiment
-    from jaxroute.problems import stochastic
-
-    case = Case(stochastic.bernoulli([0.6, 0.4]), {"UCB1": stochastic.UCB1()}, horizon=50)
-    claim = Claim("never", "this never holds", "nobody", lambda results: ("nothing", False))
-    summary = experiments.run(Experiment("x/y", "t", (case,), claims=(claim,)), tmp_path, seeds=4, progress=False)
-    assert summary["claims"] == [
-        {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "verdict": "refuted"}
-    ]
-
-
 def test_what_was_run_on_stands_in_result_title_picture_and_claims(tmp_path):
     """The generated stand-in, or the file that takes its place; in each with the number of rows."""
     import matplotlib.pyplot as plt
-
-    from jaxroute.experiments import Case, Claim, Experiment
-    from jaxroute.experiments.base import picture
-    from jaxroute.problems import stochastic
 
     def table(data="standin"):
         return stochastic.bernoulli([0.6, 0.4] if data == "standin" else [0.6, 0.4, 0.2])

@@ -100,7 +100,7 @@ def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
     short, full = bench.plan(), bench.plan(full=True)
     assert list(full) == list(bench.PROBLEMS) and set(full) - set(short) == set(bench.LONG)
     assert [sum(map(len, rows.values())) for rows in (short, full)] == [14, 96]
-    assert bench.plan(only=["staged"])["staged"] == list(bench.PROBLEMS["staged"]["policies"])
+    assert bench.plan(only=["staged"])["staged"] == list(bench.PROBLEMS["staged"].policies)
     assert bench.plan(policies=["QUCB"]) == {"queueing": ["QUCB"]}
 
     # As stored: the latest row of each tool from a machine that is not said to have been noisy.

@@ -16,7 +16,7 @@ def test_the_regret_of_ucb1_is_that_of_jaxroute(tool):
     other = bench.COMPARATORS[tool, "stochastic", "ucb1"].run(rounds, runs, 1)
     parts = bench.PROBLEMS["stochastic"]
     data = jaxroute.simulate(
-        parts["env"](), {"UCB1": parts["policies"]["UCB1"]}, horizon=rounds, seeds=512, record=["regret"], progress=False
+        parts.env(), {"UCB1": parts.policies["UCB1"]}, horizon=rounds, seeds=512, record=["regret"], progress=False
     )
     regret = data["regret"].isel(time=-1, policy=0).values
     error = np.hypot(other["standard_error"], regret.std(ddof=1) / np.sqrt(512))
@@ -32,5 +32,5 @@ def test_every_loop_works(name):
 
 
 def test_each_policy_that_is_compared_has_a_comparator():
-    wanted = {(problem, name) for problem, parts in bench.PROBLEMS.items() for name in parts.get("comparators", {}).values()}
+    wanted = {(problem, name) for problem, parts in bench.PROBLEMS.items() for name in (parts.comparators or {}).values()}
     assert {(problem, policy) for _, problem, policy in bench.COMPARATORS} == wanted

@@ -19,7 +19,7 @@ from jaxroute.data import (
 )
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
-from jaxroute.experiments.stochastic import best_arm, classics
+from jaxroute.experiments.stochastic import INSTANCES, RARE
 from jaxroute.problems import queueing, service, stochastic
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
@@ -59,23 +59,20 @@ _STAGED = {
     "staged/figure-4b": {"advantage": _more("conditional_regret", 3, "Greedy", case="slots-6")},
     # All models are live, then none, and so on.
     "staged/figure-5": {"alternates": ((put("deployed", time=(1, 0)),), EVEN), "newcomers": (EVEN, (put("deployed", 0),))},
-    "staged/figure-6": {
-        f"margin-{unit}": ((put("reward", 2, case="dollars", policy="StageRoute"),), EVEN) for unit in ("query", "total")
-    },
+    "staged/figure-6": {f"margin-{unit}": ((put("reward", 2, case="dollars", policy="StageRoute"),), EVEN)
+        for unit in ("query", "total")},
     "staged/discovery-slope": {
         "third": ((put("regret", horizon=2 / 3),), EVEN),
         "half": ((put("regret", horizon=1 / 2),), EVEN),
         "fixed": ((put("regret", horizon=1.0),), EVEN),
-        "stages": (tuple(put("regret", less, case=f"{k}-*") for k, less in (("T(1-3)", 0.5), ("T(1-2)", 0.2))), EVEN),
-    },
+        "stages": (tuple(put("regret", less, case=f"{k}-*") for k, less in (("T(1-3)", 0.5), ("T(1-2)", 0.2))), EVEN)},
     "staged/lower-bound": _lower_bound(),
     "staged/theorem-1": {
         **{f"bound-N{n}-M{m}": _TOO_MUCH for n in (24, 48, 96) for m in (3, 6, 12)},
         "models": ((put("regret", N=1.0),), EVEN),
         "slots": ((put("regret", M=-1.0),), EVEN),
-        "corollary": _TOO_MUCH,
-    },
-}
+        "corollary": _TOO_MUCH},
+}  # fmt: skip
 
 # Combinatorial.
 
@@ -110,40 +107,31 @@ _COMBINATORIAL = {
     **{f"combinatorial/figure-4{letter}": _reward_per_violation() for letter in "abc"},
     "combinatorial/figure-6": {"cucb": _more("reward", 2, "CUCB"), "falls": _growth("reward", -0.5)},
     "combinatorial/figure-7": {"cucb": _more("violation", 5, "CUCB")},
-    **{
-        f"combinatorial/figure-{number}": {rival: _more("violation", 0.1, "C2MAB-V*") for rival in ("CUCB", "EpsilonGreedy")}
-        for number in (8, 10)
-    },
+    **{f"combinatorial/figure-{number}": {rival: _more("violation", 0.1, "C2MAB-V*") for rival in ("CUCB", "EpsilonGreedy")}
+        for number in (8, 10)},
     "combinatorial/figure-11": {
         "violation": _more("violation", 0.01, "Direct"),
         # Direct violates nothing: its ratio is infinite.
         "ratio": (_more("violation", 2, "Direct")[0], (put("violation", 0, policy="Direct"),)),
     },
-    "combinatorial/figure-13": {
-        f"ratio_of_means-{distribution}": (_more("violation", 0.1, "C2MAB-V*")[0], (put("violation", 0, policy="offline"),))
-        for distribution in ("fixed", "scaled")
-    },
+    "combinatorial/figure-13": {f"ratio_of_means-{distribution}": (_more("violation", 0.1, "C2MAB-V*")[0],
+        (put("violation", 0, policy="offline"),)) for distribution in ("fixed", "scaled")},
     "combinatorial/figure-14": {
         "large": ((put("reward", batch=(2, 2, 2, 2, 1)), put("violation", batch=(1, 1, 1, 1, 2))), EVEN),
         # Runs differ from batch to batch, and not on average.
         "small": (
             tuple(put(m, runs=(0.99, 1.01), where={"batch": b}) for m in ("reward", "violation") for b in (10, 50, 100)),
-            (put("reward", batch=(1, 2, 2, 2, 2)),),
-        ),
+            (put("reward", batch=(1, 2, 2, 2, 2)),)),
     },
     "combinatorial/table-4": _run_times(),
-    "combinatorial/coverage": {
-        f"{name}-{part}": ((put(f"distance.{part}", near),), (put(f"distance.{part}", 2.0),))
-        for part in ("outcome", "cost")
-        for name, near in (("covers", 0.9), ("settings", 0.001))
-    },
+    "combinatorial/coverage": {f"{name}-{part}": ((put(f"distance.{part}", near),), (put(f"distance.{part}", 2.0),))
+        for part in ("outcome", "cost") for name, near in (("covers", 0.9), ("settings", 0.001))},
     "combinatorial/slopes": {
         "regret": ((put("lp_regret", horizon=0.5),), EVEN),
         "violation": ((put("violation_eq1", horizon=-0.5),), EVEN),
         "regret-bound": _against(_more("lp_regret", 1e9, "*")),
-        "violation-bound": _more("violation_eq1", 1e-6, "*"),
-    },
-}
+        "violation-bound": _more("violation_eq1", 1e-6, "*")},
+}  # fmt: skip
 
 # Service.
 
@@ -197,10 +185,7 @@ def _explored(data: xr.Dataset) -> xr.DataArray:
 
 _PRINTED = {b: MESSPLUS_TABLE_2["MESS+"][b].cost_mj for b in MESSPLUS_BENCHMARKS}
 _PASSES: Outcomes = {"approaches": ((put("violation", 0.01),), EVEN), "cheaper": _more("cost", 0.5, "MESS+")}
-_EXPLORATION: Outcomes = {
-    "counts": ((put("explored", _explored),), EVEN),
-    "tenfold": ((put("explore_cost", c=0.5),), EVEN),
-}
+_EXPLORATION: Outcomes = {"counts": ((put("explored", _explored),), EVEN), "tenfold": ((put("explore_cost", c=0.5),), EVEN)}
 _NO_VIOLATION = put("violation", 0)
 # Least cost of a request on Winogrande, in J, for a policy that knows the probabilities, by how much features tell of them (0 to 2).
 _INFORMED = (156.4, 133.9, 100.1, 81.4, 68.4, 63.8)
@@ -223,16 +208,13 @@ _SERVICE = {
         "ratio-messplus": _shares("MESS+", "MESS+"),
         "replay": ((put("cost", _joules(MESSPLUS_REPLAY[0.1]), policy="MESS+"),), EVEN),
         "twice": _more("cost", 0.1, "MESS+"),
-        "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),)),
-    },
+        "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),))},
     "service/table-2-parts": {
         "costs": ((put("cost", _joules(_PRINTED), policy="MESS+, c = 1"),), EVEN),
         "debt": ((put("violation", 0, policy="base rates, no exploration"),), EVEN),
         "exploring": (
             (put("cost", 2, policy="base rates, c = 0.1"), put("cost", 3, policy="base rates, c = 1")),
-            (put("cost", 2, policy="base rates, no exploration"),),
-        ),
-    },
+            (put("cost", 2, policy="base rates, no exploration"),))},
     "service/table-6": _sizes(1e-4),
     "service/table-7": _sizes(1e-5),
     "service/table-3": {"small": ((put("decision_cost", 0.0465 / 1.0465),), (put("decision_cost", 0.5),))},
@@ -255,16 +237,13 @@ _SERVICE = {
         "learned": _growth("violation", -1.0),
         "few-steps": (EVEN, (_NO_VIOLATION,)),
     },
-}
+}  # fmt: skip
 _THEORY = _SERVICE["service/theory"]
 _THEORY |= {f"{name}-power": _THEORY[name] for name in theory.POWER_LAWS}
 
 # Queueing.
 
-_QUEUES: Outcomes = {
-    "returns": _growth("queue_regret", -0.5),
-    "linear": _growth("routing_regret", 1.0),
-}
+_QUEUES: Outcomes = {"returns": _growth("queue_regret", -0.5), "linear": _growth("routing_regret", 1.0)}
 _CONTRASTIVE: Outcomes = {
     "contrastive": _more("routing_regret", 0.5, "ACQB-CL"),
     "longer": _more("routing_regret", 0.5, "ACQB-CL, longer"),
@@ -290,8 +269,7 @@ _QUEUEING = {
     "queueing/contrastive": _CONTRASTIVE,
     "queueing/kappa-sensitivity": {
         "theory-kappa": ((put("routing_regret", curvature=1.0),), EVEN),
-        "exploring": ((put("routing_regret", c1=1.0),), EVEN),
-    },
+        "exploring": ((put("routing_regret", c1=1.0),), EVEN)},
     "queueing/theory": {
         "theorem-6": _growth("routing_regret", 1.0, policy="Random"),
         "theorem-5": _growth("mean_queue_regret", -0.5),
@@ -306,7 +284,7 @@ _QUEUEING = {
         "mixed": ((put("queue_length", case="mixed", second_answer=(1, 1, 0.1, 0.1, 0.1)),), EVEN),
         "little": ((put("arrivals", 5000, case="regret"),), EVEN),
     },
-}
+}  # fmt: skip
 
 # Cascade.
 
@@ -320,29 +298,22 @@ _CASCADE = {
         "linear": ((_SLOW, put("regret", policy="COSMOS", where={"index": 1.0}, time=0.1)), EVEN),
         "bonus": _more("regret", 30, "COSMOS", where={"index": 0.1}),
         "stuck": _more("regret", 60, "COSMOS", where={"index": 0.1}),
-        "warm": _more("regret", 30, "COSMOS", where={"index": 0.1}),
-    },
-    "cascade/square-root": {
-        "flat": ((put("regret", horizon=0.5),), EVEN),
-        "greedy": _more("regret", 0.05, "greedy"),
-    },
+        "warm": _more("regret", 30, "COSMOS", where={"index": 0.1})},
+    "cascade/square-root": {"flat": ((put("regret", horizon=0.5),), EVEN), "greedy": _more("regret", 0.05, "greedy")},
     "cascade/theory": {
         "same": (EVEN, (put("regret", 2, policy="theory"),)),
         "vacuous": (EVEN, (put("regret", 1e5, policy="theory"),)),
         "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
         "practical": (
             (put("regret", 20, policy="theory"), put("optimistic", 0.5), put("optimistic", 0.2, policy="COSMOS, b = .03")),
-            EVEN,
-        ),
+            EVEN),
         "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
         "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
         "large": (
             (
                 put("regret", 2, case="ridge", where={"eta1": 10.0}),
-                put("regret", 2, case="ridge-unseen", where={"eta0": 10.0}),
-            ),
-            EVEN,
-        ),
+                put("regret", 2, case="ridge-unseen", where={"eta0": 10.0})),
+            EVEN),
         "rule": _against(_more("regret", 2, "rule")),
         "linear": _growth("design.least", 1.0),
         # Half of the runs have a context of zero.
@@ -360,26 +331,20 @@ _CASCADE = {
         "mixture": ((put("regret", policy="greedy", runs=(0.1, 100), time=1.0),), EVEN),
         "free": _more("regret", 0.5, "greedy, warm 10"),
         "late": (EVEN, (put("queries", 2, policy="COSMOS"),)),
-        "bootstrap": _more("regret", 20, "bootstrap, no warm-up"),
-    },
+        "bootstrap": _more("regret", 20, "bootstrap, no warm-up")},
     "cascade/sizes": {
         "T": ((_FLAT,), (_SLOW,)),
-        **{
-            axis: ((put("regret", case=f"{axis}*", **{axis: 0.9}),), (put("regret", case=f"{axis}*", **{axis: 1.3}),))
-            for axis in "mKd"
-        },
-        "crossing": ((put("regret", 5, policy="one call", time=1.0), put("regret", policy="COSMOS", time=0.1)), EVEN),
-    },
+        **{axis: ((put("regret", case=f"{axis}*", **{axis: 0.9}),), (put("regret", case=f"{axis}*", **{axis: 1.3}),))
+            for axis in "mKd"},
+        "crossing": ((put("regret", 5, policy="one call", time=1.0), put("regret", policy="COSMOS", time=0.1)), EVEN)},
     "cascade/bonus": {
         "u-shape": ((put("regret", index=(20, 10, 5, 1, 2, 3, 10)),), EVEN),
         "cliff": ((put("regret", where={"index": 0.03}, runs=(*_ALMOST_ALL, 100)),), EVEN),
-        "default": ((put("regret", index=(20, 10, 5, 2, 1, 3, 4)),), (put("regret", index=(20, 10, 5, 1, 2, 3, 4)),)),
-    },
+        "default": ((put("regret", index=(20, 10, 5, 2, 1, 3, 4)),), (put("regret", index=(20, 10, 5, 1, 2, 3, 4)),))},
     "cascade/rare-requests": {
         "warm": ((_SLOW, _FLAT), EVEN),
         "pays": _more("regret", 10, "greedy, warm 10"),
-        "as-good": _more("regret", 0.5, "greedy, warm 100"),
-    },
+        "as-good": _more("regret", 0.5, "greedy, warm 100")},
     "cascade/learned-scores": {
         "slope": ((_FLAT,), (_SLOW,)),
         "tails": ((put("regret", policy="greedy", runs=(50, 100)),), EVEN),
@@ -387,52 +352,37 @@ _CASCADE = {
         "optimism": (
             (
                 put("regret", case="bonuses", optimism=(3, 2, 1, 2, 2)),
-                put("queries", case="bonuses", optimism=(5, 4, 3, 2, 1)),
-            ),
-            EVEN,
-        ),
+                put("queries", case="bonuses", optimism=(5, 4, 3, 2, 1))),
+            EVEN),
         "offline": ((put("regret", policy="fitted before", pairs=(4, 2, 0.5, 1)),), EVEN),
-        "enough": (EVEN, (put("regret", policy="fitted before", pairs=(4, 2, 1, 1.5)),)),
-    },
+        "enough": (EVEN, (put("regret", policy="fitted before", pairs=(4, 2, 1, 1.5)),))},
     "cascade/distributions": {
         "distributions": _more("regret", 100, "greedy"),
         "misfit": (
             (put("regret", policy="COSMOS", time=0.1), put("regret", case="not linear", policy="COSMOS", time=0.5)),
-            EVEN,
-        ),
+            EVEN),
         "family": _more("regret", 10, "location family", case="pass or fail"),
         "order": (
-            tuple(
-                put("regret", 1 + gap, case="estimators", policy=policy)
-                for gap, policy in enumerate(("window 64", "window 32", "window 8", "streaming", "constant curvature"), 1)
-            ),
-            EVEN,
-        ),
+            tuple(put("regret", 1 + gap, case="estimators", policy=policy)
+                for gap, policy in enumerate(("window 64", "window 32", "window 8", "streaming", "constant curvature"), 1)),
+            EVEN),
         "window": ((put("regret", 1.01, case="estimators", policy="window 32"),), (put("regret", 2, policy="window 32"),)),
-        "frozen": _more("regret", 2, "streaming, online evaluator"),
-    },
+        "frozen": _more("regret", 2, "streaming, online evaluator")},
     "cascade/cost-quality": {
         "dominates": (
             (
                 put("cost", case="weights", cost_weight=(7, 6, 5, 4, 3, 2, 1)),
                 put("reward", 2, case="weights"),
-                put("cost", 3.5, case="thresholds"),
-            ),
-            EVEN,
-        ),
-        "single": _more("utility", 2, "COSMOS"),
-    },
+                put("cost", 3.5, case="thresholds")),
+            EVEN),
+        "single": _more("utility", 2, "COSMOS")},
     "cascade/replay": {
         "oracle": _against(_more("utility", 2, "query all")),
         "plan": _against(_more("utility", 2, "query all")),
-        **{
-            f"{rival}-{kind}": _against(_more("utility", 2, rival, case=kind))
-            for rival in ("best single", "frugal (tuned)", "learned list")
-            for kind in ("independent", "joint")
-        },
-    },
+        **{f"{rival}-{kind}": _against(_more("utility", 2, rival, case=kind))
+            for rival in ("best single", "frugal (tuned)", "learned list") for kind in ("independent", "joint")}},
     "cascade/queries": {"learns": _against(_more("utility", 2, "linear indices (other half)"))},
-}
+}  # fmt: skip
 
 # The plain bandit.
 
@@ -441,7 +391,7 @@ def _best_arm() -> Outcomes:
     """Samples that fall towards T* log(1 / delta), and such that do not."""
     falling = tuple(
         put("samples", factor * stochastic.characteristic_time(env) * math.log(1 / delta), case=case, where={"delta": delta})
-        for case, env in best_arm.INSTANCES.items()
+        for case, env in INSTANCES.items()
         for delta, factor in ((0.001, 1.2), (0.01, 1.3), (0.1, 1.6))
     )
     return {"mistakes": ((put("mistaken", 0.0),), EVEN), "characteristic-time": (falling, EVEN)}
@@ -449,29 +399,23 @@ def _best_arm() -> Outcomes:
 
 OUTCOMES: dict[str, Outcomes] = {
     "stochastic/classics": {
-        "lai-robbins": (
-            (put("regret", float(np.diff(stochastic.lai_robbins(classics.RARE, [2000, 20_000]))[0]), time=1.0),),
-            EVEN,
-        ),
+        "lai-robbins": ((put("regret", float(np.diff(stochastic.lai_robbins(RARE, [2000, 20_000]))[0]), time=1.0),), EVEN),
         "moss-bound": _against(_more("regret", 1e6, "MOSS")),
-        "exp3-bound": _against(_more("regret", 1e6, "Exp3")),
-    },
+        "exp3-bound": _against(_more("regret", 1e6, "Exp3"))},
     "stochastic/best-arm": _best_arm(),
     "stochastic/regret": {
         "ucb1-bound": _against(_more("regret", 1e6, "UCB1")),
-        "greedy-linear": _growth("regret", 1.0, policy="EpsilonGreedy"),
-    },
+        "greedy-linear": _growth("regret", 1.0, policy="EpsilonGreedy")},
     "contextual/regret": {
         "oful-bound": _against(_more("regret", 1e6, "OFUL")),
         "oful-sublinear": _against(_growth("regret", 1.0, policy="OFUL")),
-        "squarecb-bound": _against(_more("regret", 1e6, "SquareCB")),
-    },
+        "squarecb-bound": _against(_more("regret", 1e6, "SquareCB"))},
     **_STAGED,
     **_COMBINATORIAL,
     **_SERVICE,
     **_QUEUEING,
     **_CASCADE,
-}
+}  # fmt: skip
 
 # Runs with which a claim can hold, where a few are not enough: shares near 0 or 1, and extreme quantiles.
 RUNS: dict[tuple[str, str], int] = {

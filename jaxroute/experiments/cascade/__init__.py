@@ -6,5 +6,3 @@ The paper has no experiment, figure or table; its only example is `cascade/two-b
 from jaxroute.experiments.cascade import paper, replay
 
 EXPERIMENTS = (*paper.PAPER, replay.REPLAY, replay.QUERIES)
-
-__all__ = ["EXPERIMENTS"]

@@ -1,36 +1,80 @@
 """Statements of the paper on COSMOS: its example, the square root of the horizon, and its radius, ridges and assumptions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid, plot
-from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, case_of, claims
-from jaxroute.experiments.claims import Finding, at_least, near, rising
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.claims import Finding, Measure, at_least, gap, growth, known, mean, near, quantile, rising, slope
 from jaxroute.experiments.measure import along, end, mean_of
-from jaxroute.experiments.quantities import gap, growth, known, mean, quantile, slope
+from jaxroute.experiments.pictures import Picture, panel, side_by_side
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
+from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.theory import design_growth, ridge_rule
+
+COSMOS = "COSMOS (Belloni, Chen and Wei)"
+OURS = "our study; the paper has no experiment"
+RECORD = ("regret", "mean_cost_regret", "queries", "utility")
+# Settings of the cascade in most experiments, with observed and with learned scores.
+SEEN: dict[str, Any] = {"num_models": 3, "dim": 3}
+UNSEEN = SEEN | {"evaluator": 5}
+STREAMING, WINDOW = StreamingNewton(), Window()
+
+
+def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
+    """Makes COSMOS for observed scores, with a bonus; 0 is the greedy policy. All with the same estimator share a compiled program."""
+    return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
+
+
+def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
+    """Makes COSMOS with a learned evaluator; 0, 0, 0 is the greedy policy."""
+    return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
+
+
+def case_of(
+    policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
+) -> Case:
+    """Makes a case of a cascade with uniform noise (or another `environment`), with a record after `every` rounds."""
+    options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
+    return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
+
+
+def claims(*rows: tuple[str, str, Measure] | tuple[str, str, Measure, str]) -> tuple[Claim, ...]:
+    """Makes claims from rows of name, text, measure and optionally source (default: our study)."""
+    return tuple(Claim(row[0], row[1], row[3] if len(row) > 3 else OURS, row[2]) for row in rows)
+
+
+def study(
+    name: str, title: str, cases: tuple[Case, ...], seeds: int, claims: tuple[Claim, ...], figures: Any, **more: Any
+) -> Experiment:
+    """Makes an experiment, with our study as its default source."""
+    return Experiment(name, title, cases, seeds, claims, figures, **{"source": OURS, **more})
+
+
+def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
+    """Makes a figure of the mean regret, drawn by a function of `plot`, and of single runs."""
+    runs = {name: value for name, value in options.items() if name == "policies"}
+    mean = panel("regret", draw, change=change, title="mean", **options)
+    return side_by_side(mean, panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
+
 
 # The paper's example.
 
 _BONUSES = [0.1, 0.3, 0.6, 1.0, 2.0]
 _LEARNERS = {
-    "COSMOS": grid(c.learner, index=_BONUSES, fit=c.WINDOW),
-    "COSMOS, streaming": grid(c.learner, index=_BONUSES),
-    "COSMOS, b = .1, 60 rounds of all": c.learner(warm=60, fit=c.WINDOW),
+    "COSMOS": grid(learner, index=_BONUSES, fit=WINDOW),
+    "COSMOS, streaming": grid(learner, index=_BONUSES),
+    "COSMOS, b = .1, 60 rounds of all": learner(warm=60, fit=WINDOW),
     "one call": ca.ContextSingle.of,
     "oracle": ca.Oracle.of,
 }
-
-
 _TWO_BOXES_CLAIMS = claims(
     ("oracle", "the optimal cascade of the two boxes earns .54 per request, within 5 %",
      near((mean("oracle", metric="utility"), 0.54), share=0.05), f"{COSMOS}, section 2.1"),
@@ -43,18 +87,14 @@ _TWO_BOXES_CLAIMS = claims(
     ("warm", "a warm-up helps: after 60 rounds with all boxes, b = .1 has less than a tenth of its regret without",
      rising((mean("COSMOS, b = .1, 60 rounds of all"), 0.1 * mean("COSMOS", index=0.1)))),
 )  # fmt: skip
-_TWO_BOXES = c.study(
-    "cascade/two-boxes",
+_TWO_BOXES = study("cascade/two-boxes",
     "The paper's two boxes: single calls lose .04 per request, and too small a bonus loses as much",
-    (case_of(_LEARNERS, 2000, settings={}, environment=lambda: ca.two_boxes(), every=50),),
-    512,
-    _TWO_BOXES_CLAIMS,
-    {"two-boxes": c.mean_and_runs(change=lambda data: data.rename(index="b"), policies=["COSMOS", "one call"])},
+    (case_of(_LEARNERS, 2000, settings={}, environment=lambda: ca.two_boxes(), every=50),), 512, _TWO_BOXES_CLAIMS,
+    {"two-boxes": mean_and_runs(change=lambda data: data.rename(index="b"), policies=["COSMOS", "one call"])},
     source=f"{COSMOS}, section 2.1; the learners are ours",
     notes="the second box pays once in ten calls: after a few failures a small bonus does not raise its index above .5 again. The bonus .1 "
-    "for the other cascades is a calibration",
-    smoke_horizon=200,
-)
+        "for the other cascades is a calibration",
+    smoke_horizon=200)  # fmt: skip
 
 # The square root of the horizon.
 
@@ -62,14 +102,13 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
-    """Two boxes whose indices differ by `s / sqrt(T)`."""
+    """Makes two boxes whose indices differ by `s / sqrt(T)`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
 def _root_case(horizon: int) -> Case:
-    policies, where = {"COSMOS": c.learner(), "greedy": c.learner(0.0)}, {"horizon": horizon}
-    settings = {"steps": _STEPS}
-    return case_of(policies, horizon, f"T{horizon}", settings, environment=_hard, coordinates=where, every=horizon)
+    policies, where = {"COSMOS": learner(), "greedy": learner(0.0)}, {"horizon": horizon}
+    return case_of(policies, horizon, f"T{horizon}", {"steps": _STEPS}, environment=_hard, coordinates=where, every=horizon)
 
 
 def _root_panels(results: Results):
@@ -77,8 +116,7 @@ def _root_panels(results: Results):
     regret = along(results, "regret", "horizon")
     runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
     roots = {
-        name: [(int(t), tuple(mean_of(one).times(t**-0.5))) for t, one in zip(r.horizon.values, r)]
-        for name, r in runs.items()
+        name: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for name, one in runs.items()
     }
     seeds = next(iter(results.values())).sizes["seed"]
     plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
@@ -94,17 +132,11 @@ _ROOT_CLAIMS = claims(
     ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
      rising(*[(mean("greedy", "T100000", s=s), 0.1 * mean("COSMOS", "T100000", s=s)) for s in _STEPS])),
 )  # fmt: skip
-_ROOT = c.study(
-    "cascade/square-root",
-    "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
-    tuple(_root_case(horizon) for horizon in _HORIZONS),
-    512,
-    _ROOT_CLAIMS,
-    {"square-root": _root_panels},
+_ROOT = study("cascade/square-root", "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
+    tuple(_root_case(horizon) for horizon in _HORIZONS), 512, _ROOT_CLAIMS, {"square-root": _root_panels},
     notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
-    "half of the time anyway do not show sqrt(T): exploration is free there",
-    smoke_horizon=4000,
-)
+        "half of the time anyway do not show sqrt(T): exploration is free there",
+    smoke_horizon=4000)  # fmt: skip
 
 # The radius of the proofs, the ridges, and the design matrix of deployed outputs.
 
@@ -113,17 +145,17 @@ _RULE = ridge_rule(3, 3, 5)
 
 
 def _bound(horizon: int) -> float:
-    return ca.regret_bound(ca.uniform_cascade(**c.SEEN).spec, horizon)
+    return ca.regret_bound(ca.uniform_cascade(**SEEN).spec, horizon)
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Least eigenvalue of the design matrix, and the context if it is fixed for the run."""
+    """Returns the least eigenvalue of the design matrix, and the context if it is fixed for the run."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Runs with the fixed context 0, and runs with 1."""
+    """Returns the runs with the fixed context 0, and those with 1."""
     data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}
@@ -140,9 +172,9 @@ def _never_grows(results: Results) -> Finding:
 def _theory_panels(results: Results):
     data = results["radius"]
     times = data["time"].values
-    bounds = {"bound of proposition 4.5": [_bound(int(t)) for t in times], "trivial bound (2 K + 1) t": 7.0 * times}
+    bound = np.array([_bound(int(t)) for t in times])
+    lines = {"bound of proposition 4.5": (times, bound), "trivial bound (2 K + 1) t": (times, 7.0 * times)}
     figure, axes = plot.panels(6)
-    lines = {name: (times, np.array(values)) for name, values in bounds.items()}
     plot.curves(data, "regret", log=True, ax=axes[0], reference=lines, title="regret and its bounds")
     plot.curves(data, "optimistic", ax=axes[1], policies=["theory", "COSMOS", "COSMOS, b = .03"], title="optimism")
     for ax, (case, axis, scores) in zip(axes[2:], (("ridge", "eta1", "seen"), ("ridge-unseen", "eta0", "learned"))):
@@ -157,22 +189,22 @@ def _theory_panels(results: Results):
 
 
 def _ridges(eta1: float = 1.0, eta0: float = 1.0, unseen: bool = False) -> ca.COSMOS:
-    policy = c.learns_scores(fit=c.STREAMING) if unseen else c.learner()
+    policy = learns_scores(fit=STREAMING) if unseen else learner()
     return policy.replace(eta1=eta1, eta0=eta0)
 
 
 _RADII = {
     "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),
     "query all": ca.QueryAll(),
-    "COSMOS": c.learner(),
-    "COSMOS, b = .03": c.learner(0.03),
+    "COSMOS": learner(),
+    "COSMOS, b = .03": learner(0.03),
 }
-_ONLINE = {"COSMOS": c.learns_scores(fit=c.STREAMING), "greedy": c.learns_scores(0.0, 0.0, 0.0, c.STREAMING)}
+_ONLINE = {"COSMOS": learns_scores(fit=STREAMING), "greedy": learns_scores(0.0, 0.0, 0.0, STREAMING)}
 _RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
 _RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
 _THEORY_CLAIMS = claims(
     ("same", "COSMOS with the radius of the proofs equals query-all, up to rounding of sums",
-     near(*[(gap("theory", "query all", "radius", metric), 0.0) for metric in c.RECORD], margin=0.01)),
+     near(*[(gap("theory", "query all", "radius", metric), 0.0) for metric in RECORD], margin=0.01)),
     ("vacuous", "its regret is below the trivial bound, which is below the bound of the theory",
      rising((mean("theory", "radius"), 70000.0, known("bound", _bound, "radius"))), f"{COSMOS}, proposition 4.5; eq. (58)"),
     ("coverage", "the radius of the proofs covers the true indices in every round",
@@ -192,30 +224,17 @@ _THEORY_CLAIMS = claims(
      near(*[(slope(p, "design", metric="design.least"), 1.0) for p in ("COSMOS", "greedy")], margin=0.1), f"{COSMOS}, proposition 10.10"),
     ("frozen", "with a fixed context of 0 the least eigenvalue stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2"),
 )  # fmt: skip
-_THEORY = c.study(
-    "cascade/theory",
-    "The radius of the proofs, the rule for the ridges, and the growth of the design matrix",
+_THEORY = study("cascade/theory", "The radius of the proofs, the rule for the ridges, and the growth of the design matrix",
     (
-        case_of(_RADII, 10_000, "radius", record=(*c.RECORD, "optimistic"), every=250),
+        case_of(_RADII, 10_000, "radius", record=(*RECORD, "optimistic"), every=250),
         case_of(_RIDGE, 10_000, "ridge", every=1000),
-        case_of(_RIDGES, 10_000, "ridge-unseen", c.UNSEEN, every=1000),
-        case_of(_ONLINE, 4000, "design", c.UNSEEN, probes={"design": _growth}, every=100),
-        case_of(
-            _ONLINE,
-            4000,
-            "design-frozen",
-            {},
-            environment=lambda: ca.frozen_cascade(),
-            probes={"design": _growth},
-            every=100,
-        ),
-    ),
-    256,
-    _THEORY_CLAIMS,
-    {"theory": _theory_panels},
+        case_of(_RIDGES, 10_000, "ridge-unseen", UNSEEN, every=1000),
+        case_of(_ONLINE, 4000, "design", UNSEEN, probes={"design": _growth}, every=100),
+        case_of(_ONLINE, 4000, "design-frozen", {}, environment=lambda: ca.frozen_cascade(), probes={"design": _growth},
+            every=100)),
+    256, _THEORY_CLAIMS, {"theory": _theory_panels},
     source=f"{COSMOS}, propositions 4.4, 4.5 and 10.10, theorem 5.5, remark 5.2",
     notes="the bonus of the proofs falls below .1 only after about 26 million calls of a model",
-    smoke_horizon=400,
-)
+    smoke_horizon=400)  # fmt: skip
 
 PAPER = (_TWO_BOXES, _ROOT, _THEORY)

@@ -16,11 +16,10 @@ from jaxroute.engine.grid import Grid, grid
 from jaxroute.estimators.glm import FrozenGLM, fit_glm
 from jaxroute.estimators.links import LOGISTIC
 from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, claims, study
-from jaxroute.experiments.claims import Finding, Measure, all_hold, no_more, rising
+from jaxroute.experiments.cascade import paper as c
+from jaxroute.experiments.cascade.paper import COSMOS, claims, study
+from jaxroute.experiments.claims import Finding, Measure, Quantity, all_hold, no_more, rising
 from jaxroute.experiments.measure import Measured, highest, late_runs, mean_of, show
-from jaxroute.experiments.quantities import Quantity
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import TooManyHistoriesError
 from jaxroute.problems.cascade.parts.exploration import WarmUp
@@ -33,6 +32,7 @@ _BASELINES = ("best single", "frugal (tuned)", "learned list")
 _FITTED, _HINDSIGHT = "linear indices (other half)", "linear indices (in sample)"
 _KINDS = ("independent", "joint")
 _LITTLE = 0.005  # Largest difference in utility per request that counts as equal.
+_RECORD = ("realised_regret", "reward", "cost", "utility", "queries")
 _TITLES = {"independent": "independent rows", "joint": "joint rows", "queries": "each query once"}
 _STAND_IN = "a generated stand-in for RouterBench"
 _SETTINGS = ("data", "by", "groups", "models", "costs", "scores", "sizes", "confidence")
@@ -44,7 +44,7 @@ def _read(settings: str) -> tuple[RecordedRows, RecordedRows]:
 
 
 def _halves(settings: Mapping[str, Any]) -> tuple[RecordedRows, RecordedRows]:
-    """Rows for fitting rules, and rows for judging them."""
+    """Returns rows for fitting rules, and rows for judging them."""
     return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
 
@@ -60,7 +60,7 @@ def replay(
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Cascades of recorded queries by cost weight, with the half of the rows on which rules are judged.
+    """Makes cascades of recorded queries by cost weight, with the half of the rows on which rules are judged.
 
     Args:
       weights: weights of a mean call of the most expensive model in units of the score.
@@ -77,7 +77,7 @@ def replay(
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
-    """Function that selects one of several policies by the cost weight of the environment."""
+    """Returns a function that selects one of several policies by the cost weight of the environment."""
     scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
@@ -89,13 +89,18 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Policies that call the cheapest model first, with the best threshold on some rows for each cost weight."""
+    """Makes policies that call the cheapest model first, with the best threshold on some rows for each cost weight."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
 
+def _baselines(envs: Grid, tuned: Iterable[ca.Frugal], lists: Iterable[ca.Frugal]) -> dict[str, Any]:
+    policies = (ca.BestSingle.of, _by_weight(envs, tuned), _by_weight(envs, lists))
+    return {**dict(zip(_BASELINES, policies, strict=True)), "one call": ca.ContextSingle.of}
+
+
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Policies by name; rules are fitted to the other half of the rows, the best in sample to the judged rows."""
+    """Makes the policies; rules are fitted to the other half of the rows, the best in sample to the judged rows."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -114,16 +119,10 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
             best = {_LIST: _by_weight(envs, lists(judged))}
         best[_INDICES] = ca.TrueIndexSearch.of
     made, fit = (c.learns_scores, c.WINDOW) if more else (c.learner, c.STREAMING)
-    baselines = (
-        ca.BestSingle.of,
-        _by_weight(envs, _tuned(train, weights, scorer(train), **more)),
-        _by_weight(envs, lists(train)),
-    )
     return {
         "COSMOS": grid(made, index=_BONUSES, fit=fit),
         "greedy, warm 30": ca.Greedy(fit=fit, exploration=WarmUp(30)),
-        **dict(zip(_BASELINES, baselines, strict=True)),
-        "one call": ca.ContextSingle.of,
+        **_baselines(envs, _tuned(train, weights, scorer(train), **more), lists(train)),
         "query all": ca.QueryAll(),
         **best,
     }
@@ -131,33 +130,33 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _case(kind: str) -> Case:
     settings = dict.fromkeys(_SETTINGS) | {"data": "standin", "groups": 6, "weights": _WEIGHTS, "joint": kind == "joint"}
-    record = ("realised_regret", "reward", "cost", "utility", "queries")
-    options = {"record_every": 500, "record": record, "rows": lambda envs: len(envs.objects[0].boxes.score)}
+    options = {"record_every": 500, "record": _RECORD, "rows": lambda envs: len(envs.objects[0].boxes.score)}
     return Case(replay, _policies, 10_000, kind, settings, {"rows": kind}, **options)
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Name of the rule that is best in sample."""
+    """Returns the name of the rule that is best in sample."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Mean per request in the second half of a run, for the judged seeds; COSMOS with the best bonus on the other seeds."""
-    runs = late_runs(data, metric, policy)
+    """Returns the mean of a metric per request in the second half of a run, for every other seed.
+
+    COSMOS has the bonus that is the best on the remaining seeds.
+    """
+    runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
-        earned = late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed")
-        return runs.isel(index=int(earned.argmax("index")), seed=slice(1, None, 2))
-    own = runs.isel(index=0) if "index" in runs.dims else runs
-    return own.isel(seed=slice(1, None, 2))
+        place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
+    return (runs.isel(index=place) if "index" in runs.dims else runs).isel(seed=slice(1, None, 2))
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Utility of a policy minus another's, paired by seed."""
+    """Returns the utility of a policy minus another's, paired by seed."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
 def _lead(kind: str, weight: float, baseline: str) -> Quantity:
-    """Utility of COSMOS minus a baseline's."""
+    """Utility of COSMOS minus that of a baseline at a cost weight."""
     return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", baseline))
 
 
@@ -188,9 +187,8 @@ def _plane(results: Results):
         by_weight = {w: data.sel(weight=w) for w in weights}
         names = [str(p) for p in data["policy"].values]
         seeds = f"mean ± 2 s.e. of {data.sizes['seed'] // 2} seeds, second half of {int(data['time'][-1]):,} rounds"
-        plane = {
-            p: [tuple(mean_of(_judged(d, m, p)) for m in ("cost", "reward")) for d in by_weight.values()] for p in names
-        }
+        both = {(p, m): [mean_of(_judged(d, m, p)) for d in by_weight.values()] for p in names for m in ("cost", "reward")}
+        plane = {p: list(zip(both[p, "cost"], both[p, "reward"], strict=True)) for p in names}
         # Nearly all scores are within a hundredth of the highest and a few far below: hence distances, on a linear axis below a thousandth.
         best = max(score[0] for places in plane.values() for _, score in places)
         below = {p: [(cost, (score[0] - best, score[1])) for cost, score in places] for p, places in plane.items()}
@@ -214,22 +212,15 @@ _CLAIMS = claims(
     *[(f"{name}-{kind}", f"{kind} rows: late in a run COSMOS earns at most .005 less than the {name}",
        _as_much(kind, name)) for kind in _KINDS for name in _BASELINES],
 )  # fmt: skip
-REPLAY = study(
-    "cascade/replay",
-    "Cost and quality on recorded scores and costs of a table (--data FILE)",
-    tuple(_case(kind) for kind in _KINDS),
-    64,
-    _CLAIMS,
-    {"replay": _plane},
+REPLAY = study("cascade/replay", "Cost and quality on recorded scores and costs of a table (--data FILE)",
+    tuple(_case(kind) for kind in _KINDS), 64, _CLAIMS, {"replay": _plane},
     notes="half of the rows of each group are used; threshold and list are fitted to the other half, the best in sample knows the used rows. "
-    "The bonus of COSMOS (.1, .3 or 1) is chosen on every other seed, and all is judged on the others. With joint rows outputs are dependent, "
-    "indices are not optimal, and a realised regret against them may be negative. Queries are grouped by k-means on their features "
-    "(--set environment.by=groups for the categories of the table, which are the default without embedding); for other columns, use "
-    '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
-    "--set environment.by=dataset",
-    smoke_horizon=200,
-    stand_in=_STAND_IN,
-)
+        "The bonus of COSMOS (.1, .3 or 1) is chosen on every other seed, and all is judged on the others. With joint rows outputs are dependent, "
+        "indices are not optimal, and a realised regret against them may be negative. Queries are grouped by k-means on their features "
+        "(--set environment.by=groups for the categories of the table, which are the default without embedding); for other columns, use "
+        '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
+        "--set environment.by=dataset",
+    smoke_horizon=200, stand_in=_STAND_IN)  # fmt: skip
 
 # Each query once, with its features instead of groups.
 
@@ -241,7 +232,7 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Recorded queries by cost weight, with the half of the rows on which rules are judged.
+    """Makes environments of recorded queries by cost weight, with the half of the rows on which rules are judged.
 
     Args:
       weights: weights of a mean call of the most expensive model in units of the score.
@@ -251,7 +242,7 @@ def queries(
 
 
 def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
-    """Environments in which each row occurs once, by cost weight."""
+    """Makes environments in which each row occurs once, by cost weight."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.highest_cost}
@@ -261,53 +252,31 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
 
 
 def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Learners, baselines fitted to the other half of the rows, and the best in sample."""
+    """Makes the learners, baselines fitted to the other half of the rows, and the best in sample."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.highest_cost for w in weights]).objects
-    lists = [ca.Frugal.fit(train.scores, w * train.costs) for w in weights]
     return {
         "COSMOS": grid(c.learner, index=_BONUSES, fit=c.STREAMING),
         "greedy, warm 30": ca.Greedy(fit=c.STREAMING, exploration=WarmUp(30)),
         _FITTED: _by_weight(envs, map(ca.TrueIndexSearch, fitted)),
-        **dict(
-            zip(
-                _BASELINES,
-                (ca.BestSingle.of, _by_weight(envs, _tuned(train, weights)), _by_weight(envs, lists)),
-                strict=True,
-            )
-        ),
-        "one call": ca.ContextSingle.of,
+        **_baselines(envs, _tuned(train, weights), [ca.Frugal.fit(train.scores, w * train.costs) for w in weights]),
         _HINDSIGHT: ca.TrueIndexSearch.of,
     }
 
 
-QUERIES = study(
-    "cascade/queries",
-    "Linear indices on the queries of a table with features, each once (--data FILE)",
-    (
-        Case(
-            queries,
-            _policies_for_queries,
-            1001,
-            "queries",
-            {"data": "standin", "weights": _WEIGHTS, "directions": 8, "models": None, "costs": None},
-            record_every=50,
-            record=("realised_regret", "reward", "cost", "utility", "queries"),
-            one_pass=lambda envs: len(envs.objects[0].boxes.score) - 1,
-        ),
-    ),
+_SETTINGS_OF_QUERIES = {"data": "standin", "weights": _WEIGHTS, "directions": 8, "models": None, "costs": None}
+QUERIES = study("cascade/queries", "Linear indices on the queries of a table with features, each once (--data FILE)",
+    (Case(queries, _policies_for_queries, 1001, "queries", _SETTINGS_OF_QUERIES, record_every=50, record=_RECORD,
+        one_pass=lambda envs: len(envs.objects[0].boxes.score) - 1),),
     64,
     claims(
         ("learns", "late in the pass COSMOS earns at most .005 less than a search by the linear indices of the other half",
          _as_much("queries", _FITTED)),
         *[(name.split()[0], f"COSMOS earns more than the {name}", rising(*[(0.0, _lead("queries", w, name)) for w in _WEIGHTS]))
-          for name in _BASELINES],
-    ),
+          for name in _BASELINES]),
     {"queries": _plane},
     notes="half of the rows are used, one of them for a first period in which all models are called and nothing counts; indices, threshold and "
-    "list are fitted to the other half. The best single model, the one call and the indices in sample know the used rows. Contexts are 1 and "
-    "the principal directions of the features (--set environment.directions=8). COSMOS' bonus is chosen and judged as in cascade/replay",
-    smoke_horizon=200,
-    stand_in=_STAND_IN,
-)  # fmt: skip
+        "list are fitted to the other half. The best single model, the one call and the indices in sample know the used rows. Contexts are 1 and "
+        "the principal directions of the features (--set environment.directions=8). COSMOS' bonus is chosen and judged as in cascade/replay",
+    smoke_horizon=200, stand_in=_STAND_IN)  # fmt: skip

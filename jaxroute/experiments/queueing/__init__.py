@@ -3,5 +3,3 @@
 from jaxroute.experiments.queueing import figures, prompts, theory
 
 EXPERIMENTS = (*figures.FIGURES, *prompts.FIGURES, prompts.TABLE, theory.THEORY)
-
-__all__ = ["EXPERIMENTS"]

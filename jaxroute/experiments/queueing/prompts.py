@@ -1,7 +1,6 @@
 """Queues of prompts: figures 3, 6 and 7 of ACQB on stand-ins for its data, and on the user's table."""
 
 import functools
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import Measured, listed, power, show_slope
 from jaxroute.experiments.pictures import panel, panels_of
-from jaxroute.experiments.queueing.common import PAPER, RECORD, gap, less, not_learning, over_heads
+from jaxroute.experiments.queueing.figures import PAPER, RECORD, gap, less, not_learning, over_heads
 from jaxroute.plot import style
 from jaxroute.plot.axes import grid_lines, marker_places, numbers
 from jaxroute.problems import queueing as qu
@@ -40,7 +39,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """The pool of prompts, and the prompts on which a head is trained."""
+    """Returns the pool of prompts, and the prompts on which a head is trained."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -76,7 +75,7 @@ def data_queue(
     cost_weight: float = 0.1,
     horizon: int = 5000,
 ) -> qu.QueueEnv:
-    """A queue of prompts from a file, or from the stand-in for a public data set.
+    """Makes a queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
       models: "sprout", "embedllm" or "routerbench", the data set of the stand-in and of the preset for training the head.
@@ -96,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Features `[d', P]` of the pool after each head, trained on the other prompts."""
+    """Returns the features `[d', P]` of the pool after each head; the heads are trained on the other prompts."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -107,7 +106,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """CQB-eps, ACQB, and ACQB-CL with the heads of each training."""
+    """Makes CQB-eps, ACQB, and ACQB-CL with the heads of each training."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -126,7 +125,6 @@ def _all_policies(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, An
 
 
 def case_name(num_offered: int, load: float) -> str:
-    """Name of a case."""
     return f"K{num_offered}-load{load:g}"
 
 
@@ -137,9 +135,9 @@ def data_case(
     horizon: int = 5000,
     dim: int = 64,
     policies: Any = _all_policies,
-    data: str | None = None,
+    data: Any = None,
 ) -> Case:
-    """Case of a queue of prompts at one load."""
+    """Makes a case of a queue of prompts at one load."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}
@@ -148,7 +146,7 @@ def data_case(
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
-    """Growth of a queue in the second half of the run."""
+    """Returns the growth of a queue in the second half of the run."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
@@ -172,12 +170,8 @@ def _stable(results: Results) -> Finding:
 @all_hold("final queues, ACQB's and ACQB-CL's below the others': ")
 def _shorter(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
-        runs = metrics.pick(data, "queue_length").isel(time=-1)
-        ends = {
-            str(p): over_heads(runs.sel(policy=p))
-            for p in runs["policy"].values
-            if p in ("ACQB", "ACQB-CL", *not_learning(1))
-        }
+        runs, shown = metrics.pick(data, "queue_length").isel(time=-1), ("ACQB", "ACQB-CL", *not_learning(1))
+        ends = {str(p): over_heads(runs.sel(policy=p)) for p in runs["policy"].values if p in shown}
         others = [policy for policy in ends if policy not in ("Optimal", "ACQB", "ACQB-CL")]
         gaps = [gap(data, "queue_length", policy, other) for policy in ("ACQB", "ACQB-CL") for other in others]
         yield f"{name} {listed(ends)}", [one.below(0.0) for one in gaps]
@@ -206,7 +200,7 @@ _CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Curves of the policies that learn from contexts, optionally minus one of them, with the errors of heads and seeds."""
+    """Draws curves of the policies that learn from contexts, optionally minus one of them, with the errors of heads and seeds."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -214,9 +208,8 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
         middle, error = _curve(runs.sel(policy=policy))
         look = plot.line_style(ax, policy)
         ax.plot(times, middle, label=policy, markevery=marker_places(times, False, 0), **look)
-        ax.fill_between(
-            times, middle - 2 * error, middle + 2 * error, color=look["color"], alpha=0.18, linewidth=0, zorder=2
-        )
+        band: dict[str, Any] = {"color": look["color"], "alpha": 0.18, "linewidth": 0, "zorder": 2}
+        ax.fill_between(times, middle - 2 * error, middle + 2 * error, **band)
     numbers(ax.xaxis)
     grid_lines(ax)
     ax.set_xlim(0, 1.02 * times[-1])
@@ -228,7 +221,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
 
 
 def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Means `[time]` over seeds (and heads) with the standard errors of `over_heads`."""
+    """Returns means `[time]` over seeds (and heads) and the standard errors of `over_heads`."""
     axes = [axis for axis in ("seed", "head") if axis in runs.dims]
     means = {axis: runs.mean([a for a in axes if a != axis]) for axis in axes}
     squares = sum(one.var(axis, ddof=1) / one.count(axis) for axis, one in means.items())
@@ -244,7 +237,9 @@ _ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Figures by number of answers, with a column per load: all queues except ACQB-CL's, then queue and regret of contextual policies.
+    """Makes a figure for each number of answers, with a column for each load.
+
+    The rows are all queues except ACQB-CL's, then queue and regret of the policies that learn from contexts.
 
     Args:
       name: name of the figure.
@@ -256,21 +251,8 @@ def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = 
     return {name + which: panels_of(rows=rows, columns="case", cases=some) for which, some in cases.items()}
 
 
-# Number of a figure, data set, its name, and numbers of models, seeds, rounds and features.
-_FIGURES = (
-    (3, "sprout", "SPROUT-o3mini", 14, 16, 5000, 64),
-    (6, "embedllm", "EmbedLLM", 112, 4, 5000, 384),
-    (7, "routerbench", "RouterBench", 11, 16, 5000, 64),
-)
-
-
 def claims(only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> tuple[Claim, ...]:
-    """Claims about queues of prompts.
-
-    Args:
-      only: ids of the claims (default: all).
-      source: place in the paper; "longer" is ours.
-    """
+    """Makes the claims about queues of prompts with the ids `only` (default: all); `source` is their place in the paper."""
     chosen = [claim for claim in _CLAIMS if not only or claim[0] in only]
     return tuple(Claim(name, text, "ours" if name == "longer" else source, measure) for name, text, measure in chosen)
 
@@ -295,7 +277,7 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
     )
 
 
-# Queues of prompts with the same questions about any table, rather than the paper's statements about its data.
+# The same questions about any table, rather than the paper's statements about its data.
 
 ASKED = "ours: about the table of the run"
 
@@ -304,23 +286,20 @@ class OfAnyTable(Experiment):
     """An experiment whose claims are about its table, including a user's."""
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Differences of a run from the setting of the claims, except for the choice of the table."""
+        """Describes how a run differs from the setting of the claims, except for the choice of the table."""
         of_table = ("data", "embeddings", "costs", "models", "dim")
         others = {key: value for key, value in changes.get("environment", {}).items() if key not in of_table}
         return super().departures(horizon, {**changes, "environment": others})
 
 
-FIGURES = tuple(itertools.starmap(_figure, _FIGURES))
-TABLE = OfAnyTable(
-    "queueing/table",
-    "ACQB on the rows of a table, at three loads (--data FILE)",
-    tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]),
-    32,
-    claims(source=ASKED),
-    pictures("table", {1: LOADS[1]}),
-    source=f"{PAPER}, section 6.2",
-    stand_in="a generated stand-in for RouterBench",
-    notes="at most 1,000 rows, and at most two thirds, are the pool, and the heads of ACQB-CL learn from the others; if the file has no "
-    "costs, specify the cost per query of each model by --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
-    smoke_horizon=60,
+FIGURES = (
+    _figure(3, "sprout", "SPROUT-o3mini", 14, 16, 5000, 64),
+    _figure(6, "embedllm", "EmbedLLM", 112, 4, 5000, 384),
+    _figure(7, "routerbench", "RouterBench", 11, 16, 5000, 64),
 )
+TABLE = OfAnyTable("queueing/table", "ACQB on the rows of a table, at three loads (--data FILE)",
+    tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]), 32, claims(source=ASKED),
+    pictures("table", {1: LOADS[1]}), source=f"{PAPER}, section 6.2", stand_in="a generated stand-in for RouterBench",
+    notes="at most 1,000 rows, and at most two thirds, are the pool, and the heads of ACQB-CL learn from the others; if the file has no "
+        "costs, specify the cost per query of each model by --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
+    smoke_horizon=60)  # fmt: skip

@@ -27,7 +27,7 @@ from jaxroute.experiments.measure import (
     show_slope,
 )
 from jaxroute.experiments.pictures import panel, side_by_side
-from jaxroute.experiments.queueing.common import PAPER, RECORD
+from jaxroute.experiments.queueing.figures import PAPER, RECORD
 from jaxroute.plot import style
 from jaxroute.problems import queueing as qu
 
@@ -53,7 +53,7 @@ _SHARED_THEORY = qu.Theory(
 
 
 def _estimate(env, policy, env_state, policy_state, t):
-    """Distance of the estimate from the truth over the confidence radius, and the least eigenvalue of the design matrix."""
+    """Returns the distance of the estimate from the truth over the confidence radius, and the least eigenvalue of the design matrix."""
     del env_state
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
     design = policy_state.spread.total[0]
@@ -68,27 +68,22 @@ def _switching(env: qu.QueueEnv) -> dict[str, Any]:
     return {"switch": switch, "ACQB": first, "Optimal": second}
 
 
-def _case(name: str, env: Any, policies: Any, horizon: int, every: int, **options: Any) -> Case:
-    return Case(env, policies, horizon, name, record_every=every, **{"record": _COUNTS, **options})
+def _case(name: str, env: Any, policies: Any, horizon: int, every: int, record: Any = _COUNTS, **options: Any) -> Case:
+    return Case(env, policies, horizon, name, record_every=every, record=record, **options)
 
 
-_ACQB = {"ACQB": qu.ACQB()}
+_ACQB, _SHARED = {"ACQB": qu.ACQB()}, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}
 _CASES = (
     _case("regret", qu.RandomQueues, {**_ACQB, "Random": qu.Random(), "Optimal": qu.Optimal.of}, 5000, 50, seeds=256),
     _case("long", functools.partial(qu.fixed_queue, _THETA, limit=512), _ACQB, 20_000, 50, seeds=256),
     _case("exploring", qu.RandomQueues, {"ACQB": grid(qu.ACQB, c1=[1.0, 2.0])}, 1000, 100),
-    _case("shared", _shared_queue, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}, 1000, 50, probes={"estimate": _estimate}),
-    _case("rounds", qu.RandomQueues, _ACQB, 4000, 1, record=_LOST, seeds=256),
-    _case(
-        *("rounds-shared", _shared_queue, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}, 1000, 1),
-        **{"record": _LOST, "probes": {"estimate": _estimate}, "seeds": 64},
-    ),
-    _case(
-        *("mixed", qu.RandomQueues, {"ACQB": grid(qu.ACQB, second_answer=_SECOND), "Optimal": qu.Optimal.of}, 1000, 50),
-        **{"settings": {"num_offered": 2, "mixed": True}, "seeds": 256},
-    ),
-    _case("switching", functools.partial(qu.fixed_queue, _THETA), _switching, 100, 1, record=("queue_length",), seeds=64),
-)
+    _case("shared", _shared_queue, _SHARED, 1000, 50, probes={"estimate": _estimate}),
+    _case("rounds", qu.RandomQueues, _ACQB, 4000, 1, _LOST, seeds=256),
+    _case("rounds-shared", _shared_queue, _SHARED, 1000, 1, _LOST, probes={"estimate": _estimate}, seeds=64),
+    _case("mixed", qu.RandomQueues, {"ACQB": grid(qu.ACQB, second_answer=_SECOND), "Optimal": qu.Optimal.of}, 1000, 50,
+        settings={"num_offered": 2, "mixed": True}, seeds=256),
+    _case("switching", functools.partial(qu.fixed_queue, _THETA), _switching, 100, 1, ("queue_length",), seeds=64),
+)  # fmt: skip
 
 
 def _regret_slope(results: Results) -> Finding:
@@ -105,9 +100,9 @@ def _regret_slope(results: Results) -> Finding:
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Mean queue above the optimal one `[first round, seed]` in windows of doubling length, in the order of time.
+    """Returns the mean queue above the optimal one `[first round, seed]` in windows of doubling length, in the order of time.
 
-    The last window is the second half of the run, the one before the half of the rest, and so on.
+    The last window is the second half of the run, the one before it is the second quarter, and so on.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, last = runs["time"].values, runs.sizes["time"] - 1
@@ -161,7 +156,7 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """Expected departures lost in each round `[seed, time]`, against the best query and assortment; NaN in exploration rounds."""
+    """Returns the expected departures lost in each round `[seed, time]`, against the best query and assortment; NaN in exploration rounds."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)
@@ -203,16 +198,14 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Change `psi(i, t)` of the queue by the learner's decision in round `i`, if the optimal policy follows."""
-    data = results["switching"]["queue_length"].sel(policy="switch")
-    return data.diff("at", label="lower")
+    """Returns the change `psi(i, t)` of the queue by the learner's decision in round `i`, if the optimal policy follows."""
+    return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
 def _switch_signs(results: Results) -> Finding:
     queue = results["switching"]["queue_length"]
     effect = _effects(results).transpose("at", "time", "seed").values
-    rounds = effect.shape[0]
-    number = np.arange(rounds)
+    number = np.arange(effect.shape[0])
     split = effect[number, number]  # [at, seed]: just after the round in which the decisions differ.
     before = number[:, None] > number[None, :]
     small = bool(np.isin(effect, (-1.0, 0.0, 1.0)).all() and np.isin(split, (0.0, 1.0)).all() and not effect[before].any())
@@ -257,13 +250,11 @@ def _draw_effects(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> 
     ax.figure.colorbar(image, ax=ax).set_label(f"queries, mean of {data.sizes['seed']} seeds")
 
 
-_COVERAGE: dict[str, Any] = {
-    "change": lambda data: data.assign(
-        {"estimate.distance": data["estimate.distance"].assign_attrs(long_name="distance to the truth")}
-    ),
-    "band": "quantile",
-    "reference": {"the radius": 1.0},
-}
+def _labelled(data: xr.Dataset) -> xr.Dataset:
+    return data.assign({"estimate.distance": data["estimate.distance"].assign_attrs(long_name="distance to the truth")})
+
+
+_COVERAGE: dict[str, Any] = {"change": _labelled, "band": "quantile", "reference": {"the radius": 1.0}}
 _PICTURE = side_by_side(
     panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
     panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
@@ -285,18 +276,11 @@ _CLAIMS = (
     ("mixed", "ours", "with two answers in a quarter of the rounds the queue is less than half of that with one answer", _second_answers),
     ("switching", "lemma 8", "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies", _switch_signs),
 )  # fmt: skip
-THEORY = Experiment(
-    "queueing/theory",
-    "Theory of ACQB: regret, queue, exploration and coverage",
-    _CASES,
-    512,
+THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, exploration and coverage", _CASES, 512,
     (
         *(Claim(name, text, f"{PAPER}, {where}", measure) for name, where, text, measure in _CLAIMS),
-        Claim("little", "mean queue = arrival rate x mean sojourn, within a tenth", "Little (1961)", _little),
-    ),
-    {"theory": _PICTURE},
-    source=f"{PAPER}, theorems 5 and 6 and their proofs",
+        Claim("little", "mean queue = arrival rate x mean sojourn, within a tenth", "Little (1961)", _little)),
+    {"theory": _PICTURE}, source=f"{PAPER}, theorems 5 and 6 and their proofs",
     notes="theorem 5 requires astronomic horizons (10^32 rounds with these numbers): only its shape is visible; the explicit bound of theorem "
-    "6 is 5,500 times the largest possible regret of 1,000 rounds",
-    smoke_horizon=400,
-)
+        "6 is 5,500 times the largest possible regret of 1,000 rounds",
+    smoke_horizon=400)  # fmt: skip

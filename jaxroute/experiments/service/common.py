@@ -13,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid, metrics
-from jaxroute.core.attributes import decoded
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.memory import cores
@@ -33,7 +32,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """A claim; its text is the first line of the docstring of the measure, unless given."""
+    """Makes a claim. Its text is the first line of the docstring of the measure, unless given."""
     text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -44,17 +43,14 @@ def experiment(
     cases: Sequence[Case],
     seeds: int,
     claims: Sequence[Claim],
-    figures: Mapping[str, Any],
+    figures: Any,
     source: str = "",
-    notes: str = STAND_IN,
-    smoke_horizon: int = 200,
-    stand_in: str = "recorded answers with stand-in features",
+    **options: Any,
 ) -> Experiment:
-    """An experiment of MESS+; `name` without the problem, `source` without the paper (default: ours)."""
-    source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon, "stand_in": stand_in}
-    return Experiment(
-        f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, notes=notes, **sizes
-    )
+    """Makes an experiment; `name` is without the problem, `source` without the paper (default: ours)."""
+    options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
+    source = f"MESS+, {source}" if source else "ours"
+    return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
 
 
 def passes(
@@ -66,7 +62,7 @@ def passes(
     all_alphas: bool = False,
     **settings: Any,
 ) -> tuple[Case, ...]:
-    """A pass over each of some benchmarks.
+    """Makes a case for each of some benchmarks: a pass over its requests.
 
     Args:
       policies: as for `Case`; `settings["benchmark"]` is the benchmark's name.
@@ -87,13 +83,13 @@ def passes(
 
 
 def _environment(**settings: Any) -> Any:
-    """A benchmark, or a grid of settings of it."""
+    """Makes a benchmark, or a grid of its settings."""
     swept = any(isinstance(value, list) for value in settings.values())
     return grid(sv.benchmark_service, **settings) if swept else sv.benchmark_service(**settings)
 
 
 def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
-    """`grid(RouterDC.of, env=env, training=range(number))`, with as many trainings at the same time as there are cores."""
+    """Makes `grid(RouterDC.of, env=env, training=range(number))` with as many trainings at the same time as there are cores."""
 
     def trained(training: int) -> sv.RouterDC:
         return jax.block_until_ready(sv.RouterDC.of(env, training))
@@ -103,7 +99,7 @@ def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
-    """Passes of RouterDC, trained eight times; it does not depend on the target, so that one pass serves for all targets."""
+    """Makes passes of RouterDC, trained eight times. It does not depend on the target, so that one pass serves for all targets."""
 
     def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"RouterDC": trained_routers(env, 8)}
@@ -113,7 +109,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """A result of RouterDC with trainings instead of runs, each the mean of its runs."""
+    """Converts a result of RouterDC: each training becomes a run with the means of its runs."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -124,57 +120,52 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """A benchmark at the paper's target, made once, since its optima take a fifth of a second."""
+    """Makes a benchmark at the paper's target, once, since its optima take a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
-def benchmark_of(data: xr.Dataset) -> str:
-    """Name of the benchmark of a case."""
-    return decoded(data.attrs)["case_coordinates"]["benchmark"]
-
-
 def benchmarks_of(results: Results) -> list[str]:
-    """Names of the benchmarks in the results."""
+    """Returns the names of the benchmarks in the results."""
     return [name for name in results if not name.endswith(_ROUTER)]
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Metric of a policy at the end of each run of a pass; of RouterDC by training, for any target."""
+    """Returns a metric of a policy at the end of each run of a pass; for RouterDC at the end of each training, whatever the target."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
 
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
-    """Mean of `runs`."""
+    """Returns the mean of `runs`."""
     found = mean_of(runs(results, benchmark, metric, policy, **where))
     return found.changed(floor=found.error) if policy == "RouterDC" else found
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """MJ of a whole pass, also for another horizon."""
+    """Returns the cost of a whole pass in MJ, also for another horizon."""
     return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
 
 
 def points_short(results: Results, benchmark: str, policy: str, **where: Any) -> Measured:
-    """Points of satisfaction short of alpha; negative above it."""
+    """Returns by how many points the satisfaction is below alpha; negative above it."""
     return reached(results, benchmark, "violation", policy, **where).times(100.0)
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Mean over benchmarks, which share random numbers by seed; `per_pass` converts J per request to MJ."""
+    """Returns the mean over benchmarks, which share random numbers by seed; `per_pass` converts J per request to MJ."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
 
 
 def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """MJ of a pass, mean over some benchmarks."""
+    """Returns the cost of a pass in MJ, mean over some benchmarks."""
     return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """Changes of a metric at the end along an axis of settings, paired by seed: between neighbours, and finally from first to last."""
+    """Returns changes of a metric along an axis of settings, paired by seed: between neighbours, and finally from first to last."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
@@ -187,39 +178,33 @@ def moves(changes: Sequence[Measured], sign: int) -> Stated:
 
 
 def baselines(benchmark: str) -> dict[str, Any]:
-    """The paper's baselines without training, each for the target of its environment."""
-    return {"EducatedGuessing": sv.EducatedGuessing.of, "RouteLLM": functools.partial(_routellm, benchmark=benchmark)}
-
-
-def _routellm(env: sv.ServiceEnv, benchmark: str) -> sv.RouteLLM:
-    """RouteLLM with the threshold of the paper's Table 5 for the nearest of its targets."""
+    """Makes the paper's baselines without training: RouteLLM has the threshold of Table 5 for the target that is nearest to its environment's."""
     data = MESSPLUS_BENCHMARKS[benchmark]
-    alphas = jnp.asarray(data.alphas, jnp.float32)
-    thresholds = jnp.asarray([data.routellm_threshold[alpha] for alpha in data.alphas], jnp.float32)
-    return sv.RouteLLM(threshold=thresholds[jnp.argmin(jnp.abs(alphas - env.alpha))], offset=data.routellm_offset)
+
+    def routellm(env: sv.ServiceEnv) -> sv.RouteLLM:
+        alphas = jnp.asarray(data.alphas, jnp.float32)
+        thresholds = jnp.asarray([data.routellm_threshold[alpha] for alpha in data.alphas], jnp.float32)
+        return sv.RouteLLM(threshold=thresholds[jnp.argmin(jnp.abs(alphas - env.alpha))], offset=data.routellm_offset)
+
+    return {"EducatedGuessing": sv.EducatedGuessing.of, "RouteLLM": routellm}
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """Function that makes MESS+ with the true probabilities of an environment."""
-
-    def policy(env: sv.ServiceEnv) -> sv.MessPlus:
-        return sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
-
-    return policy
+    """Returns a function that makes MESS+ with the true probabilities of an environment."""
+    return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Result of a benchmark with RouterDC among the policies, whose runs are trainings."""
+    """Returns the result of a benchmark with RouterDC among the policies, whose runs are trainings."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
-    wide = {
-        name: xr.concat([data[name], router[name]], "policy", join="outer").transpose(*data[name].dims) for name in names
-    }
-    return xr.Dataset({name: values.assign_attrs(data[name].attrs) for name, values in wide.items()}, attrs=data.attrs)
+    wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
+    wide = {name: one.transpose(*data[name].dims).assign_attrs(data[name].attrs) for name, one in wide.items()}
+    return xr.Dataset(wide, attrs=data.attrs)
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of satisfied requests, and the costs of the best mixtures of models that ignore the requests."""
+    """Returns shares of satisfied requests, and the costs of the best mixtures of models that ignore the requests."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the corners of the line.

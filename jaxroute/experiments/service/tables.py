@@ -1,7 +1,7 @@
-"""Tables 2, 3, 6 and 7 of MESS+."""
+"""Tables 2, 3, 6 and 7 of MESS+, and the problem on the rows of the user's own table."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from jaxroute.data import (
     MESSPLUS_TABLE_3,
     MESSPLUS_TABLES_6_7,
 )
+from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.data.papers import MESSPLUS_REPLAY
-from jaxroute.experiments.base import Experiment, Results
+from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
-from jaxroute.experiments.measure import Measured, average, listed, lowest, product, show
+from jaxroute.experiments.measure import Measured, average, end, listed, lowest, product, show
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
 from jaxroute.experiments.verdicts import Verdict, judge
@@ -48,7 +49,7 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_print(method: str, benchmark: str) -> tuple[float, str]:
-    """Cost in MJ in Tables 6 and 7, and the reason why that in Table 2 differs."""
+    """Returns the cost in MJ in Tables 6 and 7, and the reason why that in Table 2 differs."""
     return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
 
 
@@ -97,11 +98,11 @@ def _call_ratio(method: str, policy: str) -> Measure:
     return measure
 
 
-def _short_of_alpha(results: Results, policy: str = "MESS+") -> str:
-    """Text with the benchmarks on which a policy ends short of alpha, in points."""
-    short = {name: points_short(results, name, policy) for name in common.benchmarks_of(results)}
+def _short_of_alpha(results: Results) -> str:
+    """Lists the benchmarks on which MESS+ ends short of alpha, in points."""
+    short = {name: points_short(results, name, "MESS+") for name in common.benchmarks_of(results)}
     missed = {name: value for name, value in short.items() if judge(value.above(0.0)).verdict is Verdict.HOLDS}
-    return f"{policy} is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
+    return f"MESS+ is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
 
 
 def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Measure:
@@ -137,23 +138,25 @@ def _closest(results: Results) -> Finding:
 
 def _single_is_cheaper(results: Results) -> Finding:
     """The model of middle size alone meets seven of eight targets, at less cost than the paper's MESS+."""
-    parts, fits, ours, cheaper, mixtures = [], 0, 0, [], 0
-    names = common.benchmarks_of(results)
+    parts, fits, ours, cheaper, mixtures, names = [], 0, 0, [], 0, common.benchmarks_of(results)
+
+    def holds(statement: Any) -> bool:
+        return judge(statement).verdict is Verdict.HOLDS
+
     for name in names:
         data = MESSPLUS_BENCHMARKS[name]
         single, cost = (mj(results, name, policy) for policy in (_MIDDLE, "MESS+"))
         share = reached(results, name, "satisfaction", "MESS+")
         requests = common.at_its_target(name).requests
         blind = sv.best_blind(requests, min(share.mean, data.accuracy.max())).value * data.num_requests / 1e6
-        mixtures += judge(cost.above(blind)).verdict is Verdict.HOLDS
+        mixtures += holds(cost.above(blind))
         text = f"MESS+ {show(cost)}, best mixture at its share {blind:.3f}"
         if data.accuracy[1] >= data.alpha:
-            fits, ours = fits + 1, ours + (judge(single.below(cost)).verdict is Verdict.HOLDS)
+            fits, ours = fits + 1, ours + holds(single.below(cost))
             cheaper.append(single.below(MESSPLUS_TABLE_2["MESS+"][name].cost_mj))
             text += f", {_MIDDLE} {show(single)}"
         parts.append(f"{name} {text}")
-    papers = sum(judge(one).verdict is Verdict.HOLDS for one in cheaper)
-    less = f"for less than the paper's MESS+ on {papers}, than ours on {ours}"
+    less = f"for less than the paper's MESS+ on {sum(map(holds, cheaper))}, than ours on {ours}"
     counts = f"{_MIDDLE} meets alpha on {fits} of {len(names)}, {less}"
     mixed = f"the best mixture at the share that MESS+ reached costs less on {mixtures}"
     return f"{counts}; {mixed}; MJ: {'; '.join(parts)}", at_least(7, cheaper) if len(cheaper) >= 7 else False
@@ -171,12 +174,8 @@ def _overhead(results: Results) -> Finding:
     return f"{text}; mean {show(mean)} % (paper {paper})", stated
 
 
-def _with_V(V: Sequence[float]) -> Any:
-    return lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], V=list(V))}
-
-
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Runs by benchmark at one V; their mean, in MJ or percent; and what the paper prints."""
+    """Returns the runs by benchmark at one V; their mean, in MJ or percent; and the number in the paper."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
@@ -186,7 +185,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 
 def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Measure:
-    """Whether the mean over the benchmarks moves by `sign` from the larger V to the smaller one."""
+    """States that the mean over the benchmarks rises (`sign` 1) or falls (-1) from the larger V to the smaller one."""
 
     def measure(results: Results) -> Finding:
         found = [_swept(results, v, metric, model) for v in V]
@@ -199,7 +198,7 @@ def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None)
 
 
 def _as_printed(v: float, metric: str, model: int | None = None) -> Measure:
-    """Whether the mean over the benchmarks is what the paper prints, within 15 % of a cost and 5 points of a share."""
+    """States that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 points of a share."""
 
     def measure(results: Results) -> Finding:
         _, mean, printed = _swept(results, v, metric, model)
@@ -219,11 +218,15 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
         claim("large-size", where, _as_printed(V[-1], "served_share", 2), "share of the 70B model there, within 5 points"),
     )
     title = f"MESS+ on eight benchmarks with V = {V[-1]:g}, next to {V[0]:g}"
-    return experiment(f"table-{number}", title, common.passes(_with_V(V), record=_RECORD), 1024, claims, {}, where)
+
+    def policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
+        return {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], V=list(V))}
+
+    return experiment(f"table-{number}", title, common.passes(policies, record=_RECORD), 1024, claims, {}, where)
 
 
 def _planes(results: Results) -> Any:
-    """Cost and satisfaction of every method, with the best blind mixtures of every share and what the paper prints for MESS+."""
+    """Draws cost and satisfaction of every method, the best mixtures that ignore the requests, and the paper's numbers for MESS+."""
     names = common.benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):
@@ -254,33 +257,83 @@ _CLAIMS_2 = (
     claim("closest", "section 4.2", _closest),
     claim("single", "ours", _single_is_cheaper),
 )  # fmt: skip
-_PREDICTORS = (
+_PREDICTORS = [
     case
     for name in MESSPLUS_BENCHMARKS
     for policies in [{"MESS+": sv.paper_policy(name, energy=MESSPLUS_TABLE_3[name].predictor)}]
     for case in common.passes(policies, [name], record=("cost", "decision_cost", "satisfaction"))
-)
-_NO_J = "the predictor's J per request are the paper's; it does not say how it averaged those of the models"
-_CASES_2 = (
+]
+_ALL = (
     *common.passes(_policies, record=_RECORD, reveals_labels=True),
     *common.router_passes(record=(*common.RECORD, "served_share")),
 )
-_TITLE_2, _TITLE_3 = (
-    "Every method on eight benchmarks: MJ per pass and satisfaction",
-    "What the predictor takes, next to the models",
-)
 EXPERIMENTS = (
-    experiment(
-        "table-2",
-        _TITLE_2,
-        _CASES_2,
-        1024,
-        _CLAIMS_2,
-        {"table-2": _planes},
-        "Table 2",
-        f"{common.STAND_IN}; {common.TRAINED}",
-    ),
-    experiment("table-3", _TITLE_3, tuple(_PREDICTORS), 256, (claim("small", "Table 3", _overhead),), {}, "Table 3", _NO_J),
+    experiment("table-2", "Every method on eight benchmarks: MJ per pass and satisfaction", _ALL, 1024, _CLAIMS_2, {"table-2": _planes},
+        "Table 2", notes=f"{common.STAND_IN}; {common.TRAINED}"),
+    experiment("table-3", "What the predictor takes, next to the models", _PREDICTORS, 256, [claim("small", "Table 3", _overhead)], {}, "Table 3",
+        notes="the predictor's J per request are the paper's; it does not say how it averaged those of the models"),
     _sweep_table(6, (1e-3, 1e-4)),
     _sweep_table(7, (1e-3, 1e-5)),
+)  # fmt: skip
+
+# The user's own table.
+
+
+def _table_env(
+    data: str | None = None,
+    alpha: float = 0.75,
+    costs: Mapping[str, float] | None = None,
+    threshold: float = 0.5,
+    arrival: float | None = None,
+) -> sv.ServiceEnv:
+    """Makes the environment of the rows of a file, in a random order per run."""
+    return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
+
+
+def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
+    """Makes the policies for a table, with V in units of one over the mean cost of the most expensive model."""
+    one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
+    return {
+        "MESS+": sv.MessPlus(V=one),
+        "MESS+, V / 10": sv.MessPlus(V=0.1 * one),
+        "MESS+, 10 V": sv.MessPlus(V=10.0 * one),
+        **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
+        **({"EducatedGuessing": sv.EducatedGuessing.of(env)} if env.alpha <= np.max(env.accuracy) else {}),
+        "RouterDC": common.trained_routers(env, 4),
+        "OracleBlind": sv.OracleBlind.of(env),
+    }
+
+
+def _table_picture(results: Results) -> Any:
+    """Draws cost against satisfaction with the best mixtures that ignore the requests, and both over the pass."""
+    whole = results["result"]
+    data = whole.isel(training=0)
+    router = common.over_trainings(whole.sel(policy=["RouterDC"]))
+    figure, axes = plot.panels(3)
+    unit, alpha = data["cost"].attrs["units"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
+    where = {}
+    for policy in map(str, data["policy"].values):
+        one = router if policy == "RouterDC" else data
+        where[policy] = [tuple(end(one, metric, policy) for metric in ("cost", "satisfaction"))]
+    data = data.assign_coords(time=data["time"].assign_attrs(long_name="request"))
+    runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, {whole.sizes['training']} RouterDCs"
+    plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
+    single = [where[policy][0] for policy in where if policy.startswith("always ")]
+    shares, costs = common.blind_line([s.mean for _, s in single], [c.mean for c, _ in single])
+    axes[0].plot(costs, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
+    plot.level(axes[0], "target", alpha)
+    moving = [policy for policy in where if not policy.startswith(("always ", "RouterDC"))]
+    plot.curves(data, "satisfaction", policies=moving, reference={"target": alpha}, ax=axes[1])
+    plot.curves(data, "cost", policies=moving, ax=axes[2])
+    return figure
+
+
+_OWN_NOTES = (
+    "one pass over the rows unless --horizon is given; V is one over the mean cost of the most expensive model, a tenth of that and ten times; "
+    "RouterDC is trained on the same rows; if the file has no costs, specify those of each model by "
+    "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=..."
 )
+_OWN_CASE = Case(_table_env, _table_policies, 6000, settings={"data": None}, record=(*common.RECORD, "explore_cost"),
+    one_pass=lambda env: len(env.requests.labels))  # fmt: skip
+OWN = experiment("table", "MESS+ on the rows of your own table (--data FILE)", [_OWN_CASE], 64, (), {"table": _table_picture},
+    "section 4, with logged outcomes", notes=_OWN_NOTES, stand_in="")  # fmt: skip

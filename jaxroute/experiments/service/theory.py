@@ -32,7 +32,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Regularised expected loss over the types of a source."""
+    """Returns the regularised expected loss over the types of requests of a source."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -45,8 +45,7 @@ def _exact_loss(env, policy, env_state, policy_state, t):
 
 @functools.cache
 def _least_loss() -> float:
-    """Minimum of that loss on the demo instance, by Newton's method."""
-    size = np.shape(_DEMO.requests.vectors)[1], len(_DEMO.accuracy)
+    """Returns the minimum of that loss on the demo instance, by Newton's method."""
 
     def loss(z: jax.Array) -> jax.Array:
         params = {"w": z[:-1], "b": z[-1]}
@@ -56,62 +55,37 @@ def _least_loss() -> float:
         return z - jnp.linalg.solve(jax.hessian(loss)(z).reshape(z.size, z.size), jax.grad(loss)(z).ravel()).reshape(z.shape)
 
     least = quick_jit(lambda z: loss(jax.lax.fori_loop(0, 20, newton_step, z)))
-    return float(least(jnp.zeros((size[0] + 1, size[1]))))
+    return float(least(jnp.zeros((np.shape(_DEMO.requests.vectors)[1] + 1, len(_DEMO.accuracy)))))
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:
-    """A case of the demo instance with a record after `every` requests."""
+    """Makes a case of the demo instance with a record after `every` requests."""
     options = {"settings": {"alpha": _ALPHA}, "record": _GAP, **options}
     return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
 
 
-def _cases() -> tuple[Case, ...]:
-    still = {"c": 0.0, "explores_first": False}
-    known = {"predictor": sv.TrueProbabilities(_DEMO.requests), **still}
-    V, horizon = _MARGIN["V"], int(_MARGIN["horizon"])
-    margin = sv.safety_margin(V, _RANGE, _MARGIN["slack"], horizon)
-    learned = sv.MessPlus(V=1e-2, c=0.1)
-    return (
-        _case("by-V", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **known)}, _TIMES[-1], 750),
-        _case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **known)}, 12_000, 12_000),
-        *(
-            _case(f"root-{n}", {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(T), **known)}, T, T, coordinates={"horizon": T})
-            for n, T in enumerate(_TIMES[2:], 1)
-        ),
-        _case("exploring", {"MESS+": grid(sv.MessPlus, c=[0.05, 0.1, 0.2], predictor=known["predictor"])}, 48_000, 750),
-        _case(
-            "learning",
-            {"MESS+": sv.theory_policy(_MU, 1.0, c=1e9)},
-            1600,
-            50,
-            record=("training_loss",),
-            probes={"exact_loss": _exact_loss},
-        ),
-        Case(
-            lambda benchmark: grid(sv.benchmark_service, benchmark=benchmark, signal=_SIGNALS),
-            {"MESS+": informed(V=1e-2, **still)},
-            20_000,
-            "signal",
-            {"benchmark": "winogrande"},
-            record_every=20_000,
-            record=_GAP,
-        ),
-        _case(
-            "margin",
-            {"MESS+ with a margin": sv.MessPlus(V=V, margin=margin, **known), "MESS+": sv.MessPlus(V=V, **known)},
-            horizon,
-            horizon,
-            settings={"alpha": _MARGIN["alpha"]},
-        ),
-        _case(
-            "learned",
-            {"MESS+": learned, "MESS+ (c = .01)": learned.replace(c=0.01)},
-            96_000,
-            750,
-            record=(*_GAP, "training_steps", "training_loss"),
-            seeds=256,
-        ),
-    )
+_STILL = {"c": 0.0, "explores_first": False}  # No exploration.
+_KNOWN = {"predictor": sv.TrueProbabilities(_DEMO.requests)}
+_V, _HORIZON = _MARGIN["V"], int(_MARGIN["horizon"])
+_LEARNED = sv.MessPlus(V=1e-2, c=0.1)
+_WITH_MARGIN = {
+    "MESS+ with a margin": sv.MessPlus(V=_V, margin=sv.safety_margin(_V, _RANGE, _MARGIN["slack"], _HORIZON), **_KNOWN,
+        **_STILL),
+    "MESS+": sv.MessPlus(V=_V, **_KNOWN, **_STILL),
+}  # fmt: skip
+_CASES = (
+    _case("by-V", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **_KNOWN, **_STILL)}, _TIMES[-1], 750),
+    _case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **_KNOWN, **_STILL)}, 12_000, 12_000),
+    *(_case(f"root-{n}", {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(T), **_KNOWN, **_STILL)}, T, T, coordinates={"horizon": T})
+        for n, T in enumerate(_TIMES[2:], 1)),
+    _case("exploring", {"MESS+": grid(sv.MessPlus, c=[0.05, 0.1, 0.2], **_KNOWN)}, 48_000, 750),
+    _case("learning", {"MESS+": sv.theory_policy(_MU, 1.0, c=1e9)}, 1600, 50, record=("training_loss",), probes={"exact_loss": _exact_loss}),
+    Case(lambda benchmark: grid(sv.benchmark_service, benchmark=benchmark, signal=_SIGNALS), {"MESS+": informed(V=1e-2, **_STILL)},
+        20_000, "signal", {"benchmark": "winogrande"}, record_every=20_000, record=_GAP),
+    _case("margin", _WITH_MARGIN, _HORIZON, _HORIZON, settings={"alpha": _MARGIN["alpha"]}),
+    _case("learned", {"MESS+": _LEARNED, "MESS+ (c = .01)": _LEARNED.replace(c=0.01)}, 96_000, 750,
+        record=(*_GAP, "training_steps", "training_loss"), seeds=256),
+)  # fmt: skip
 
 
 # Power laws: claims, and panels of the figure.
@@ -120,7 +94,7 @@ Series = Callable[[Results], xr.DataArray]
 
 
 def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: Any) -> Series:
-    """Metric `[time, seed]` of MESS+ after `start 2^j` requests, for `j >= first`."""
+    """Returns a series: a metric `[time, seed]` of MESS+ after `start 2^j` requests, for `j >= first`."""
 
     def series(results: Results) -> xr.DataArray:
         data = results[case]
@@ -131,12 +105,12 @@ def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: 
 
 
 def _at_end(case: str, metric: str, axis: str) -> Series:
-    """Metric `[axis, seed]` of MESS+ at the end, along a swept setting."""
+    """Returns a series: a metric `[axis, seed]` of MESS+ at the end, along a swept setting."""
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
 def _at_roots(metric: str) -> Series:
-    """Metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
+    """Returns a series: a metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
     return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
@@ -180,7 +154,7 @@ class PowerLaw:
     panel: tuple[str, str] = ("", "")
 
     def claims(self, name: str) -> tuple[Claim, Claim]:
-        """Claims that the power is within the bounds, and that its interval also includes the stated power."""
+        """Makes the claims that the power is within the bounds, and that its interval also includes the stated power."""
 
         def measure(results: Results, power: float | None = None) -> Finding:
             runs = self.series(results)
@@ -190,44 +164,28 @@ class PowerLaw:
             return f"{text}; {means}", stated
 
         exactly = functools.partial(measure, power=self.power)
-        return (
-            claim(name, self.source, measure, f"{self.text} (power from {self.low:g} to {self.high:g})"),
-            claim(
-                f"{name}-power", self.source, exactly, f"{self.text}: the interval of the power includes {self.power:.4g}"
-            ),
-        )
+        within = f"{self.text} (power from {self.low:g} to {self.high:g})"
+        includes = f"{self.text}: the interval of the power includes {self.power:.4g}"
+        return claim(name, self.source, measure, within), claim(f"{name}-power", self.source, exactly, includes)
 
 
 POWER_LAWS = {
-    "violation-T": PowerLaw(
-        "violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2), -1.0, -1.1, -0.9,
-        ("violation, V fixed", "MESS+ that knows, V = 0.01"),
-    ),
-    "violation-V": PowerLaw(
-        "violation grows in proportion to V", "Corollary 1", _at_end("by-V", "violation", "V"), 1.0, 0.9, 1.1,
-        ("violation after 48,000 requests", "MESS+ that knows"),
-    ),
-    "overhead-T": PowerLaw(
-        "overhead of exploration falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2,
-        ("overhead of exploring", "MESS+, c = 0.1"),
-    ),
-    "overhead-c": PowerLaw(
-        "overhead of exploration grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05
-    ),
+    "violation-T": PowerLaw("violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2),
+        -1.0, -1.1, -0.9, ("violation, V fixed", "MESS+ that knows, V = 0.01")),
+    "violation-V": PowerLaw("violation grows in proportion to V", "Corollary 1", _at_end("by-V", "violation", "V"), 1.0, 0.9,
+        1.1, ("violation after 48,000 requests", "MESS+ that knows")),
+    "overhead-T": PowerLaw("overhead of exploration falls as T^(-1/4)", "Theorem 2",
+        _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2, ("overhead of exploring", "MESS+, c = 0.1")),
+    "overhead-c": PowerLaw("overhead of exploration grows in proportion to c", "Theorem 2",
+        _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05),
     "count": PowerLaw("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
     "inverse-count": PowerLaw("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
-    "loss": PowerLaw(
-        "expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
-        ("loss of Lemma A.1 by steps", "MESS+"),
-    ),
-    "root": PowerLaw(
-        "with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.5, -0.6, -0.4,
-        ("violation, V = v0 sqrt(T)", "MESS+ that knows"),
-    ),
-    "learned": PowerLaw(
-        "with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
-        _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01"),
-    ),
+    "loss": PowerLaw("expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
+        ("loss of Lemma A.1 by steps", "MESS+")),
+    "root": PowerLaw("with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.5, -0.6,
+        -0.4, ("violation, V = v0 sqrt(T)", "MESS+ that knows")),
+    "learned": PowerLaw("with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
+        _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01")),
 }  # fmt: skip
 
 # Other claims.
@@ -251,14 +209,11 @@ def _queue_bounds(results: Results) -> Finding:
         for name, metric in zip(worst, bounds, strict=True):
             runs = data[metric].sel(policy="MESS+", V=V)
             means, errors = runs.mean("seed").values, (runs.std("seed", ddof=1) / math.sqrt(runs.sizes["seed"])).values
-            shares = [[x / bound for x in row] for *row, bound in zip(means, errors, trivial[metric], bounds[metric])]
-            worst[name] = max([worst[name], *(mean for mean, *_ in shares)])
-            stated += [
-                Measured(mean, error, dof=runs.sizes["seed"] - 1)
-                .at_most(1.0)
-                .unless("uniform choice", Measured(other).at_most(1.0))
-                for mean, error, other in shares
-            ]
+            for *row, bound in zip(means, errors, trivial[metric], bounds[metric]):
+                mean, error, other = (x / bound for x in row)
+                worst[name] = max(worst[name], mean)
+                share = Measured(mean, error, dof=runs.sizes["seed"] - 1).at_most(1.0)
+                stated.append(share.unless("uniform choice", Measured(other).at_most(1.0)))
     text = ", ".join(f"{name} {share:.3f}" for name, share in worst.items())
     return f"largest share of its bound: {text}", stated
 
@@ -312,7 +267,7 @@ def _knowledge(results: Results) -> Finding:
 
 
 def _share(flags: xr.DataArray) -> Measured:
-    """Percent of the runs."""
+    """Returns the share of true flags in percent of the runs."""
     return share_of(flags).times(100.0)
 
 
@@ -357,7 +312,7 @@ _CLAIMS = (
 
 
 def _figure(results: Results) -> Any:
-    """A panel for each power law, and the queue with its expected level."""
+    """Draws a panel for each power law, and the queue with its expected level."""
     shown = {law.panel: law.series(results) for law in POWER_LAWS.values() if law.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
@@ -368,11 +323,8 @@ def _figure(results: Results) -> Any:
     return figure
 
 
-_NOTES = "our instance of three types of requests and three models, whose optima are exact"
-_TITLE = "Theory: queue, violation, exploration, learning"
-_WHERE = "section 3.2 and appendix A"
 EXPERIMENTS = (
-    experiment(
-        "theory", _TITLE, _cases(), 1024, _CLAIMS, {"theory": _figure}, _WHERE, _NOTES, smoke_horizon=9600, stand_in=""
-    ),
-)
+    experiment("theory", "Theory: queue, violation, exploration, learning", _CASES, 1024, _CLAIMS, {"theory": _figure},
+        "section 3.2 and appendix A", notes="our instance of three types of requests and three models, whose optima are exact",
+        smoke_horizon=9600, stand_in=""),
+)  # fmt: skip

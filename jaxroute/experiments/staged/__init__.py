@@ -3,5 +3,3 @@
 from jaxroute.experiments.staged import figures, theory
 
 EXPERIMENTS = (*figures.EXPERIMENTS, *theory.EXPERIMENTS)
-
-__all__ = ["EXPERIMENTS"]

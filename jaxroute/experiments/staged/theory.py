@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import xarray as xr
+
 from jaxroute import grid, plot
-from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, rising
-from jaxroute.experiments.measure import Measured, along, end, ends_along, listed, lowest, show, with_coordinates
-from jaxroute.experiments.quantities import growth, known, mean
+from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, growth, known, mean, rising
+from jaxroute.experiments.measure import along, coordinates_of, end, ends_along, listed, lowest, show, with_coordinates
 from jaxroute.experiments.staged.figures import PAPER
+from jaxroute.experiments.verdicts import Measured
 from jaxroute.problems import staged
 
 # Number of stages in words, and as a function of the horizon.
@@ -28,35 +29,49 @@ _SQUARE, _CORNER = tuple(itertools.product(_MODELS, _FEW)), ((24, 8), (48, 13), 
 _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
 
 
-def _played(results: Results) -> list[int]:
-    """Horizons of the cases."""
-    return sorted({decoded(data.attrs)["case_coordinates"]["horizon"] for data in results.values()})
-
-
-def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
-    """StageRoute's regret at a horizon by the number of stages."""
-    cases = with_coordinates(results, horizon=horizon).values()
-    return {_STAGES[decoded(d.attrs)["case_coordinates"]["stages"]](horizon): end(d, "regret", "StageRoute") for d in cases}
+def _by_stages(results: Results) -> dict[int, dict[int, Measured]]:
+    """Returns StageRoute's regret by horizon and number of stages."""
+    found: dict[int, dict[int, Measured]] = {}
+    for horizon in sorted({coordinates_of(data)["horizon"] for data in results.values()}):
+        cases = with_coordinates(results, horizon=horizon).values()
+        stages = [_STAGES[coordinates_of(data)["stages"]](horizon) for data in cases]
+        found[horizon] = {number: end(data, "regret", "StageRoute") for number, data in zip(stages, cases, strict=True)}
+    return found
 
 
 @all_hold(before="less with more stages; ")
 def _more_stages_help(results: Results) -> Iterator[Finding]:
-    for horizon in _played(results):
-        regret = _by_stages(results, horizon)
+    for horizon, regret in _by_stages(results).items():
         falls = [regret[many].below(regret[few]) for few, many in itertools.pairwise(sorted(regret))]
         yield f"T = {horizon:,}: {listed(regret, 'K = {}:')}", falls
+
+
+def _lower_bound_of(data: xr.Dataset) -> tuple[str, float]:
+    """Returns slots and horizon of a case in words, and their lower bound."""
+    slots, horizon = (coordinates_of(data)[name] for name in ("slots", "horizon"))
+    return f"M = {slots}, T = {horizon:,}", staged.lower_bound(slots, horizon)
 
 
 def _above_bound(results: Results) -> Finding:
     """The regret of StageRoute is at least the lower bound."""
     ratios = {}
     for data in results.values():
-        slots, horizon = (decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon"))
+        name, bound = _lower_bound_of(data)
         for gamma, regret in ends_along(data, "regret", "StageRoute", "gamma").items():
-            ratios[f"M = {slots}, T = {horizon:,}, gamma = {gamma:g}"] = regret.times(1 / staged.lower_bound(slots, horizon))
+            ratios[f"{name}, gamma = {gamma:g}"] = regret.times(1 / bound)
     least = lowest(ratios)
     text = f"{show(ratios[least])} times the bound or more, least with {least}"
     return text, [ratio.at_least(1.0) for ratio in ratios.values()]
+
+
+def _others_above_bound(results: Results) -> Finding:
+    """Regrets of Greedy and RandomDeploy are at least the lower bound, that of the oracle is below."""
+    parts, stated = [], []
+    for policy in ("Greedy", "RandomDeploy", "Oracle"):
+        ratios = [end(data, "regret", policy).times(1 / _lower_bound_of(data)[1]) for data in results.values()]
+        parts.append(f"{policy} {show(min(ratios))} to {show(max(ratios))}")
+        stated += [one.below(1.0) if policy == "Oracle" else one.at_least(1.0) for one in ratios]
+    return f"times the bound: {', '.join(parts)}", stated
 
 
 def _discovery(rule: str, horizon: int) -> Case:
@@ -69,7 +84,7 @@ def _discovery(rule: str, horizon: int) -> Case:
 
 
 def _waiting(models: int, slots: int) -> Case:
-    """Case of models that wait for slots, with the confidence parameter of Theorem 1."""
+    """Makes a case of models that wait for slots, with the confidence parameter of Theorem 1."""
 
     def market(horizon: int) -> staged.MarketEnv:
         stages = min(horizon, _WINDOWS)
@@ -83,7 +98,7 @@ def _waiting(models: int, slots: int) -> Case:
 
 
 def _upper_bound(models: int, slots: int, horizon: int) -> float:
-    """Bound of Theorem 1 with its unspecified constants set to 1."""
+    """Returns the bound of Theorem 1 with its unspecified constants set to 1."""
     learning = math.sqrt(slots * _WINDOWS * horizon * math.log(models * horizon / _DELTA))
     return learning + models * horizon / (slots * _WINDOWS)
 
@@ -97,45 +112,23 @@ def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) ->
     return bounded(*rows)
 
 
-def _others_above_bound(results: Results) -> Finding:
-    """Regrets of Greedy and RandomDeploy are at least the lower bound, that of the oracle is below."""
-    parts, stated = [], []
-    sizes = [
-        (data, *(decoded(data.attrs)["case_coordinates"][name] for name in ("slots", "horizon")))
-        for data in results.values()
-    ]
-    for policy in ("Greedy", "RandomDeploy", "Oracle"):
-        ratios = [end(data, "regret", policy).times(1 / staged.lower_bound(m, T)) for data, m, T in sizes]
-        parts.append(f"{policy} {show(min(ratios))} to {show(max(ratios))}")
-        stated += [one.below(1.0) if policy == "Oracle" else one.at_least(1.0) for one in ratios]
-    return f"times the bound: {', '.join(parts)}", stated
-
-
 def _hard_instances(slots: int, horizon: int) -> Case:
     def sampler(horizon: int) -> Any:
         return staged.lower_bound_market(horizon=max(horizon, 8 * slots), max_deployed=slots)
 
     own = {"StageRoute": grid(staged.StageRoute, gamma=list(_GAMMAS)), "Oracle": staged.Oracle.of}
     policies = {**own, "Greedy": staged.Greedy(gamma=1.0), "RandomDeploy": staged.RandomDeploy(gamma=1.0)}
-    where = {"slots": slots, "horizon": horizon}
-    return Case(
-        sampler, policies, horizon, f"M{slots}-size{_LONGER.index(horizon) + 1}", coordinates=where, record_every=horizon
-    )
+    name, where = f"M{slots}-size{_LONGER.index(horizon) + 1}", {"slots": slots, "horizon": horizon}
+    return Case(sampler, policies, horizon, name, coordinates=where, record_every=horizon)
 
 
 def _discovery_figure(results: Results):
     figure, (left, right) = plot.panels(2)
     rules = {f"K = {rule}": along(results, "regret", "horizon", stages=rule).sel(policy="StageRoute") for rule in _STAGES}
     plot.power_laws(rules, ax=left, title="against the horizon")
-    by_stages = {f"T = {horizon:,}": list(_by_stages(results, horizon).items()) for horizon in _played(results)}
-    seeds = next(iter(results.values())).sizes["seed"]
-    plot.points(
-        by_stages,
-        x=f"stages K\nmean ± 2 s.e. of {seeds} seeds",
-        y="cumulative regret (reward)",
-        ax=right,
-        title="against the stages",
-    )
+    by_stages = {f"T = {horizon:,}": list(regret.items()) for horizon, regret in _by_stages(results).items()}
+    label = f"stages K\nmean ± 2 s.e. of {next(iter(results.values())).sizes['seed']} seeds"
+    plot.points(by_stages, x=label, y="cumulative regret (reward)", ax=right, title="against the stages")
     for which in ("x", "y"):
         plot.log_axis(right, which)
     return figure
@@ -165,7 +158,7 @@ def _theorem_1_figure(results: Results):
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Mapping[str, Any], draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """An experiment beside the paper's figures; claims are texts, parts of the paper and measures by id."""
+    """Makes an experiment other than the paper's figures; `claims` are texts, parts of the paper and measures by id."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     source, options = f"{PAPER}, {source}", {"seeds": 200, **options}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=source, **options)
@@ -200,35 +193,16 @@ _CLAIMS = {
 }  # fmt: skip
 
 EXPERIMENTS = (
-    experiment(
-        "discovery-slope",
-        "Regret by horizon and number of stages, with 30 models for 3 slots",
-        [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS],
-        _CLAIMS["discovery-slope"],
-        _discovery_figure,
-        "Theorem 1; the instance is ours",
-        smoke_horizon=4000,
-        notes="statistics persist over stages, so that nothing is learned again",
-    ),
-    experiment(
-        "theorem-1",
-        "Regret by numbers of models and slots, beside the bound of Theorem 1",
-        [_waiting(*size) for size in (*_SQUARE, *_CORNER)],
-        _CLAIMS["theorem-1"],
-        _theorem_1_figure,
-        "Theorem 1; the instance is ours",
-        seeds=16,
-        smoke_horizon=4096,
-        notes="gamma = log(N T / delta) with delta = .1; the unspecified constants of the theorem are set to 1",
-    ),
-    experiment(
-        "lower-bound",
-        "Regret on the paper's hard instances, beside its lower bound",
-        [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER],
-        _CLAIMS["lower-bound"],
-        _lower_bound_figure,
-        "Theorem 2 and appendix C",
-        smoke_horizon=8000,
-        notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does",
-    ),
-)
+    experiment("discovery-slope", "Regret by horizon and number of stages, with 30 models for 3 slots",
+        [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS], _CLAIMS["discovery-slope"],
+        _discovery_figure, "Theorem 1; the instance is ours", smoke_horizon=4000,
+        notes="statistics persist over stages, so that nothing is learned again"),
+    experiment("theorem-1", "Regret by numbers of models and slots, beside the bound of Theorem 1",
+        [_waiting(*size) for size in (*_SQUARE, *_CORNER)], _CLAIMS["theorem-1"], _theorem_1_figure,
+        "Theorem 1; the instance is ours", seeds=16, smoke_horizon=4096,
+        notes="gamma = log(N T / delta) with delta = .1; the unspecified constants of the theorem are set to 1"),
+    experiment("lower-bound", "Regret on the paper's hard instances, beside its lower bound",
+        [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER], _CLAIMS["lower-bound"],
+        _lower_bound_figure, "Theorem 2 and appendix C", smoke_horizon=8000,
+        notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does"),
+)  # fmt: skip
