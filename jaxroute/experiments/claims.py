@@ -6,6 +6,7 @@ A `Quantity` is a named number that is computed from the results. A measure retu
 """
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,7 +110,28 @@ def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", t
     return Quantity(_name(f"{policy} minus {minus}", case, metric if metric != "regret" else "", where), of)
 
 
-def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Finding]]], Measure]:
+def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
+    """Turns a function of the results and of parameters into one of the parameters alone, which returns a measure.
+
+    @with_parameters
+    def _small(results: Results, policy: str) -> Finding:
+        value = end(results["result"], "regret", policy)
+        return show(value), value.below(10.0)
+
+    claim = Claim("small", "COSMOS has little regret", "ours", _small("COSMOS"))
+    """
+
+    @functools.wraps(function)
+    def measure_of(*args: Any, **options: Any) -> Measure:
+        return lambda results: function(results, *args, **options)
+
+    whole = inspect.signature(function)
+    own = whole.replace(parameters=[*whole.parameters.values()][1:], return_annotation=Measure)
+    setattr(measure_of, "__signature__", own)  # noqa: B010
+    return measure_of
+
+
+def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
     """Makes a measure of a function that yields findings: it joins their texts, and states that all are true and that there is at least one.
 
         @all_hold("regret of COSMOS, ")
@@ -123,10 +145,10 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
       between: separator of the findings' texts.
     """
 
-    def of(findings: Callable[[Results], Iterator[Finding]]) -> Measure:
+    def of(findings: Callable[..., Iterator[Finding]]) -> Callable[..., Finding]:
         @functools.wraps(findings)
-        def measure(results: Results) -> Finding:
-            found = list(findings(results))
+        def measure(results: Results, *args: Any, **options: Any) -> Finding:
+            found = list(findings(results, *args, **options))
             text = before + between.join(text for text, _ in found) if found else "nothing to judge"
             return text, at_least(None, [stated for _, stated in found])
 
@@ -143,19 +165,16 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
     return f"slope {show_slope(fit)}", fit.within(low, high, is_)
 
 
+@with_parameters
 def grows_as(
-    metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
-) -> Measure:
+    results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
+) -> Finding:
     """States that a policy's metric is a power law of the horizon, with a power between `low` and `high`.
 
     `cases` are the coordinates of the cases to use (default: all), `where` is the setting.
     """
-
-    def measure(results: Results) -> Finding:
-        runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
-        return slope_within(runs, "horizon", low, high)
-
-    return measure
+    runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
+    return slope_within(runs, "horizon", low, high)
 
 
 class Number(NamedTuple):
@@ -210,13 +229,13 @@ def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
     return f"{value.name} {value.show(found)}", found
 
 
-def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[Measured, Measured], Statement]) -> Measure:
-    def measure(results: Results) -> Finding:
-        found = [[_found(value, results) for value in chain] for chain in chains]
-        stated = [state(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain)]
-        return "; ".join(" against ".join(text for text, _ in chain) for chain in found), stated
-
-    return measure
+@with_parameters
+def _compared(
+    results: Results, chains: Sequence[Sequence[Quantity | float]], state: Callable[[Measured, Measured], Statement]
+) -> Finding:
+    found = [[_found(value, results) for value in chain] for chain in chains]
+    stated = [state(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain)]
+    return "; ".join(" against ".join(text for text, _ in chain) for chain in found), stated
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
@@ -235,15 +254,12 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
-def bounded(*rows: tuple[Quantity, Quantity, Quantity]) -> Measure:
+@with_parameters
+def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
     """States that the first quantity of each row is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
-
-    def measure(results: Results) -> Finding:
-        texts, stated = [], []
-        for value, bound, trivial in rows:
-            (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
-            texts.append(f"{a} against {b}")
-            stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
-        return "; ".join(texts), stated
-
-    return measure
+    texts, stated = [], []
+    for value, bound, trivial in rows:
+        (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
+        texts.append(f"{a} against {b}")
+        stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
+    return "; ".join(texts), stated

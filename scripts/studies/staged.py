@@ -9,7 +9,7 @@ import xarray as xr
 
 from jaxroute import plot
 from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.claims import Finding, Measure
+from jaxroute.experiments.claims import Finding, with_parameters
 from jaxroute.experiments.measure import ends, listed, paired_gap
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.experiments.staged.figures import INTERVAL, alike, arena, longer_is_worse, symlog
@@ -42,17 +42,14 @@ _GROUPS = {
 }
 
 
-def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
+@with_parameters
+def _more_regret(results: Results, policies: Sequence[str], than: str = "StageRoute") -> Finding:
     """States that each of some policies has more regret than another, paired by seed."""
-
-    def measure(results: Results) -> Finding:
-        data = results["result"]
-        gaps = {p: paired_gap(data, "conditional_regret", p, minus=than) for p in policies}
-        spend = listed(ends(data, "cost_ratio", (than, *policies)))
-        text = f"above {than} by {listed(gaps)}; spend / budget: {spend}"
-        return text, [gap.above(0.0) for gap in gaps.values()]
-
-    return measure
+    data = results["result"]
+    gaps = {p: paired_gap(data, "conditional_regret", p, minus=than) for p in policies}
+    spend = listed(ends(data, "cost_ratio", (than, *policies)))
+    text = f"above {than} by {listed(gaps)}; spend / budget: {spend}"
+    return text, [gap.above(0.0) for gap in gaps.values()]
 
 
 # Figures.

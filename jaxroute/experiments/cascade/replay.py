@@ -18,7 +18,7 @@ from jaxroute.estimators.links import LOGISTIC
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import paper as c
 from jaxroute.experiments.cascade.paper import COSMOS, claims, study
-from jaxroute.experiments.claims import Finding, Measure, Quantity, all_hold, no_more, rising
+from jaxroute.experiments.claims import Finding, Measure, Quantity, all_hold, no_more, rising, with_parameters
 from jaxroute.experiments.measure import Measured, highest, late_runs, mean_of, show
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import TooManyHistoriesError
@@ -160,19 +160,16 @@ def _lead(kind: str, weight: float, baseline: str) -> Quantity:
     return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", baseline))
 
 
-def _unbeaten(kind: str) -> Measure:
+@with_parameters
+@all_hold("nearest policy: ")
+def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
     """States that no policy earns noticeably more than the best in sample."""
-
-    @all_hold("nearest policy: ")
-    def measure(results: Results) -> Iterator[Finding]:
-        for weight in _WEIGHTS:
-            data = results[kind].sel(weight=weight)
-            best = _zero(data)
-            leads = {str(p): _ahead(data, str(p), best) for p in data["policy"].values if p != best}
-            first = highest(leads)
-            yield f"weight {weight:g}: {first} {show(leads[first])}", [v.at_most(_LITTLE) for v in leads.values()]
-
-    return measure
+    for weight in _WEIGHTS:
+        data = results[kind].sel(weight=weight)
+        best = _zero(data)
+        leads = {str(p): _ahead(data, str(p), best) for p in data["policy"].values if p != best}
+        first = highest(leads)
+        yield f"weight {weight:g}: {first} {show(leads[first])}", [v.at_most(_LITTLE) for v in leads.values()]
 
 
 def _as_much(kind: str, baseline: str) -> Measure:

@@ -11,7 +11,7 @@ from jaxroute import grid, metrics, plot
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, at_least
+from jaxroute.experiments.claims import Finding, Measure, at_least, with_parameters
 from jaxroute.experiments.measure import (
     Measured,
     coordinates_of,
@@ -143,13 +143,11 @@ def _settles(results: Results) -> Finding:
     return "; ".join(texts), [near, at_least(1, far)]
 
 
-def _small(bound: float) -> Measure:
-    def measure(results: Results) -> Finding:
-        data = results[f"fixed-{_SMALL}"]
-        reward, excess = (end(data, metric, f"Always {_SMALL}") for metric in ("reward", "violation"))
-        return f"reward {show(reward)}, violation {show(excess)}", [reward.below(bound), excess.at_most(0.0)]
-
-    return measure
+@with_parameters
+def _small(results: Results, bound: float) -> Finding:
+    data = results[f"fixed-{_SMALL}"]
+    reward, excess = (end(data, metric, f"Always {_SMALL}") for metric in ("reward", "violation"))
+    return f"reward {show(reward)}, violation {show(excess)}", [reward.below(bound), excess.at_most(0.0)]
 
 
 def _falls(results: Results) -> Finding:
@@ -186,24 +184,20 @@ def _seconds(results: Results, case: str) -> Measured:
     return Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
 
 
-def _fast(task: str) -> Measure:
-    def measure(results: Results) -> Finding:
-        printed, batch = C2MABV_TABLE_4[task].relaxed_s, _seconds(results, f"{task}-C2MAB-V")
-        alone, whole = (results[f"{task}-{name}"].attrs["run_s"] for name in ("one-seed", "C2MAB-V"))
-        each = f"{batch.mean:.3f} s each, {printed / max(batch.mean, 1e-9):,.0f} times as fast"
-        return f"{alone:.1f} s for one seed, {whole:.1f} s for a batch of 256 ({each})", batch.below(printed / 1000.0)
-
-    return measure
+@with_parameters
+def _fast(results: Results, task: str) -> Finding:
+    printed, batch = C2MABV_TABLE_4[task].relaxed_s, _seconds(results, f"{task}-C2MAB-V")
+    alone, whole = (results[f"{task}-{name}"].attrs["run_s"] for name in ("one-seed", "C2MAB-V"))
+    each = f"{batch.mean:.3f} s each, {printed / max(batch.mean, 1e-9):,.0f} times as fast"
+    return f"{alone:.1f} s for one seed, {whole:.1f} s for a batch of 256 ({each})", batch.below(printed / 1000.0)
 
 
-def _slow_direct(task: str) -> Measure:
-    def measure(results: Results) -> Finding:
-        batch, direct = (_seconds(results, f"{task}-{name}") for name in ("C2MAB-V", "Direct"))
-        factor, paper = direct.mean / max(batch.mean, 1e-9), C2MABV_TABLE_4[task].direct_s
-        text = f"{direct.mean:.1f} s per 10,000 rounds (paper {paper:,.0f} s), {factor:.0f} times C2MAB-V"
-        return text, direct.at_least(batch.times(6.0))
-
-    return measure
+@with_parameters
+def _slow_direct(results: Results, task: str) -> Finding:
+    batch, direct = (_seconds(results, f"{task}-{name}") for name in ("C2MAB-V", "Direct"))
+    factor, paper = direct.mean / max(batch.mean, 1e-9), C2MABV_TABLE_4[task].direct_s
+    text = f"{direct.mean:.1f} s per 10,000 rounds (paper {paper:,.0f} s), {factor:.0f} times C2MAB-V"
+    return text, direct.at_least(batch.times(6.0))
 
 
 # Figures.

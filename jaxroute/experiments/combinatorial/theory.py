@@ -15,7 +15,7 @@ from jaxroute import grid, plot
 from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold, grows_as
+from jaxroute.experiments.claims import Finding, all_hold, grows_as, with_parameters
 from jaxroute.experiments.combinatorial.figures import (
     BASELINES,
     COSTS,
@@ -42,18 +42,15 @@ def _slope_case(horizon: int) -> Case:
     return sciq("suc", policies, f"size{_HORIZONS.index(horizon) + 1}", "scaled", horizon, horizon=horizon)
 
 
-def _below(metric: str, bound: Callable[[int], float]) -> Measure:
+@with_parameters
+def _below(results: Results, metric: str, bound: Callable[[int], float]) -> Finding:
     """States that the mean of setting (1, .01) is below the bound of a theorem at every horizon."""
-
-    def measure(results: Results) -> Finding:
-        shares, others = (
-            [end(data, metric, policy).times(1 / bound(int(data["time"][-1]))) for data in results.values()]
-            for policy in (_WIDE, "RandomSet")
-        )
-        text = f"{show(min(shares))} to {show(max(shares))} of the bound as printed"
-        return text, [a.at_most(1.0).unless("random sets", b.at_most(1.0)) for a, b in zip(shares, others, strict=True)]
-
-    return measure
+    shares, others = (
+        [end(data, metric, policy).times(1 / bound(int(data["time"][-1]))) for data in results.values()]
+        for policy in (_WIDE, "RandomSet")
+    )
+    text = f"{show(min(shares))} to {show(max(shares))} of the bound as printed"
+    return text, [a.at_most(1.0).unless("random sets", b.at_most(1.0)) for a, b in zip(shares, others, strict=True)]
 
 
 # Theorems 1 and 2 for sets of four of the nine models, sum up.
@@ -89,18 +86,15 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
     probes={"distance": _distance})  # fmt: skip
 
 
-def _covered(part: str, widths: Sequence[float]) -> Measure:
+@with_parameters
+@all_hold()
+def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
     """States that radii times some widths cover the truth in all rounds as often as in Lemma 1."""
-
-    @all_hold()
-    def measure(results: Results) -> Iterator[Finding]:
-        for delta, width in itertools.product(_DELTAS, widths):
-            runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
-            share, least = share_of(runs < width), 1.0 - delta / 2
-            text = f"{100 * share.mean:.1f} % of the runs, at least {100 * least:g} %; largest {float(runs.max()):.2f} radii"
-            yield f"delta {delta:g}, width {width:g}: {text}", share.at_least(least)
-
-    return measure
+    for delta, width in itertools.product(_DELTAS, widths):
+        runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
+        share, least = share_of(runs < width), 1.0 - delta / 2
+        text = f"{100 * share.mean:.1f} % of the runs, at least {100 * least:g} %; largest {float(runs.max()):.2f} radii"
+        yield f"delta {delta:g}, width {width:g}: {text}", share.at_least(least)
 
 
 def _slope_figure(results: Results):

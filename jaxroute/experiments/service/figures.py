@@ -10,7 +10,7 @@ import xarray as xr
 from jaxroute import grid, plot
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_FIGURE_2
 from jaxroute.experiments.base import Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold
+from jaxroute.experiments.claims import Finding, all_hold, with_parameters
 from jaxroute.experiments.measure import (
     Measured,
     coordinates_of,
@@ -51,15 +51,13 @@ def _approaches(results: Results) -> Iterator[Finding]:
         yield f"{name}: {', '.join(map(show, values))}", [v.below(0.05) for v in values]
 
 
-def _falls_with_V(metric: str) -> Measure:
-    @all_hold()
-    def measure(results: Results) -> Iterator[Finding]:
-        for name, data, where in _panels(results):
-            values = ends_along(data, metric, "MESS+", "V", sorted(data["V"].values), **where).values()
-            falls = common.moves(common.steps(data, metric, "MESS+", "V", **where), -1)
-            yield f"{name}: {', '.join(map(show, values))}", falls
-
-    return measure
+@with_parameters
+@all_hold()
+def _falls_with_V(results: Results, metric: str) -> Iterator[Finding]:
+    for name, data, where in _panels(results):
+        values = ends_along(data, metric, "MESS+", "V", sorted(data["V"].values), **where).values()
+        falls = common.moves(common.steps(data, metric, "MESS+", "V", **where), -1)
+        yield f"{name}: {', '.join(map(show, values))}", falls
 
 
 @all_hold()
@@ -99,23 +97,20 @@ def _first_steps(results: Results) -> Iterator[Finding]:
             yield (f"{text} (paper {paper:g})", [low.at_most(paper), high.at_least(paper)]) if largest else (text, True)
 
 
-def _is_later(axis: str, other: str) -> Measure:
+@with_parameters
+@all_hold("share of the runs in which it is later minus that in which it is earlier, ")
+def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """States that the target is met later for the largest than for the smallest value of a setting: in more runs later than earlier.
 
     This holds in total; for each value of the other setting the share of the opposite is at most a twentieth of the runs larger.
     """
-
-    @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
-    def measure(results: Results) -> Iterator[Finding]:
-        for name in common.benchmarks_of(results):
-            data, signs = results[name], {}
-            for value in data[other].values:
-                less, more = (_first(data, **{axis: f(data[axis].values), other: value}) for f in (np.min, np.max))
-                signs[f"{other} {value:g}"] = (more > less) * 1.0 - (more < less)
-            found, whole = {k: _mean(v) for k, v in signs.items()}, _mean(np.mean(list(signs.values()), axis=0))
-            yield f"{name}: {listed(found)}", [whole.above(0.0), *(v.at_least(0.0, margin=0.05) for v in found.values())]
-
-    return measure
+    for name in common.benchmarks_of(results):
+        data, signs = results[name], {}
+        for value in data[other].values:
+            less, more = (_first(data, **{axis: f(data[axis].values), other: value}) for f in (np.min, np.max))
+            signs[f"{other} {value:g}"] = (more > less) * 1.0 - (more < less)
+        found, whole = {k: _mean(v) for k, v in signs.items()}, _mean(np.mean(list(signs.values()), axis=0))
+        yield f"{name}: {listed(found)}", [whole.above(0.0), *(v.at_least(0.0, margin=0.05) for v in found.values())]
 
 
 def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Experiment:

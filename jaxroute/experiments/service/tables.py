@@ -18,7 +18,7 @@ from jaxroute.data import (
 from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.base import Case, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
+from jaxroute.experiments.claims import Finding, all_hold, at_least, with_parameters
 from jaxroute.experiments.measure import Measured, average, end, listed, lowest, product, show
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
@@ -53,20 +53,18 @@ def _other_print(method: str, benchmark: str) -> tuple[float, str]:
     return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
 
 
-def _against_paper(method: str, policy: str) -> Measure:
-    @all_hold()
-    def measure(results: Results) -> Iterator[Finding]:
-        for name in common.benchmarks_of(results):
-            paper = MESSPLUS_TABLE_2[method][name]
-            # Tables 6 and 7 print another cost for some cells. On ARC-E it is for the requests of the benchmark, but on LogiQA that in
-            # Table 2 is: these are three passes.
-            printed, why = (paper.cost_mj, "") if name == "logiqa" else _other_print(method, name)
-            cost, satisfied = mj(results, name, policy), reached(results, name, "satisfaction", policy).times(100.0)
-            text = f"{name} {show(cost)} MJ {show(satisfied)} % (paper {printed} MJ {paper.satisfaction} %"
-            text += f", {paper.cost_mj} MJ in Table 2: {why})" if why else ")"
-            yield text, [cost.near(printed, 0.15 * printed), satisfied.near(paper.satisfaction, 1.5)]
-
-    return measure
+@with_parameters
+@all_hold()
+def _against_paper(results: Results, method: str, policy: str) -> Iterator[Finding]:
+    for name in common.benchmarks_of(results):
+        paper = MESSPLUS_TABLE_2[method][name]
+        # Tables 6 and 7 print another cost for some cells. On ARC-E it is for the requests of the benchmark, but on LogiQA that in
+        # Table 2 is: these are three passes.
+        printed, why = (paper.cost_mj, "") if name == "logiqa" else _other_print(method, name)
+        cost, satisfied = mj(results, name, policy), reached(results, name, "satisfaction", policy).times(100.0)
+        text = f"{name} {show(cost)} MJ {show(satisfied)} % (paper {printed} MJ {paper.satisfaction} %"
+        text += f", {paper.cost_mj} MJ in Table 2: {why})" if why else ")"
+        yield text, [cost.near(printed, 0.15 * printed), satisfied.near(paper.satisfaction, 1.5)]
 
 
 @all_hold("MJ (replay): ", between=", ")
@@ -82,20 +80,17 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
         yield f"{name} {show(cost)} ({replay})", cost.near(other, margin=0.05)
 
 
-def _call_ratio(method: str, policy: str) -> Measure:
+@with_parameters
+@all_hold()
+def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
     """States that a method calls the small, middle and large model as often as in the paper, within five points."""
-
-    @all_hold()
-    def measure(results: Results) -> Iterator[Finding]:
-        for name in common.benchmarks_of(results):
-            printed = MESSPLUS_TABLE_2[method][name].ratio
-            own = {case: data for case, data in results.items() if case.startswith(name)}
-            chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
-            found = [reached(one, name, "served_share", policy).times(100.0) for one in chosen]
-            text = f"{name} {' / '.join(map(show, found))} % (paper {' / '.join(map(str, printed))})"
-            yield text, [one.near(ratio, 5.0) for one, ratio in zip(found, printed, strict=True)]
-
-    return measure
+    for name in common.benchmarks_of(results):
+        printed = MESSPLUS_TABLE_2[method][name].ratio
+        own = {case: data for case, data in results.items() if case.startswith(name)}
+        chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
+        found = [reached(one, name, "served_share", policy).times(100.0) for one in chosen]
+        text = f"{name} {' / '.join(map(show, found))} % (paper {' / '.join(map(str, printed))})"
+        yield text, [one.near(ratio, 5.0) for one, ratio in zip(found, printed, strict=True)]
 
 
 def _short_of_alpha(results: Results) -> str:
@@ -105,21 +100,18 @@ def _short_of_alpha(results: Results) -> str:
     return f"MESS+ is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
 
 
-def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Measure:
+@with_parameters
+def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
     """States that other policies cost at least `factor` times as much as MESS+: on every benchmark, or in the mean of all."""
-
-    def measure(results: Results) -> Finding:
-        names = common.benchmarks_of(results)
-        texts, stated = [], []
-        for group in [names] if together else [[name] for name in names]:
-            costs = {p: common.average_mj(results, group, p) for p in ("MESS+", *rivals)}
-            times = {p: product(costs[p], over=costs["MESS+"]) for p in rivals}
-            stated += [costs[p].above(costs["MESS+"].times(factor)) for p in rivals]
-            which = "mean" if together else group[0]
-            texts.append(f"{which} {show(costs['MESS+'])} MJ, {listed(times)} times")
-        return f"{'; '.join(texts)}; {_short_of_alpha(results)}", stated
-
-    return measure
+    names = common.benchmarks_of(results)
+    texts, stated = [], []
+    for group in [names] if together else [[name] for name in names]:
+        costs = {p: common.average_mj(results, group, p) for p in ("MESS+", *rivals)}
+        times = {p: product(costs[p], over=costs["MESS+"]) for p in rivals}
+        stated += [costs[p].above(costs["MESS+"].times(factor)) for p in rivals]
+        which = "mean" if together else group[0]
+        texts.append(f"{which} {show(costs['MESS+'])} MJ, {listed(times)} times")
+    return f"{'; '.join(texts)}; {_short_of_alpha(results)}", stated
 
 
 def _closest(results: Results) -> Finding:
@@ -184,27 +176,21 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
     return found, common.averaged(found).times(100.0), paper.satisfaction if model is None else paper.ratio[model]
 
 
-def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Measure:
+@with_parameters
+def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
     """States that the mean over the benchmarks rises (`sign` 1) or falls (-1) from the larger V to the smaller one."""
-
-    def measure(results: Results) -> Finding:
-        found = [_swept(results, v, metric, model) for v in V]
-        texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
-        runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
-        change = common.averaged(runs, per_pass=metric == "cost")
-        return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
-
-    return measure
+    found = [_swept(results, v, metric, model) for v in V]
+    texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
+    runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
+    change = common.averaged(runs, per_pass=metric == "cost")
+    return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
 
 
-def _as_printed(v: float, metric: str, model: int | None = None) -> Measure:
+@with_parameters
+def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
     """States that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 points of a share."""
-
-    def measure(results: Results) -> Finding:
-        _, mean, printed = _swept(results, v, metric, model)
-        return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
-
-    return measure
+    _, mean, printed = _swept(results, v, metric, model)
+    return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
 
 def _sweep_table(number: int, V: Sequence[float]) -> Experiment:

@@ -10,7 +10,7 @@ from jaxroute import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
 from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
+from jaxroute.experiments.claims import Finding, all_hold, at_least, with_parameters
 from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, product, share_of, show
 from jaxroute.experiments.pictures import Picture, panel, panels_of, side_by_side
 from jaxroute.problems import staged
@@ -55,51 +55,41 @@ def _lead(data: xr.Dataset, metric: str) -> Measured:
     return paired_gap(data, metric, first, minus=second)
 
 
-def _ahead(case: str, metric: str = "conditional_regret") -> Measure:
+@with_parameters
+def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> Finding:
     """States that StageRoute is ahead of Greedy. The text has the spend or, under a hard budget, the number of served queries."""
-
-    def measure(results: Results) -> Finding:
-        data = results[case]
-        lead, values = _lead(data, metric), listed(ends(data, metric, _LEARNERS))
-        hard = metric == "served_reward"
-        about = f"served {listed(ends(data, 'served', _LEARNERS))} queries: " if hard else _at_spend(data)
-        return f"{about}{values}, ahead by {show(lead)}", lead.above(0.0)
-
-    return measure
+    data = results[case]
+    lead, values = _lead(data, metric), listed(ends(data, metric, _LEARNERS))
+    hard = metric == "served_reward"
+    about = f"served {listed(ends(data, 'served', _LEARNERS))} queries: " if hard else _at_spend(data)
+    return f"{about}{values}, ahead by {show(lead)}", lead.above(0.0)
 
 
-def _share_of_oracle(case: str, policies: tuple[str, ...], least: float) -> Measure:
-    def measure(results: Results) -> Finding:
-        data = results[case]
-        oracle = end(data, "reward", "Oracle")
-        if not oracle.mean:
-            return "the oracle's reward is zero", at_least(None, [])
-        rewards = ends(data, "reward", policies)
-        text = ", ".join(f"{p} {show(product(r, over=oracle).times(100.0))} %" for p, r in rewards.items())
-        text = f"{_at_spend(data)}{text} of the oracle's reward (above {100 * least:g} %)"
-        return text, [reward.above(oracle.times(least)) for reward in rewards.values()]
-
-    return measure
+@with_parameters
+def _share_of_oracle(results: Results, case: str, policies: tuple[str, ...], least: float) -> Finding:
+    data = results[case]
+    oracle = end(data, "reward", "Oracle")
+    if not oracle.mean:
+        return "the oracle's reward is zero", at_least(None, [])
+    rewards = ends(data, "reward", policies)
+    text = ", ".join(f"{p} {show(product(r, over=oracle).times(100.0))} %" for p, r in rewards.items())
+    text = f"{_at_spend(data)}{text} of the oracle's reward (above {100 * least:g} %)"
+    return text, [reward.above(oracle.times(least)) for reward in rewards.values()]
 
 
-def longer_is_worse(short: str, long: str) -> Measure:
+@with_parameters
+@all_hold(between="; ")
+def longer_is_worse(results: Results, short: str, long: str) -> Iterator[Finding]:
     """States that both learners have more regret in the case with the longer interval."""
-
-    @all_hold(between="; ")
-    def measure(results: Results) -> Iterator[Finding]:
-        for policy in _LEARNERS:
-            a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
-            yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
-
-    return measure
+    for policy in _LEARNERS:
+        a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
+        yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
 
 
-def _wider(few: str, many: str) -> Measure:
-    def measure(results: Results) -> Finding:
-        a, b = (_lead(results[name], "conditional_regret") for name in (few, many))
-        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a.above(b)
-
-    return measure
+@with_parameters
+def _wider(results: Results, few: str, many: str) -> Finding:
+    a, b = (_lead(results[name], "conditional_regret") for name in (few, many))
+    return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a.above(b)
 
 
 def _live(data: xr.Dataset) -> xr.DataArray:
@@ -130,20 +120,17 @@ def _newcomers(results: Results) -> Finding:
     return text, [share.at_least(0.95) for share in shares]
 
 
-def _wider_than_synthetic(total: bool) -> Measure:
+@with_parameters
+@all_hold()
+def _wider_than_synthetic(results: Results, total: bool) -> Iterator[Finding]:
     """States that StageRoute's lead in score is larger on RouterBench than on the synthetic market, with 3 and with 6 slots."""
-
-    @all_hold()
-    def measure(results: Results) -> Iterator[Finding]:
-        queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
-        leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
-        real = leads["dollars"]
-        yield f"{_at_spend(results['dollars'])}ahead by {show(real)}", True
-        for slots in (3, 6):
-            other = leads[f"synthetic-{slots}"]
-            yield f"synthetic, M = {slots}: {show(other)}", real.above(other)
-
-    return measure
+    queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
+    leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
+    real = leads["dollars"]
+    yield f"{_at_spend(results['dollars'])}ahead by {show(real)}", True
+    for slots in (3, 6):
+        other = leads[f"synthetic-{slots}"]
+        yield f"synthetic, M = {slots}: {show(other)}", real.above(other)
 
 
 # Figures.
