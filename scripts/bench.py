@@ -130,7 +130,7 @@ MOST_SPREAD, MOST_OTHERS, MOST_LOAD = 0.15, 0.05, 0.25
 
 
 def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:
-    """Policies to be measured, by problem. Without arguments: those of the page on performance, except for the problems in `LONG`."""
+    """Returns the policies to be measured by problem; without arguments those of the page on performance, except for the problems in `LONG`."""
     short = not (only or policies or full)
     rows: dict[str, list[str]] = {}
     for problem, parts in PROBLEMS.items():
@@ -145,7 +145,7 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
 
 @contextlib.contextmanager
 def empty_caches() -> Iterator[None]:
-    """Neither reads nor writes compiled programs on disk."""
+    """Context in which compiled programs are neither read from the disk nor written to it."""
     before = jax.config.jax_enable_compilation_cache
     with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, XDG_CACHE_HOME=kernels):
         jax.config.update("jax_enable_compilation_cache", False)
@@ -156,7 +156,7 @@ def empty_caches() -> Iterator[None]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
-    """Result of a function, seconds and CPU seconds of all threads and of finished child processes (compilers)."""
+    """Returns the result of a function, and its seconds and CPU seconds in all threads and finished child processes (compilers)."""
     start, used = time.perf_counter(), _used()
     result = work()
     return result, time.perf_counter() - start, _used() - used
@@ -172,7 +172,7 @@ class _ReadyError(Exception):
 
 
 def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
-    """Seconds and CPU seconds of a call of `simulate` until its programs are compiled, with empty caches."""
+    """Measures the seconds and CPU seconds until a call of `simulate` has compiled its programs, with empty caches."""
 
     def compile_only(block: Block, *_: Any, **__: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
@@ -191,12 +191,12 @@ def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
 
 
 def spread(seconds: Sequence[float]) -> float | None:
-    """Range of repeated timings over their median; None for fewer than two."""
+    """Returns the range of repeated timings over their median; None for fewer than two."""
     return (max(seconds) - min(seconds)) / statistics.median(seconds) if len(seconds) > 1 else None
 
 
 def measured(work: Callable[[], int], repeats: int, patience: float = float("inf")) -> dict[str, Any]:
-    """Median speed of a function that returns its number of decisions.
+    """Measures the median speed of a function that returns its number of decisions.
 
     Args:
       work: the function.
@@ -222,7 +222,7 @@ def measured(work: Callable[[], int], repeats: int, patience: float = float("inf
 
 
 def peak_memory() -> int:
-    """Peak bytes of the device if it reports them, else of the process."""
+    """Returns the peak bytes of the device if it reports them, else of the process."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

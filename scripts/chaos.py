@@ -315,7 +315,7 @@ class Change(NamedTuple):
 
 @contextlib.contextmanager
 def watch(folder: Path, before: Callable[[int, Change], None] = lambda done, change: None) -> Iterator[list[Change]]:
-    """A context that lists the changes of stores below a folder; `before` gets the number of those done, and the next."""
+    """Context that lists the changes of stores below a folder; `before` gets the number of finished changes, and the next change."""
     changes, opened, lock, write = list[Change](), dict[int, str](), threading.RLock(), places.Folder.write
 
     def below(path: Any) -> str:

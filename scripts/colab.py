@@ -66,7 +66,7 @@ print(json.dumps({"file": jr.__file__, "warned": [str(one.message) for one in wa
 
 
 def wheel(into: Path) -> Path:
-    """The wheel of this tree."""
+    """Builds the wheel of this tree."""
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(into), str(ROOT)], check=True)
     return next(into.glob("jaxroute-*.whl"))
 

@@ -75,7 +75,7 @@ class StagedSetting:
     cost_noise: float = 0.1  # Relative.
 
     def pool_size(self, start: int) -> int:
-        """Number of models that are available in round `start` (from 0): six, then one more every 1,000 rounds."""
+        """Returns the number of models that are available in round `start` (from 0): six, then one more every 1,000 rounds."""
         return min(6 + start // 1000, self.cost_mean.size)
 
 
@@ -109,7 +109,6 @@ def one_by_one(make_policy: Callable, s: BanditSetting, rounds: int, runs: int, 
 
 
 def loop_ucb1(s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
-    """UCB1."""
     del seed  # UCB1 is deterministic given the rewards.
     pulls, reward_sum = np.zeros((2, len(s.means)))
 
@@ -126,7 +125,7 @@ def loop_ucb1(s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
 
 
 def _route(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, bool]:
-    """RouteOPT (eq. 7): `max reward_ucb . p` with `cost_lcb . p <= budget`, `sum p = 1`, `0 <= p <= capacity`.
+    """Solves RouteOPT (eq. 7): `max reward_ucb . p` with `cost_lcb . p <= budget`, `sum p = 1`, `0 <= p <= capacity`.
 
     Returns:
       Probabilities `[n]`, the multiplier of the budget and whether the program is feasible; if not, the cheapest distribution.
@@ -145,7 +144,7 @@ def _route(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, b
 
 
 def _deployed(reward_ucb, cost_lcb, capacity, s: StagedSetting) -> np.ndarray:
-    """DeployOPT (eq. 3): the deployed models `[M]`, ascending.
+    """Solves DeployOPT (eq. 3); returns the deployed models `[M]`, ascending.
 
     With four or more slots and capacities of at least 0.4 the relaxed solution fits into the slots; the models of largest reduced cost
     take the other slots, in the limit of eq. (3)'s equality.
@@ -159,7 +158,7 @@ def _deployed(reward_ucb, cost_lcb, capacity, s: StagedSetting) -> np.ndarray:
 
 
 def loop_stageroute(s: StagedSetting, rounds: int, runs: int, seed: int) -> Regrets:
-    """StageRoute (Algorithm 1) with one linear program per query."""
+    """Simulates StageRoute (Algorithm 1) with one linear program per query."""
 
     @functools.cache
     def best(size):  # Eq. 1, with the true values.
@@ -238,7 +237,7 @@ def loop_c2mabv(rounds: int, runs: int, seed: int) -> Regrets:
 
 
 def loop_messplus(rounds: int, runs: int, seed: int) -> np.ndarray:
-    """MESS+ on Winogrande with a logistic head. Instead of the regret, the mean cost per request in J `[R]`."""
+    """Simulates MESS+ on Winogrande with a logistic head; returns the mean cost per request in J `[R]` instead of the regret."""
     cells = np.array([119.0, 108, 53, 231, 44, 63, 49, 600])  # Requests by the set of models that satisfy them.
     mean, spread = np.array([48.976, 200.450, 1018.423]), np.array([11.95, 7.62, 22.44])
     signal, noise, alpha, V, c, learning_rate, momentum, weight_decay = 0.15, 4, 0.7, 1e-3, 0.1, 0.06, 0.9, 0.01
@@ -267,7 +266,7 @@ def loop_messplus(rounds: int, runs: int, seed: int) -> np.ndarray:
 
 
 def loop_acqb(num_offered: int, rounds: int, runs: int, seed: int) -> Regrets:
-    """ACQB of `tests/reference` on the instances of its figure 2; the estimates are solved again after every round. Regret of routing."""
+    """Simulates ACQB of `tests/reference` on the instances of its figure 2, with new estimates after every round; returns the regret of routing."""
     root = str(Path(__file__).resolve().parents[1])
     if root not in sys.path:
         sys.path.insert(0, root)
@@ -277,7 +276,7 @@ def loop_acqb(num_offered: int, rounds: int, runs: int, seed: int) -> Regrets:
 
 
 def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:
-    """COSMOS with its streaming estimator on three uniform boxes; amortised regret."""
+    """Simulates COSMOS with its streaming estimator on three uniform boxes; returns the amortised regret."""
     index = np.array([[0.57, -0.101466, -0.098534], [0.483130, -0.082676, 0.117324], [0.524375, 0.099928, -0.100072]])
     cost, quantile = np.array([0.015, 0.033541, 0.075]), np.array([0.7, 0.5, 0.3])
     spread, bonus, floor, start, bound = 0.5, 0.1, 0.1, 0.1, 2.0
@@ -341,7 +340,7 @@ def in_blocks(simulate: Callable, s: Any, fewest: int, most: int, rounds: int, r
 
 
 def _first_argmax(num_arms: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A function that returns the index of the first maximum over the first axis of `[K, n]` scores, in a buffer that it overwrites.
+    """Makes a function that returns the index of the first maximum over the first axis of `[K, n]` scores, in a buffer that it overwrites.
 
     `argmax(axis=0)` walks the short axis of every run. Here all passes stream over runs (maximum, equality, and the largest of the
     weights K..1 among the equal arms), which takes about half the time.
@@ -374,7 +373,6 @@ def _regret(s: BanditSetting, pulls: np.ndarray) -> Regrets:
 
 
 def vectorised_ucb1(s: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> Regrets:
-    """UCB1."""
     means, lane, cell = np.array(s.means, np.float32), np.arange(n), np.empty(n, np.intp)
     shape = (means.size, n)
     pulls, reward_sum, inverse_root = np.zeros((3, *shape), np.float32)
@@ -452,7 +450,6 @@ def _ucb1_lanes(means, width, rounds, runs, seed):
 
 
 def numba_lanes_ucb1(s: BanditSetting, rounds: int, runs: int, seed: int) -> Regrets:
-    """UCB1 in blocks of runs."""
     return _ucb1_lanes(np.array(s.means), s.width, rounds, runs, seed)
 
 
@@ -461,7 +458,7 @@ def numba_lanes_ucb1(s: BanditSetting, rounds: int, runs: int, seed: int) -> Reg
 
 
 def river_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
-    """UCB1 (random ties), Beta Thompson sampling or epsilon-greedy of river."""
+    """Makes UCB1 (random ties), Beta Thompson sampling or epsilon-greedy of river."""
     from river import bandit, proba, stats
 
     made = {
@@ -513,7 +510,7 @@ SMPYBANDITS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 def smpybandits_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
-    """A policy of SMPyBandits, which draws from the global generators of NumPy and Python."""
+    """Makes a policy of SMPyBandits, which draws from the global generators of NumPy and Python."""
     cls, options, _ = SMPYBANDITS[name]
     np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
@@ -545,7 +542,7 @@ class Comparator:
     note: str = ""
 
     def run(self, rounds: int, runs: int, seed: int) -> dict[str, float]:
-        """Number of decisions, mean regret of the runs and its standard error."""
+        """Simulates; returns the number of decisions, the mean regret of the runs and its standard error."""
         regret = self.regrets(rounds, runs, seed)
         error = regret.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.nan
         return {"decisions": rounds * runs, "mean_regret": float(regret.mean()), "standard_error": float(error)}

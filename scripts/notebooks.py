@@ -50,7 +50,7 @@ installation.prepare("plot", "tune", install=bool(JAXROUTE))"""
 
 
 def first_cell(pyproject: Path = ROOT / "pyproject.toml") -> str:
-    """The first cell of code of every notebook."""
+    """Returns the first cell of code of every notebook."""
     links = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
     return _FIRST_CELL.format(
         address=links.get("Wheel") or (f"git+{links['Repository']}" if links.get("Repository") else "")
@@ -127,7 +127,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def in_few(picture: Image.Image, colours: int) -> bytes:
-    """A picture as PNG in few colours; greys, as in letters, become five steps and those of whole areas, so that bands keep their colours."""
+    """Encodes a picture as PNG in few colours. Greys, as in letters, become five steps and those of whole areas, so that bands keep their colours."""
     pixels = np.asarray(picture.convert("RGB"))
     grey = np.ptp(pixels, axis=-1) < 4
     found, count = np.unique(pixels[grey, 0], return_counts=True)

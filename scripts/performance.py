@@ -30,7 +30,7 @@ COMPARED = {("one setting at a time", "service, grid", "MessPlus")} | {
 
 
 def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
-    """Rows of jaxroute by device, problem, policy, horizon and runs.
+    """Returns the rows of jaxroute by device, problem, policy, horizon and runs.
 
     Each has its `ratios`, and `first`, whether it is the first of its problem; `first_call_cpu_s` is the latest of all results or None.
     """
@@ -54,7 +54,7 @@ def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
 
 
 def section(folder: Path = RESULTS, every: bool = False) -> str:
-    """Tables in Markdown, one per device; with `every` of all policies."""
+    """Formats tables in Markdown, one per device; with `every` of all policies."""
     stored = (json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
     rows = latest(report for report in stored if "problems" in report)
     if not rows:
@@ -84,7 +84,7 @@ def _speed(number: float) -> str:
 
 
 def written(page: str, text: str) -> str:
-    """The page with this section.
+    """Replaces the section of the page.
 
     Raises:
       ValueError: the page has no place for it.

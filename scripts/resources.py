@@ -62,7 +62,7 @@ _BRANCH = re.compile(r"BRA.*?(\.L_\w+)")
 
 
 def source(env: Any, policy: Any) -> Source:
-    """Kernel of a policy, whose leaves are inputs as in `simulate`, with the default flows as records."""
+    """Makes the kernel of a policy, whose leaves are inputs as in `simulate`, with the default flows as records."""
     builds = not hasattr(policy, "act")
     leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))
     example = env if is_environment(env) else env(draws.key(0))
@@ -115,7 +115,7 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
 
 
 def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[str, Any]:
-    """Row of a round with these instructions, in a kernel with some registers and bytes of the stack."""
+    """Makes the row of a round with these instructions, in a kernel with some registers and bytes of the stack."""
     names = [re.sub(r"^@!?U?P\w+ ", "", one).split()[0].split(".")[0] for one in instructions]
     row: dict[str, Any] = {
         "round_instructions": len(names),
@@ -128,7 +128,7 @@ def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[st
 
 
 def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
-    """Cycles of a scheduler for a round of a warp.
+    """Estimates the cycles of a scheduler for a round of a warp.
 
     With fewer than four warps a scheduler is idle in some of four cycles. Accesses to the stack take longer if the stacks of a processor do not
     fit into its first cache.
@@ -139,18 +139,18 @@ def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
 
 
 def tool(name: str) -> str:
-    """One of NVIDIA's binary utilities."""
+    """Finds one of NVIDIA's binary utilities."""
     files = importlib.metadata.files(f"nvidia-cuda-{name}") or []
     return str(next(f for f in files if f.stem == name and f.suffix in ("", ".exe")).locate())
 
 
 def bounded(text: str, bounds: str) -> str:
-    """Text of a kernel with launch bounds, if there are any."""
+    """Adds launch bounds, if there are any, to the text of a kernel."""
     return text.replace("__global__ void", f"__global__ void __launch_bounds__({bounds})") if bounds else text
 
 
 def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "usual") -> dict[str, Any]:
-    """A row of the table; with `reason` if the kernel does not compile."""
+    """Makes a row of the table; with `reason` if the kernel does not compile."""
     options, bounds = VARIANTS[variant]
     start = time.process_time()
     try:
@@ -161,7 +161,7 @@ def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "us
 
 
 def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> list[str]:
-    """Texts of the numbers of a kernel that are worse than in a stored row by more than a share."""
+    """Describes the numbers of a kernel that are worse than in a stored row by more than a share."""
     names = ("registers", "stack_bytes", "round_instructions", "stack_accesses")
     return [f"{name} {stored[name]} -> {now[name]}" for name in names if now[name] > (1 + more) * stored[name] + 4]
 
@@ -206,7 +206,7 @@ COLUMNS = (
 
 
 def show(row: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Formats a row as a line of the table."""
     if "reason" in row:
         return f"  does not compile: {row['reason']}"
     cells = (f"{row[key]:>{width}.1e}" if width == 9 else f"{row[key]:>{width}}" for _, key, width in COLUMNS)

@@ -29,7 +29,7 @@ PARTS = {
 
 
 def leftovers() -> list[str]:
-    """Test files that belong to no part."""
+    """Returns the test files that belong to no part."""
     listed = [ROOT / place for places in PARTS.values() for place in places]
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(f.relative_to(ROOT)) for f in files if not any(f == p or p in f.parents for p in listed)]

@@ -68,7 +68,7 @@ def again(log: Path, killed: set[int]) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def bucket() -> Iterator[str]:
-    """A context with the URL of a bucket on a local server that speaks S3."""
+    """Context with the URL of a bucket on a local server that speaks S3."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

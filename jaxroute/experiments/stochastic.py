@@ -131,7 +131,6 @@ _CHANGING = {
 
 @all_hold()
 def _gains_from_forgetting(results: Results):
-    """Policies that forget have less regret than the same kind of policy that does not."""
     pairs = [(name, forgets, "Thompson sampling") for name in _CHANGING for forgets in ("SW-TS", "discounted TS")]
     for name, forgets, other in (("abrupt", "SW-UCB", "UCB1"), *pairs):
         a, b = (end(results[name], "regret", policy) for policy in (forgets, other))
@@ -188,7 +187,6 @@ def _fewer(results: Results):
 
 @all_hold("samples over T* log(1 / delta): ")
 def _approaches(results: Results):
-    """The ratio is above 1, and falls with delta."""
     for case, data in results.items():
         time = stochastic.characteristic_time(INSTANCES[case])
         ratios = [end(data, "samples", "Track-and-Stop", delta=d).times(-1.0 / (time * np.log(d))) for d in _DELTAS]

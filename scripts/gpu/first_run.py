@@ -102,7 +102,7 @@ class Report:
 
 
 def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
-    """Decisions per second of a kernel if only the cycles of `scripts/resources.py` took time.
+    """Returns the decisions per second of a kernel if only the cycles of `scripts/resources.py` took time.
 
     Args:
       task: task with a case.
@@ -117,7 +117,7 @@ def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
 
 @functools.cache
 def _cycles(file: Path) -> dict[tuple[str, str], int]:
-    """Cycles of a round by problem and policy, from the results of `scripts/resources.py`."""
+    """Reads the cycles of a round by problem and policy from the results of `scripts/resources.py`."""
     rows = json.loads(file.read_text())["rows"] if file.exists() else []
     return {(row["problem"], row["policy"]): row["round_cycles"] for row in rows if "round_cycles" in row}
 
@@ -174,7 +174,7 @@ class Call:
         self._report.end(task)
 
     def _ncu(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """Counters of the second launch of a kernel, since the first is short."""
+        """Yields the counters of the second launch of a kernel, since the first is short."""
         if not shutil.which("ncu"):
             yield {"skipped": "there is no ncu"}
             return
@@ -199,7 +199,6 @@ class Call:
             yield {"error": text[-1500:]}
 
     def _pytest(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """Results of the tests that need a GPU."""
         how = ("-p", "no:cacheprovider", "-rfE", "--durations=8", *task.given["arguments"].split())
         rc, text = self._command([sys.executable, "-m", "pytest", *how], limit)
         yield {"rc": rc, "tail": text[-6000:]}
@@ -211,7 +210,7 @@ class Call:
 
 
 def counters(text: str) -> dict[str, str]:
-    """Values with units from ncu's CSV: a line of names, one of units, one for each launch."""
+    """Reads values with units from ncu's CSV: a line of names, one of units, one for each launch."""
     lines = text.splitlines()
     begin = next((place for place, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = list(csv.reader(lines[begin : begin + 3]))
@@ -221,7 +220,7 @@ def counters(text: str) -> dict[str, str]:
 
 
 def in_line(entry: Mapping[str, Any]) -> str:
-    """State and main results of a task in one line."""
+    """Formats the state and the main results of a task in one line."""
     if "error" in entry or "skipped" in entry:
         return f"{entry['state']}: {entry.get('error') or entry['skipped']}"[:300].replace("\n", " ")
     parts = []
@@ -239,7 +238,7 @@ def in_line(entry: Mapping[str, Any]) -> str:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """The device and versions; the tasks that were timed, row by row; then a line for each other task."""
+    """Formats the device and versions; the tasks that were timed, row by row; then a line for each other task."""
     info = results.get("info", {})
     versions = {"driver": info.get("smi", {}).get("driver_version"), "NVRTC": results.get("probe", {}).get("nvrtc_version")}
     versions |= {name: version for name, version in info.get("packages", {}).items() if name.startswith(("jax", "nvidia"))}
@@ -260,7 +259,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def environment(folder: Path, smoke: bool) -> dict[str, str]:
-    """Environment variables of all processes: no cached programs, shared device memory, and no autotuning beside another measurement."""
+    """Returns the environment variables of all processes: no cached programs, shared device memory, and no autotuning beside another measurement."""
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "XDG_CACHE_HOME": str(folder),
@@ -274,7 +273,7 @@ def environment(folder: Path, smoke: bool) -> dict[str, str]:
 
 
 def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) -> list[Stage]:
-    """Stages with the unfinished tasks that match a pattern, and always `info`."""
+    """Selects the unfinished tasks that match a pattern, and always `info`."""
     finished = {name for name, entry in earlier.items() if entry["state"] in ("done", "skipped")}
 
     def wanted(task: Task, asked: bool) -> bool:

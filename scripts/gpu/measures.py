@@ -136,7 +136,7 @@ class Simulation:
             return jax.device_get(self.compiled(*self.arguments)).by_name()
 
     def speed(self, repeats: int = 5, most_s: float = 6.0) -> dict[str, Any]:
-        """Speed by the median time of several simulations after a first one; of fewer if they take long."""
+        """Measures the speed by the median time of several simulations after a first one; of fewer if they take long."""
         seconds: list[float] = []
         with alone_on_device():
             while len(seconds) <= repeats and sum(seconds) < most_s:
@@ -152,7 +152,7 @@ class Simulation:
 
 
 def info() -> Pieces:
-    """Device, clocks, driver and installed packages; `COMMIT` is a file of a packed project, which has no history."""
+    """Reports device, clocks, driver and installed packages; `COMMIT` is a file of a packed project, which has no history."""
     device, packed = jax.devices()[0], Path(__file__).resolve().parents[2] / "COMMIT"
     yield {"commit": packed.read_text().strip() if packed.exists() else provenance.commit()}
     yield {"platform": device.platform, "device": device.device_kind, "processors": getattr(device, "core_count", None)}
@@ -291,7 +291,7 @@ def compared(ours: Values, theirs: Values) -> dict[str, Any]:
 
 
 def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
-    """Seconds of tracing and compiling, and the speed."""
+    """Measures the seconds of tracing and compiling, and the speed."""
     needed = 4 * runs * jr.run_bytes(*CASES[case]())
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", float("inf"))
     if needed > limit:
@@ -305,7 +305,7 @@ def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
 
 
 def free_bytes() -> int | None:
-    """Free bytes of the device's memory; None on a CPU."""
+    """Returns the free bytes of the device's memory; None on a CPU."""
     if jax.default_backend() == "cpu":
         return None
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -315,21 +315,21 @@ def free_bytes() -> int | None:
 
 
 def variant(case: str, graphs: str, runs: int, horizon: int) -> Pieces:
-    """Speed of the scan with other graphs of launches."""
+    """Measures the speed of the scan with other graphs of launches."""
     with mock.patch.object(compiling, "GPU_OPTIONS", GRAPHS[graphs]):
         yield from timed(case, "scan", runs, horizon)
     yield {"dropped": compiling.dropped_options()}
 
 
 def width(case: str, threads: int, runs: int, horizon: int) -> Pieces:
-    """Speed of the kernel with another number of threads in a block."""
+    """Measures the speed of the kernel with another number of threads in a block."""
     with mock.patch.object(cuda, "BLOCK", threads):
         yield from timed(case, "kernel", runs, horizon)
     yield from _only_on_gpu("the host's kernel has no blocks of threads")
 
 
 def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
-    """Speed of the kernel with other compiler options; with another arithmetic also the comparison with the CPU's scan."""
+    """Measures the speed of the kernel with other compiler options; with another arithmetic also compares it with the CPU's scan."""
     given, bounds = HOW[how]
     names = {one.split("=")[0] for one in given}
     wanted, compiled = (*(one for one in cuda.OPTIONS if one.split("=")[0] not in names), *given), cuda.compiled
@@ -355,7 +355,7 @@ def _only_on_gpu(reason: str) -> Pieces:
 
 
 def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pieces:
-    """Seconds of whole calls of `simulate`: of the first, which compiles, and of two more."""
+    """Measures the seconds of whole calls of `simulate`: of the first, which compiles, and of two more."""
     env, policy = CASES[case]()
     for call in ("first", "second", "third"):
         start = time.perf_counter()
@@ -369,7 +369,7 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
 
 
 def profile(case: str, runs: int, horizon: int) -> Pieces:
-    """Time of a scan by kernel; XLA launches no graphs under the profiler."""
+    """Measures the time of a scan by kernel; XLA launches no graphs under the profiler."""
     simulation = Simulation(case, "scan", runs, horizon)
     yield simulation.made
     with tempfile.TemporaryDirectory(dir=os.environ.get(FOLDER)) as folder:
@@ -386,7 +386,7 @@ def profile(case: str, runs: int, horizon: int) -> Pieces:
 
 
 def _longest(plane: Any, most: int = 25) -> list[dict[str, Any]]:
-    """Events of a profile with the largest total time."""
+    """Returns the events of a profile with the largest total time."""
     spent: collections.Counter[str] = collections.Counter()
     number: collections.Counter[str] = collections.Counter()
     for event in (event for line in plane.lines for event in line.events):

@@ -77,7 +77,7 @@ class Stage:
 
 
 def stages() -> list[Stage]:
-    """All tasks, the most important ones first; less common sizes come last and are omitted if time runs out."""
+    """Returns all tasks, the most important ones first; less common sizes come last and are omitted if time runs out."""
     cases, both = (*LIGHT, *HEAVY), ("kernel", "scan")
     headline = [_timed("UCB1", backend, 100_000) for backend in both]
     large = [_timed(case, backend, 100_000) for case in cases[1:] for backend in both]
@@ -101,7 +101,7 @@ def stages() -> list[Stage]:
 
 
 def smoke() -> list[Stage]:
-    """Every kind of task at a tiny size, for a machine without a GPU."""
+    """Returns every kind of task at a tiny size, for a machine without a GPU."""
     few = {"runs": 32, "horizon": 40}
     return [
         Stage([Task("info", 60), Task("probe", 120), Task("quotients", 60)], alone=True),
@@ -134,7 +134,7 @@ def _simulate(runs: int, horizon: int, keep: str) -> Task:
 
 
 def _changed(scanned: int, launched: int, horizon: int) -> list[Task]:
-    """Tasks with other options: graphs of the scan, threads of a block, arithmetic and registers of the kernel."""
+    """Makes tasks with other options: graphs of the scan, threads of a block, arithmetic and registers of the kernel."""
     scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, launched))
     return [
         *(
@@ -152,7 +152,7 @@ def _changed(scanned: int, launched: int, horizon: int) -> list[Task]:
 
 
 def _profiled(scanned: int, launched: int, horizon: int, cases: tuple[str, ...]) -> list[Task]:
-    """Tasks with a profiler: each kernel of the scan, the counters of the kernel."""
+    """Makes tasks with a profiler: the time of each kernel of the scan, the counters of the kernel."""
     return [
         *(Task("profile", 90, {"case": case, "runs": scanned, "horizon": horizon}) for case in cases),
         *(

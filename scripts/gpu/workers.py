@@ -98,7 +98,7 @@ def pieces(task: Task) -> Iterator[dict[str, Any]]:
 
 
 def run_command(words: Sequence[str], limit: float, env: Mapping[str, str], folder: Path, log: Path) -> tuple[int, str]:
-    """Exit status and output of a command in a folder; it is killed with its children after `limit` seconds."""
+    """Executes a command in a folder, and kills it with its children after `limit` seconds; returns its exit status and output."""
     options: dict[str, Any] = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,

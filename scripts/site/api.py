@@ -50,7 +50,7 @@ class Page:
 
 
 def _page(name: str, packages: str = "", modules: str = "") -> Page:
-    """A page with lists of names below `jaxroute`."""
+    """Makes a page with lists of names below `jaxroute`."""
     below = (tuple(f"jaxroute.{one}" for one in names.split()) for names in (packages, modules))
     return Page(name.replace(".", "/"), name, *below)
 
@@ -60,7 +60,7 @@ def _below(package: str, modules: str) -> str:
 
 
 def pages() -> tuple[Page, ...]:
-    """All pages, in the order of the index; a new problem has its page without more."""
+    """Returns all pages in the order of the index; a new problem gets its page automatically."""
     problems = [m.name for m in pkgutil.iter_modules(importlib.import_module("jaxroute.problems").__path__) if m.ispkg]
     problems.sort(key=lambda name: (_place(name, _PROBLEMS), name))
     return (
@@ -133,7 +133,7 @@ def _full(module: str, member: str) -> str:
 
 
 def entries(page: Page) -> list[Entry]:
-    """The objects of a page, in the order of its packages' lists and its modules' sources; each object once."""
+    """Returns the objects of a page, in the order of its packages' lists and its modules' sources; each object once."""
     found: dict[Any, Entry] = {}
     seen = _exported() if page.name != "jaxroute" else frozenset()
     for name in page.packages:
@@ -155,13 +155,13 @@ def entries(page: Page) -> list[Entry]:
 
 @functools.cache
 def _exported() -> frozenset[int]:
-    """Identities of the names of `jaxroute`, which only its own page shows."""
+    """Returns the identities of the names of `jaxroute`, which only its own page shows."""
     package = importlib.import_module("jaxroute")
     return frozenset(id(getattr(package, member)) for member in exports(package))
 
 
 def _home(package: ModuleType, member: str) -> str:
-    """The module of a package that assigns a constant."""
+    """Returns the module of a package that assigns a constant."""
     for module in _modules((f"{package.__name__}.*",)):
         if re.search(rf"(?m)^{member}\b.*=", Path(module.__file__ or "").read_text(encoding="utf-8")):
             return module.__name__
@@ -170,7 +170,7 @@ def _home(package: ModuleType, member: str) -> str:
 
 @functools.cache
 def names() -> dict[int, str]:
-    """Full name of each documented class and function by identity; the first page wins."""
+    """Returns the full name of each documented class and function by identity; the first page wins."""
     found: dict[int, str] = {}
     for entry in (entry for page in pages() for entry in entries(page) if _kind(entry.thing) != "data"):
         found.setdefault(id(entry.thing), entry.name)
@@ -178,7 +178,7 @@ def names() -> dict[int, str]:
 
 
 def _comment(module: str, member: str) -> str:
-    """The comment above a constant, or behind it."""
+    """Returns the comment above a constant, or behind it."""
     source = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8")
     found = re.search(rf"(?m)((?:^# .*\n)*)^{member}\b.*=.*?(?:  # (?!fmt|type|pyright|noqa)(.*))?$", source)
     if found is None:
@@ -187,19 +187,18 @@ def _comment(module: str, member: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a docstring."""
     return re.split(r"(?<=\.)\s", " ".join(text.strip().split("\n\n")[0].split()))[0]
 
 
 def _heading(module: str, page: Page) -> str:
-    """Title of a section: the module below the packages of the page."""
+    """Returns the title of a section: the module below the packages of the page."""
     bases = (*page.packages, *(name.removesuffix(".*") for name in page.modules))
     inside = [module.removeprefix(f"{base}.") for base in bases if module.startswith(f"{base}.")]
     return min(inside, key=len) if inside else ALIASES.get(module, module).removeprefix("jaxroute.")
 
 
 def text(page: Page) -> str:
-    """The page in reStructuredText."""
+    """Formats the page in reStructuredText."""
     out = [page.title, "=" * len(page.title), ""]
     out += [f".. py:module:: {ALIASES.get(page.top, page.top)}", "", f".. automodule:: {page.top}", "   :no-index:", ""]
     for name in page.packages:
@@ -227,7 +226,7 @@ def _place(name: str, order: Sequence[str]) -> int:
 
 
 def _rank(page: Page, module: str) -> tuple:
-    """Order of the sections of a problem: the paper's policy, other policies, environments, parts; of another page as they come."""
+    """Returns a sort key: the sections of a problem are the paper's policy, other policies, environments, parts; other pages keep their order."""
     if not page.name.startswith("problems/"):
         return ()
     name = [*module.removeprefix(page.top).split("."), ""][1]
@@ -250,7 +249,7 @@ def _directive(entry: Entry) -> list[str]:
 
 
 def index(found: tuple[Page, ...]) -> str:
-    """The page that lists the pages."""
+    """Formats the page that lists the pages."""
     lines = ["API reference", "=============", ""]
     lines += [
         "Everything public, from the docstrings. ``import jaxroute as jr``; problems are in ``jaxroute.problems``.",

@@ -44,7 +44,7 @@ def assemble(source: Path) -> None:
 
 
 def outside(html: Path) -> list[str]:
-    """Links to other sites, each once."""
+    """Returns the links to other sites, each once."""
     found = set()
     for page in html.rglob("*.html"):
         found |= set(re.findall(r'<a [^>]*href="(https?://[^"#]+)', page.read_text(encoding="utf-8")))

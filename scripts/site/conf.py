@@ -69,7 +69,7 @@ copybutton_prompt_is_regexp = True
 
 
 def _documented(target: str) -> str | None:
-    """Name under which an object is shown, from the module that defines it."""
+    """Returns the name under which an object is shown, from the module that defines it."""
     module, _, name = target.rpartition(".")
     while module:
         try:
@@ -85,7 +85,7 @@ def _documented(target: str) -> str | None:
 
 
 def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
-    """Target of a link in a type hint; plain text for types of other packages. Links that an author wrote must exist."""
+    """Resolves a link in a type hint; types of other packages become plain text. Links that an author wrote must exist."""
     if node.get("refdomain") != "py":
         return None
     shown = _documented(node["reftarget"])

@@ -30,7 +30,7 @@ def _fields(thing: Any) -> set[str]:
 
 
 def _headed(lines: list[str], fields: set[str]) -> list[str]:
-    """Lines with a heading for fields without one; attributes of a class become its parameters."""
+    """Adds a heading to fields without one; attributes of a class become its parameters."""
     out: list[str] = []
     listing = False
     for line in lines:
@@ -49,7 +49,7 @@ def _headed(lines: list[str], fields: set[str]) -> list[str]:
 
 
 def _resolved(text: str, thing: Any) -> str | None:
-    """Full name of the documented object with a name in a docstring; None if there is none."""
+    """Returns the full name of the documented object with a name in a docstring; None if there is none."""
     owner = thing.fget if isinstance(thing, property) else thing
     name = thing.__name__ if inspect.ismodule(thing) else getattr(owner, "__module__", None) or ""
     first, *more = text.split(".")
@@ -63,7 +63,7 @@ def _resolved(text: str, thing: Any) -> str | None:
 
 
 def _inline(text: str, thing: Any, fields: set[str]) -> str:
-    """Text with links and code for what is in backticks, and bold labels."""
+    """Converts what is in backticks to links and code, and labels to bold text."""
 
     def replaced(match: re.Match) -> str:
         inside = " ".join(match.group(1).split())

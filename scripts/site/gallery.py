@@ -68,7 +68,7 @@ NOT_RUN = {
 
 @functools.cache
 def experiments() -> dict[str, Any]:
-    """The experiments of the package and the studies, problem by problem."""
+    """Returns the experiments of the package and the studies, problem by problem."""
     sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
     from studies import studies
 
@@ -80,7 +80,7 @@ def experiments() -> dict[str, Any]:
 
 
 def named(only: list[str], names: list[str]) -> list[str]:
-    """Selected experiments, by their names or by problem; all without a selection."""
+    """Selects experiments by their names or by problem; all without a selection."""
     for one in only:
         if one not in names and not any(name.startswith(f"{one}/") for name in names):
             raise ValueError(f"--only must name an experiment or a problem of `jaxroute list`, got {one!r}")
@@ -88,12 +88,12 @@ def named(only: list[str], names: list[str]) -> list[str]:
 
 
 def stem(name: str) -> str:
-    """Beginning of the names of an experiment's files in the gallery."""
+    """Returns the beginning of the names of an experiment's files in the gallery."""
     return name.replace("/", "-")
 
 
 def entries() -> Iterator[dict[str, Any]]:
-    """Entries of the gallery, in the order of `jaxroute list`."""
+    """Yields the entries of the gallery, in the order of `jaxroute list`."""
     for name in experiments():
         file = GALLERY / f"{stem(name)}.json"
         if file.is_file():
@@ -101,7 +101,7 @@ def entries() -> Iterator[dict[str, Any]]:
 
 
 def command(experiment: Any, seeds: int) -> list[str]:
-    """Arguments of `jaxroute` that run an experiment."""
+    """Returns the arguments of `jaxroute` that run an experiment."""
     from studies import argument, studies
 
     name = argument(experiment.name) if experiment.name in studies() else experiment.name
@@ -126,7 +126,7 @@ def simulate(experiment: Any, seeds: int, out: Path) -> float:
 
 
 def results_of(experiment: Any, out: Path) -> dict[str, Any]:
-    """Results of a finished run by case."""
+    """Loads the results of a finished run by case."""
     from jaxroute.store import results
 
     one = len(experiment.cases) == 1
@@ -138,7 +138,7 @@ _QUALITIES = {160: (256, 128, 64, 48), 130: (128, 64, 48, 32), 110: (64, 48, 32)
 
 
 def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
-    """Pixels `[H, W, 3]` in their most frequent colours; greys, which are frequent at edges of letters, count less."""
+    """Reduces pixels `[H, W, 3]` to their most frequent colours; greys, which are frequent at edges of letters, count less."""
     codes = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     found, place, count = np.unique(codes, return_inverse=True, return_counts=True)
     every = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=-1).astype(np.int32)
@@ -149,12 +149,12 @@ def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
 
 
 def largest(panels: int) -> int:
-    """Largest number of bytes of a figure's picture."""
+    """Returns the largest number of bytes of a figure's picture."""
     return min(max(LARGEST, A_PANEL * panels), MOST)
 
 
 def left(experiment: Any) -> int:
-    """Largest number of bytes of an experiment's pictures, beside those of the others."""
+    """Returns how many bytes an experiment's pictures may have, beside those of the others."""
     own = f"{stem(experiment.name)}.", f"{stem(experiment.name)}--"
     return TOTAL - sum(path.stat().st_size for path in GALLERY.glob("*.webp") if not path.name.startswith(own))
 

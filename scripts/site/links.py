@@ -9,7 +9,7 @@ KEYS = ("Repository", "Documentation", "Issues", "Changelog", "Wheel")
 
 
 def links(pyproject: Path = ROOT / "pyproject.toml") -> dict[str, str]:
-    """The links by key.
+    """Returns the links by key.
 
     Raises:
       ValueError: a key that is not one of `KEYS`, or a URL that is not one.

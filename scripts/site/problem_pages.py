@@ -32,12 +32,12 @@ _DOTS = 96  # An inch of a page.
 
 
 def number_of(things: int, one: str) -> str:
-    """A number of things in words: "1 seed", "1,024 seeds"."""
+    """Writes a number of things in words: "1 seed", "1,024 seeds"."""
     return f"{things:,} {one if things == 1 else one + 's'}"
 
 
 def verdicts(entry: dict[str, Any]) -> str:
-    """The number of claims by verdict: "2 of 3 hold, 1 not decided"."""
+    """Counts the claims by verdict: "2 of 3 hold, 1 not decided"."""
     found = [claim["verdict"] for claim in entry["claims"]]
     if not found:
         return "none"
@@ -46,7 +46,7 @@ def verdicts(entry: dict[str, Any]) -> str:
 
 
 def caption(entry: dict[str, Any]) -> str:
-    """Size and time of a run, and the numbers of claims that hold."""
+    """Describes size and time of a run, and the numbers of claims that hold."""
     size = f"{number_of(entry['seeds'], 'seed')} of {number_of(entry['horizon'], 'round')}"
     if entry["seeds"] < entry["own_seeds"]:
         size += f" (the experiment's own number is {entry['own_seeds']:,})"
@@ -56,14 +56,14 @@ def caption(entry: dict[str, Any]) -> str:
 
 
 def inline(text: str) -> list[nodes.Node]:
-    """Text of a docstring or an experiment; text in backticks and options are code."""
+    """Converts text of a docstring or an experiment to nodes; text in backticks and options are code."""
     parts = re.split(r"`+([^`]+)`+|((?<!\w)--[a-z][\w-]*)", " ".join(text.split()))
     kinds = (nodes.Text, lambda code: nodes.literal("", code), lambda code: nodes.literal("", code))
     return [kinds[i % 3](part) for i, part in enumerate(parts) if part]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]], classes: Sequence[str] = ()) -> nodes.table:
-    """A table of cells, each a list of inline nodes."""
+    """Makes a table of cells, each a list of inline nodes."""
 
     def row(cells: Iterable[list[nodes.Node]]) -> nodes.row:
         return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells))
@@ -99,7 +99,7 @@ class Gallery(_OfGallery):
         return [self.shown(entry) for entry in self.entries()]
 
     def shown(self, entry: dict[str, Any]) -> nodes.container:
-        """An experiment."""
+        """Makes the block of an experiment."""
         name, label = entry["experiment"], f"gallery-{gallery.stem(entry['experiment']).lower()}"
         block = nodes.container(classes=["gallery-entry"])
         if self.env.docname == PAGE:
@@ -124,7 +124,7 @@ class Gallery(_OfGallery):
         return block
 
     def claims(self, entry: dict[str, Any]) -> list[nodes.Node]:
-        """The claims and the measured values, folded."""
+        """Makes a folded list of the claims and the measured values."""
         if not entry["claims"]:
             return []
         listed = nodes.bullet_list()
@@ -194,7 +194,6 @@ class _OfProblem(SphinxDirective):
         return [table((self.kind, head), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:
-        """Link to the reference."""
         name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
         text = nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"])
         return addnodes.pending_xref(

@@ -108,7 +108,7 @@ class Snippet:
 
 
 def snippets(page: Path) -> list[Snippet]:
-    """The blocks of a page, in order.
+    """Reads the blocks of a page, in order.
 
     Raises:
       ValueError: an option that is not one, or a block without an end.
@@ -152,5 +152,5 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def pages(root: Path) -> list[Path]:
-    """README, CONTRIBUTING and the written pages of the site."""
+    """Returns README, CONTRIBUTING and the written pages of the site."""
     return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "notebooks" / "site").rglob("*.md"))]

@@ -65,13 +65,13 @@ _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
 def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
-    """Function that labels the distances of outcomes or costs for their axis."""
+    """Returns a function that labels the distances of outcomes or costs for their axis."""
     name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
     return lambda data: data.assign({name: data[name].assign_attrs(long_name=label)})
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
-    """Largest distance of a mean from the truth, in radii of Lemma 1."""
+    """Returns the largest distance of a mean from the truth, in radii of Lemma 1."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
     for part, truth in (("outcome", env.outcomes.outcome_mean), ("cost", env.outcomes.cost_mean)):
         seen = getattr(state, part)

@@ -53,7 +53,6 @@ def _lower_bound_of(data: xr.Dataset) -> tuple[str, float]:
 
 
 def _above_bound(results: Results) -> Finding:
-    """The regret of StageRoute is at least the lower bound."""
     ratios = {}
     for data in results.values():
         name, bound = _lower_bound_of(data)
@@ -65,7 +64,6 @@ def _above_bound(results: Results) -> Finding:
 
 
 def _others_above_bound(results: Results) -> Finding:
-    """Regrets of Greedy and RandomDeploy are at least the lower bound, that of the oracle is below."""
     parts, stated = [], []
     for policy in ("Greedy", "RandomDeploy", "Oracle"):
         ratios = [end(data, "regret", policy).times(1 / _lower_bound_of(data)[1]) for data in results.values()]
