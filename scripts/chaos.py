@@ -96,16 +96,8 @@ def run(out: Out | None, keep: str, *, root_seed: int = 0, seeds: int = 0, share
     env, execution = stochastic.bernoulli([0.6, 0.4, 0.5]), jr.Execution(backend="scan", block=BLOCK[keep], share=share)
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
     what: dict[str, Any] = {"horizon": 20, "seeds": seeds or SEEDS[keep], "record": ["regret", "pulls"], "record_every": 10}
-    how: dict[str, Any] = {"execution": execution, "progress": False}
-    return jr.simulate(
-        env,
-        policies,
-        out=None if out is None else jr.Store(out, accept_changed_code=True),
-        keep=keep,
-        root_seed=root_seed,
-        **what,
-        **how,
-    )
+    how: dict[str, Any] = {"execution": execution, "progress": False, "keep": keep, "root_seed": root_seed}
+    return jr.simulate(env, policies, out=None if out is None else jr.Store(out, accept_changed_code=True), **what, **how)
 
 
 # Contexts that replace parts of the package. Only these and `watch` use private names.
@@ -280,13 +272,9 @@ def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> Non
     for size in SIZES:
         out, stranger = stores = [folder / f"{name}-{keep}-{size}" for name in ("finished", "stranger")]
         with packs_of(size):
-            for store, options in (
-                (out, {"root_seed": 1}),
-                (out, {"seeds": fewer}),
-                (out, {}),
-                (stranger, {"root_seed": 2}),
-            ):
-                run(store, keep, **options)
+            for options in ({"root_seed": 1}, {"seeds": fewer}, {}):
+                run(out, keep, **options)
+            run(stranger, keep, root_seed=2)
             with other_code():
                 run(stranger, keep)
         for store in stores:

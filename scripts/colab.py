@@ -113,10 +113,9 @@ def run_case(name: str, folder: Path, address: str) -> bool:
 
 
 def _versions(python: Path) -> dict[str, str]:
-    listed = subprocess.run(
-        [str(python), "-m", "pip", "list", "--format", "json"], capture_output=True, text=True, check=True
-    )
-    return {one["name"]: one["version"] for one in json.loads(listed.stdout)}
+    command = [str(python), "-m", "pip", "list", "--format", "json"]
+    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {one["name"]: one["version"] for one in listed}
 
 
 def _run(python: Path, folder: Path, cells: Sequence[str]) -> tuple[str, str]:
@@ -125,24 +124,17 @@ def _run(python: Path, folder: Path, cells: Sequence[str]) -> tuple[str, str]:
 
     kernels = folder / "kernels" / "colab"
     kernels.mkdir(parents=True)
-    spec = {
-        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": "colab",
-        "language": "python",
-    }
-    (kernels / "kernel.json").write_text(json.dumps(spec))
+    command = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (kernels / "kernel.json").write_text(json.dumps({"argv": command, "display_name": "colab", "language": "python"}))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
     content = folder / "content"
     content.mkdir()
     os.environ["JUPYTER_PATH"] = str(folder)
     os.environ.pop("PYTHONPATH", None)
-    nbclient.NotebookClient(
-        notebook, timeout=1800, kernel_name="colab", resources={"metadata": {"path": str(content)}}
-    ).execute()
-    first, second = (
-        "".join(o.get("text", "") for o in cell.outputs if o.get("name") == "stdout") for cell in notebook.cells[1:]
-    )
-    return first, second
+    where = {"metadata": {"path": str(content)}}
+    nbclient.NotebookClient(notebook, timeout=1800, kernel_name="colab", resources=where).execute()
+    printed = [[o.get("text", "") for o in cell.outputs if o.get("name") == "stdout"] for cell in notebook.cells[1:]]
+    return "".join(printed[0]), "".join(printed[1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

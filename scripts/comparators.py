@@ -87,7 +87,6 @@ STAGED = StagedSetting(
 )
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # One run at a time
 
 
@@ -319,7 +318,6 @@ def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:
     return regret
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # All runs at once in NumPy
 #
 # Statistics are [K, n] with the n runs last, so that every ufunc streams over contiguous runs. Only the chosen arm of a run
@@ -395,7 +393,6 @@ def vectorised_ucb1(s: BanditSetting, rounds: int, n: int, rng: np.random.Genera
     return _regret(s, pulls)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # Compiled by numba
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -453,7 +450,6 @@ def numba_lanes_ucb1(s: BanditSetting, rounds: int, runs: int, seed: int) -> Reg
     return _ucb1_lanes(np.array(s.means), s.width, rounds, runs, seed)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # Packages
 
 
@@ -519,7 +515,6 @@ def smpybandits_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable
     return lambda t: policy.choice(), policy.getReward
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # Registry
 
 

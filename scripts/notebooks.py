@@ -52,9 +52,8 @@ installation.prepare("plot", "tune", install=bool(JAXROUTE))"""
 def first_cell(pyproject: Path = ROOT / "pyproject.toml") -> str:
     """Returns the first cell of code of every notebook."""
     links = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
-    return _FIRST_CELL.format(
-        address=links.get("Wheel") or (f"git+{links['Repository']}" if links.get("Repository") else "")
-    )
+    git = f"git+{links['Repository']}" if links.get("Repository") else ""
+    return _FIRST_CELL.format(address=links.get("Wheel") or git)
 
 
 def names() -> list[str]:
@@ -83,17 +82,13 @@ def execute(name: str) -> list[tuple[int, float]]:
         cell.metadata = {}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    client = nbclient.NotebookClient(
-        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
-    )
-    client.execute()
-    slow = []
+    where = {"metadata": {"path": str(FOLDER)}}
+    nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3", resources=where).execute()
+    slow, marks = [], ("iopub.execute_input", "shell.execute_reply")
     for place, cell in enumerate(notebook.cells):
         times = cell.metadata.pop("execution", {})
-        if {"iopub.execute_input", "shell.execute_reply"} <= times.keys():
-            begin, end = (
-                datetime.datetime.fromisoformat(times[key]) for key in ("iopub.execute_input", "shell.execute_reply")
-            )
+        if times.keys() >= set(marks):
+            begin, end = (datetime.datetime.fromisoformat(times[mark]) for mark in marks)
             if (end - begin).total_seconds() >= 10:
                 slow.append((place, (end - begin).total_seconds()))
     notebook.metadata = {key: value for key, value in notebook.metadata.items() if key in ("kernelspec", "language_info")}

@@ -42,9 +42,8 @@ def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
                 if row["tool"] != "jaxroute":
                     continue
                 key = (report["device"], problem, row["policy"], row["horizon"], row["runs"])
-                name = (
-                    row["policy"].partition(",")[0] if row["policy"].endswith(" settings") else row["policy"]
-                )  # Of a grid.
+                is_grid = row["policy"].endswith(" settings")
+                name = row["policy"].partition(",")[0] if is_grid else row["policy"]
                 ratios = {t: x for t, x in parts["ratios"].get(name, {}).items() if (t, problem, name) in COMPARED}
                 if "first_call_cpu_s" in row:
                     calls[key] = row["first_call_cpu_s"]

@@ -178,7 +178,7 @@ class Call:
         if not shutil.which("ncu"):
             yield {"skipped": "there is no ncu"}
             return
-        how = (
+        how = [
             "--clock-control",
             "none",
             "--csv",
@@ -190,7 +190,7 @@ class Call:
             "1",
             "--launch-count",
             "1",
-        )
+        ]
         inner = (sys.executable, __file__, "--one", json.dumps(["time", task.given]))
         rc, text = self._command(["ncu", *how, "--metrics", ",".join(COUNTERS), *inner], limit)
         found = counters(text)
@@ -243,9 +243,8 @@ def table(results: Mapping[str, Any]) -> str:
     versions = {"driver": info.get("smi", {}).get("driver_version"), "NVRTC": results.get("probe", {}).get("nvrtc_version")}
     versions |= {name: version for name, version in info.get("packages", {}).items() if name.startswith(("jax", "nvidia"))}
     about = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    head = (
-        f"{info.get('device')}, {info.get('processors')} processors, {info.get('smi', {}).get('clocks.max.sm')} MHz; {about}"
-    )
+    size = f"{info.get('processors')} processors, {info.get('smi', {}).get('clocks.max.sm')} MHz"
+    head = f"{info.get('device')}, {size}; {about}"
     rows = [f"{'':<58}{'us/round':>10}{'decisions/s':>13}{'of ceiling':>11}{'trace s':>9}{'kernel s':>9}{'XLA s':>7}"]
     lines = []
     for name, entry in results.items():

@@ -1,6 +1,7 @@
 """Tasks of a first run on a GPU in their order; does not import jax."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,57 +77,14 @@ class Stage:
     asked: bool = False
 
 
-def stages() -> list[Stage]:
-    """Returns all tasks, the most important ones first; less common sizes come last and are omitted if time runs out."""
-    cases, both = (*LIGHT, *HEAVY), ("kernel", "scan")
-    headline = [_timed("UCB1", backend, 100_000) for backend in both]
-    large = [_timed(case, backend, 100_000) for case in cases[1:] for backend in both]
-    others = [
-        _timed(case, backend, runs)
-        for group, runs in itertools.product((LIGHT, HEAVY), (1 << 20, 10_000, 1000))
-        for case in group
-        for backend in both
-    ]
-    middle = [_timed(case, backend, runs) for case in MIDDLE for runs in (100_000, 10_000) for backend in both]
-    waves = [_timed("GaussianThompson", "kernel", runs) for runs in (1 << 17, 1 << 18)]
-    return [
-        Stage([Task("info", 60), Task("probe", 90), *headline, _simulate(1_000_000, 10_000, "moments")], alone=True),
-        Stage([Task("quotients", 60)], alone=True),
-        Stage([_correct(case, 512, 500) for case in cases]),
-        Stage([*large, *waves, *_changed(10_000, 1 << 17, 1000)]),
-        Stage([_simulate(100_000, 2000, "runs")], alone=True),
-        Stage([*_profiled(10_000, 1 << 15, 500, ("UCB1", "StageRoute")), *middle, *others]),
-        Stage([Task("pytest", 400, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True, asked=True),
-    ]
-
-
-def smoke() -> list[Stage]:
-    """Returns every kind of task at a tiny size, for a machine without a GPU."""
-    few = {"runs": 32, "horizon": 40}
-    return [
-        Stage([Task("info", 60), Task("probe", 120), Task("quotients", 60)], alone=True),
-        Stage(
-            [
-                *(_correct(case, **few) for case in ("UCB1", "MESS+")),
-                *(Task("time", 120, {"case": case, "backend": "kernel", **few}) for case in (*LIGHT, *HEAVY)),
-                Task("time", 120, {"case": "UCB1", "backend": "scan", **few}),
-                *(Task("variant", 90, {"case": "UCB1", "graphs": graphs, **few}) for graphs in GRAPHS),
-                Task("width", 90, {"case": "UCB1", "threads": 32, **few}),
-                *(Task("options", 90, {"case": "UCB1", "how": how, **few}) for how in ("IEEE division", "bounds 64, 8")),
-            ]
-        ),
-        Stage([_simulate(32, 40, "moments"), _simulate(32, 40, "runs")], alone=True),
-        Stage(_profiled(32, 32, 40, ("UCB1",))),
-        Stage([Task("pytest", 120, {"arguments": f"-m gpu -n 0 {TESTS[0]}"})], alone=True),
-    ]
+def _each(kind: str, limit: float, cases: Iterable[str], sizes: dict[str, Any], **more: Any) -> list[Task]:
+    """Makes a task for each case and each combination of further arguments, which are listed by name."""
+    values = [dict(zip(more, chosen)) for chosen in itertools.product(*more.values())]
+    return [Task(kind, limit, {"case": case, **one, **sizes}) for case in cases for one in values]
 
 
 def _timed(case: str, backend: str, runs: int) -> Task:
     return Task("time", 120, {"case": case, "backend": backend, "runs": runs, "horizon": HORIZONS[case]})
-
-
-def _correct(case: str, runs: int, horizon: int) -> Task:
-    return Task("correct", 160, {"case": case, "runs": runs, "horizon": horizon})
 
 
 def _simulate(runs: int, horizon: int, keep: str) -> Task:
@@ -136,31 +94,55 @@ def _simulate(runs: int, horizon: int, keep: str) -> Task:
 def _changed(scanned: int, launched: int, horizon: int) -> list[Task]:
     """Makes tasks with other options: graphs of the scan, threads of a block, arithmetic and registers of the kernel."""
     scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, launched))
-    return [
-        *(
-            Task("variant", 90, {"case": case, "graphs": graphs, **scan})
-            for case in ("UCB1", "StageRoute")
-            for graphs in GRAPHS
-        ),
-        *(Task("width", 90, {"case": "UCB1", "threads": threads, **kernel}) for threads in (32, 64, 128, 256)),
-        *(
-            Task("options", 90, {"case": case, "how": how, **kernel})
-            for case, ways in {**dict.fromkeys(("UCB1", "GaussianThompson"), ARITHMETIC), **REGISTERS}.items()
-            for how in ways
-        ),
-    ]
+    arithmetic = _each("options", 90, ("UCB1", "GaussianThompson"), kernel, how=ARITHMETIC)
+    registers = [task for case, ways in REGISTERS.items() for task in _each("options", 90, [case], kernel, how=ways)]
+    graphs = _each("variant", 90, ("UCB1", "StageRoute"), scan, graphs=GRAPHS)
+    return [*graphs, *_each("width", 90, ["UCB1"], kernel, threads=(32, 64, 128, 256)), *arithmetic, *registers]
 
 
 def _profiled(scanned: int, launched: int, horizon: int, cases: tuple[str, ...]) -> list[Task]:
     """Makes tasks with a profiler: the time of each kernel of the scan, the counters of the kernel."""
+    counted = []
+    for case in (*cases, "BetaThompson", *LARGE):
+        sizes = {"runs": launched, "horizon": horizon // (10 if case in LARGE else 1)}
+        counted.append(Task("ncu", 120, {"case": case, "backend": "kernel", **sizes}))
+    return [*_each("profile", 90, cases, {"runs": scanned, "horizon": horizon}), *counted]
+
+
+def stages() -> list[Stage]:
+    """Returns all tasks, the most important ones first; less common sizes come last and are omitted if time runs out."""
+    cases, both = (*LIGHT, *HEAVY), ("kernel", "scan")
+    groups = itertools.product((LIGHT, HEAVY), (1 << 20, 10_000, 1000))
+    others = [_timed(case, backend, runs) for group, runs in groups for case in group for backend in both]
+    middle = [_timed(case, backend, runs) for case in MIDDLE for runs in (100_000, 10_000) for backend in both]
+    large = [_timed(case, backend, 100_000) for case in cases for backend in both]
+    waves = [_timed("GaussianThompson", "kernel", runs) for runs in (1 << 17, 1 << 18)]
     return [
-        *(Task("profile", 90, {"case": case, "runs": scanned, "horizon": horizon}) for case in cases),
-        *(
-            Task(
-                "ncu",
-                120,
-                {"case": case, "backend": "kernel", "runs": launched, "horizon": horizon // (10 if case in LARGE else 1)},
-            )
-            for case in (*cases, "BetaThompson", *LARGE)
-        ),
+        Stage([Task("info", 60), Task("probe", 90), *large[:2], _simulate(1_000_000, 10_000, "moments")], alone=True),
+        Stage([Task("quotients", 60)], alone=True),
+        Stage(_each("correct", 160, cases, {"runs": 512, "horizon": 500})),
+        Stage([*large[2:], *waves, *_changed(10_000, 1 << 17, 1000)]),
+        Stage([_simulate(100_000, 2000, "runs")], alone=True),
+        Stage([*_profiled(10_000, 1 << 15, 500, ("UCB1", "StageRoute")), *middle, *others]),
+        Stage([Task("pytest", 400, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True, asked=True),
+    ]
+
+
+def smoke() -> list[Stage]:
+    """Returns every kind of task at a tiny size, for a machine without a GPU."""
+    few = {"runs": 32, "horizon": 40}
+    small = [
+        *_each("correct", 160, ("UCB1", "MESS+"), few),
+        *_each("time", 120, (*LIGHT, *HEAVY), few, backend=["kernel"]),
+        *_each("time", 120, ["UCB1"], few, backend=["scan"]),
+        *_each("variant", 90, ["UCB1"], few, graphs=GRAPHS),
+        *_each("width", 90, ["UCB1"], few, threads=[32]),
+        *_each("options", 90, ["UCB1"], few, how=("IEEE division", "bounds 64, 8")),
+    ]
+    return [
+        Stage([Task("info", 60), Task("probe", 120), Task("quotients", 60)], alone=True),
+        Stage(small),
+        Stage([_simulate(32, 40, "moments"), _simulate(32, 40, "runs")], alone=True),
+        Stage(_profiled(32, 32, 40, ("UCB1",))),
+        Stage([Task("pytest", 120, {"arguments": f"-m gpu -n 0 {TESTS[0]}"})], alone=True),
     ]

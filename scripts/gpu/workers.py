@@ -99,13 +99,8 @@ def pieces(task: Task) -> Iterator[dict[str, Any]]:
 
 def run_command(words: Sequence[str], limit: float, env: Mapping[str, str], folder: Path, log: Path) -> tuple[int, str]:
     """Executes a command in a folder, and kills it with its children after `limit` seconds; returns its exit status and output."""
-    options: dict[str, Any] = {
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "text": True,
-        "start_new_session": True,
-    }
-    process = subprocess.Popen(words, cwd=folder, env={**os.environ, **env}, **options)
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(words, cwd=folder, env={**os.environ, **env}, start_new_session=True, **streams)
     try:
         text, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
