@@ -19,9 +19,8 @@ from jaxroute import metrics
 from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 from jaxroute.core.protocols import is_environment
-from jaxroute.engine.execution import Execution, PartWarning, Store
+from jaxroute.engine.execution import PartWarning, Store
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
 from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.store import results
@@ -190,15 +189,10 @@ def run(
     seeds: int | range | None = None,
     horizon: int | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
-    root_seed: int = 0,
-    progress: bool = True,
-    keep: str = "runs",
-    until_stderr: Mapping[str, float] | None = None,
     keep_states: bool = False,
     accept_changed_code: bool = False,
     figures: bool = True,
-    execution: Execution | None = None,
-    callback: Callback | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` to a folder; a killed run is resumed.
 
@@ -209,11 +203,10 @@ def run(
       seeds: number or range of seeds (default: the experiment's).
       horizon: horizon of the longest case; that of the others keeps its ratio (default: the experiment's).
       changes: new values by policy name and hyperparameter, or `"environment"` and setting.
-      root_seed: seed of all randomness.
+      keep_states, accept_changed_code: as for `Store`.
       figures: whether to draw them.
-      progress, keep_states, accept_changed_code, execution: as for `simulate`.
-      callback: as for `simulate`, for every case; if it ends one, the experiment ends without summary and figures.
-      keep, until_stderr: as for `simulate`. With "moments", claims and figures that need single runs are left out and reported.
+      options: `root_seed`, `keep`, `until_stderr`, `execution`, `progress` and `callback` of `simulate`. With `keep="moments"`, claims and
+        figures that need single runs are left out and reported. If the callback ends a case, the experiment ends without summary and figures.
 
     Returns:
       The summary, with the seconds of all calls for the store and, under "last_call", of this one. If the callback has ended the experiment,
@@ -246,22 +239,10 @@ def run(
         kept = Store(folder, keep_states=keep_states, accept_changed_code=accept_changed_code, description=about)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartWarning)  # Missing blocks are returned.
-            data[case.name] = simulate(
-                env,
-                policies,
-                horizon=case.horizon,
-                seeds=_seeds_of(case, seeds),
-                record_every=None if case.record_every is None else min(case.record_every, case.horizon),
-                record=case.record,
-                probes=case.probes,
-                out=kept,
-                root_seed=root_seed,
-                execution=execution,
-                progress=progress,
-                callback=callback,
-                keep=keep,
-                until_stderr=until_stderr,
-            )
+            every = None if case.record_every is None else min(case.record_every, case.horizon)
+            recorded: dict[str, Any] = {"record": case.record, "record_every": every, "probes": case.probes}
+            sizes: dict[str, Any] = {"horizon": case.horizon, "seeds": _seeds_of(case, seeds)}
+            data[case.name] = simulate(env, policies, out=kept, **sizes, **recorded, **options)
         if "stopped" in data[case.name].attrs:
             return {}
         missing = missing or str(data[case.name].attrs.get("missing", ""))
