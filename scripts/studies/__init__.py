@@ -11,12 +11,12 @@ PROBLEMS = ("staged", "combinatorial", "service", "queueing", "cascade")
 
 
 def studies() -> dict[str, Experiment]:
-    """All studies by name, such as "cascade/bonus"."""
+    """Returns all studies by name, such as "cascade/bonus"."""
     files = (importlib.import_module(f"studies.{problem}") for problem in PROBLEMS)
     return {one.name: one for file in files for one in file.EXPERIMENTS}
 
 
 def argument(name: str) -> str:
-    """A study as `jaxroute run` has it."""
+    """Returns the name of a study as an argument of `jaxroute run`."""
     problem, _, own = name.partition("/")
     return f"scripts/studies/{problem}.py:{own}"

@@ -82,23 +82,16 @@ _REGRET_CLAIMS = claims(
     ("bootstrap", "the bootstrap's bonus collapses without a warm-up: after ten rounds with all boxes it has less than a tenth of that regret",
      rising((mean("bootstrap"), 0.1 * mean("bootstrap, no warm-up")))),
 )  # fmt: skip
-_REGRET = c.study(
-    "cascade/regret",
-    "Regret of COSMOS and all other policies: three models, three index features",
-    (case_of(_all_policies, 2000, record=(*c.RECORD, "reward"), every=50),),
-    512,
-    _REGRET_CLAIMS,
+_REGRET = c.study("cascade/regret", "Regret of COSMOS and all other policies: three models, three index features",
+    (case_of(_all_policies, 2000, record=(*c.RECORD, "reward"), every=50),), 512, _REGRET_CLAIMS,
     {
         "regret": side_by_side(
             panel("regret", policies=["COSMOS", *_RULES, "LinUCB"], title="rules that do not learn, and a router"),
-            panel("regret", policies=list(_LEARNERS), log=True, title="learners"),
-        ),
-        "regret-runs": side_by_side(panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES])),
-    },
+            panel("regret", policies=list(_LEARNERS), log=True, title="learners")),
+        "regret-runs": side_by_side(panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES]))},
     notes="requests are independent with full support, so that a cascade explores for free; optimism pays in cascade/two-boxes and "
-    "cascade/rare-requests. The paper mentions a bootstrap after eq. (15); its details, and Thompson sampling, are ours",
-    smoke_horizon=400,
-)
+        "cascade/rare-requests. The paper mentions a bootstrap after eq. (15); its details, and Thompson sampling, are ours",
+    smoke_horizon=400)  # fmt: skip
 
 # Growth of regret with the horizon and the sizes.
 
@@ -141,18 +134,12 @@ _GROWTH_CLAIMS = claims(
     ("crossing", "with five and ten models, COSMOS has more regret than the best single call per request after 2,000 rounds, and less than half after 100,000",
      rising(*[pair for name in list(_LONG)[1:] for pair in ((mean(_ONE, name, time=2000), mean("COSMOS", name, time=2000)), (mean("COSMOS", name), 0.5 * mean(_ONE, name)))])),
 )  # fmt: skip
-_GROWTH = c.study(
-    "cascade/sizes",
-    "Growth of regret with horizon T, models K, index features m and output features d",
-    tuple(_size_cases()),
-    256,
-    _GROWTH_CLAIMS,
-    {"sizes": _size_panels},
+_GROWTH = c.study("cascade/sizes", "Growth of regret with horizon T, models K, index features m and output features d",
+    tuple(_size_cases()), 256, _GROWTH_CLAIMS, {"sizes": _size_panels},
     notes="the bounds are K m sqrt(T), and (d + K (m + sqrt(m d))) sqrt(T) with a learned evaluator, up to logarithms; a power "
-    "above 1 at 10,000 rounds does not contradict a bound, whose constants are large. The radius depends on the declared horizon: a longer "
-    "run has more regret at the same round",
-    smoke_horizon=10_000,
-)
+        "above 1 at 10,000 rounds does not contradict a bound, whose constants are large. The radius depends on the declared horizon: a longer "
+        "run has more regret at the same round",
+    smoke_horizon=10_000)  # fmt: skip
 
 # Size of the bonus.
 
@@ -171,19 +158,12 @@ _BONUS_CLAIMS = claims(
     ("default", "our default b = .1 has at most 5 % more regret than any bonus of the grid",
      no_more(*[(mean("COSMOS", index=0.1), 1.05 * mean("COSMOS", index=b)) for b in _GRID if b != 0.1])),
 )  # fmt: skip
-_BONUS = c.study(
-    "cascade/bonus",
-    "Size of the bonus: regret by b",
-    (case_of({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),),
-    512,
-    _BONUS_CLAIMS,
+_BONUS = c.study("cascade/bonus", "Size of the bonus: regret by b",
+    (case_of({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),), 512, _BONUS_CLAIMS,
     {
-        "bonus": c.mean_and_runs(
-            _final_log, change=lambda data: data.assign_coords(index=[f"{b:g}" for b in _GRID]).rename(index="b")
-        )
-    },
-    smoke_horizon=400,
-)
+        "bonus": c.mean_and_runs(_final_log,
+            change=lambda data: data.assign_coords(index=[f"{b:g}" for b in _GRID]).rename(index="b"))},
+    smoke_horizon=400)  # fmt: skip
 
 # Rare requests.
 
@@ -197,23 +177,11 @@ _RARE_CLAIMS = claims(
     ("as-good", "the greedy policy after 100 rounds with all boxes has less regret than COSMOS with b = .1 and with .06",
      rising((gap("greedy, warm 100", "COSMOS"), 0.0), (gap("greedy, warm 100", "COSMOS, b = .06"), 0.0))),
 )  # fmt: skip
-_RARE = c.study(
-    "cascade/rare-requests",
-    "Rare requests: a warm-up must contain them, a bonus need not",
+_RARE = c.study("cascade/rare-requests", "Rare requests: a warm-up must contain them, a bonus need not",
     (
-        case_of(
-            {**_BONUSES, **_WARM, "query all": ca.QueryAll()},
-            10_000,
-            settings={"num_models": 3},
-            environment=ca.group_cascade,
-            every=250,
-        ),
-    ),
-    512,
-    _RARE_CLAIMS,
-    {"rare-requests": c.mean_and_runs(log=True)},
-    smoke_horizon=400,
-)
+        case_of({**_BONUSES, **_WARM, "query all": ca.QueryAll()}, 10_000, settings={"num_models": 3},
+            environment=ca.group_cascade, every=250),),
+    512, _RARE_CLAIMS, {"rare-requests": c.mean_and_runs(log=True)}, smoke_horizon=400)  # fmt: skip
 
 # Unobserved scores: learned from rewards, or fitted in advance.
 
@@ -226,7 +194,7 @@ def _both(fit: Any, note: str = "") -> dict[str, ca.COSMOS]:
 
 
 def reward_pairs(env: ca.CascadeEnv, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training data of an evaluator: features and rewards of one output per request, of a random model.
+    """Draws training data of an evaluator: features and rewards of one output per request, of a random model.
 
     Args:
       env: an environment whose scores are not seen.
@@ -265,7 +233,7 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
 
 
 def _fitted(pairs: int) -> Quantity:
-    """Mean regret over samples and seeds, with the error between samples."""
+    """Returns the mean regret over samples and seeds, with the error between samples."""
 
     def of(results: Results) -> Measured:
         data = results["offline"][["regret", "valid"]].sel(policy="fitted before", pairs=pairs).isel(time=-1)
@@ -289,45 +257,27 @@ _SCORES_CLAIMS = claims(
      rising((_fitted(30000), mean("COSMOS", "offline"), _fitted(300)))),
     ("enough", "an evaluator fitted to 300,000 pairs is as good as the true one, within 10 %", near((_fitted(300000), mean(_TRUE, "offline")), share=0.1)),
 )  # fmt: skip
-_SCORES = c.study(
-    "cascade/learned-scores",
+_SCORES = c.study("cascade/learned-scores",
     "Unobserved scores: an evaluator learned from rewards of deployed outputs, or fitted in advance",
     (
         case_of(_SMALL, 10_000, "small", UNSEEN, every=250),
         case_of(_both(STREAMING), 10_000, "large", {"num_models": 5, "dim": 5, "evaluator": 8}, every=1000),
         case_of({"COSMOS": _SWEEP}, 4000, "bonuses", UNSEEN, every=4000, seeds=128),
-        case_of(_offline_policies, 10_000, "offline", UNSEEN, every=1000, seeds=64),
-    ),
-    256,
-    _SCORES_CLAIMS,
+        case_of(_offline_policies, 10_000, "offline", UNSEEN, every=1000, seeds=64)),
+    256, _SCORES_CLAIMS,
     {
-        "learned-scores": side_by_side(
-            panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
+        "learned-scores": side_by_side(panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
             panel("regret", plot.quantiles, case="small", log=True, title="runs, K = m = 3, d = 5"),
             panel("regret", plot.quantiles, case="large", log=True, title="runs, K = m = 5, d = 8"),
-            panel(
-                "regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(plug_in=0.03), title="bonus c_r of scores"
-            ),
-            panel(
-                "regret",
-                plot.quantiles,
-                case="bonuses",
-                change=lambda d: d.sel(optimism=0.3),
-                title="bonus c_p of plugging in",
-            ),
-            panel(
-                "regret",
-                plot.sweep,
-                case="offline",
-                change=lambda d: d.isel(sample=0),
-                title="evaluator fitted before, to one sample",
-            ),
-        )
-    },
+            panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(plug_in=0.03),
+                title="bonus c_r of scores"),
+            panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(optimism=0.3),
+                title="bonus c_p of plugging in"),
+            panel("regret", plot.sweep, case="offline", change=lambda d: d.isel(sample=0),
+                title="evaluator fitted before, to one sample"))},
     notes="noise of the evaluator's estimate explores for free: differences appear after some thousand rounds. Pairs are a request and the "
-    "reward of a random model; eight samples of each size",
-    smoke_horizon=2000,
-)
+        "reward of a random model; eight samples of each size",
+    smoke_horizon=2000)  # fmt: skip
 
 # Other distributions, and other estimators.
 
@@ -365,7 +315,7 @@ def _distribution_cases() -> Iterator[Case]:
 
 
 def _off(policy: str, case: str = "estimators") -> Quantity:
-    """Mean absolute difference of a policy's regret to that with the exact estimator, paired by seed."""
+    """Returns the mean absolute difference of a policy's regret to that with the exact estimator, paired by seed."""
 
     def of(results: Results) -> Measured:
         runs, exact = (runs_of(results[case], "regret", p) for p in (policy, "exact"))
@@ -394,26 +344,17 @@ _OTHER_DISTRIBUTIONS_CLAIMS = claims(
     ("frozen", "streaming has more regret with learned scores, since early scores are never corrected",
      rising((0.0, gap("streaming, online evaluator", "exact", "estimators-unseen")))),
 )  # fmt: skip
-_OTHER_DISTRIBUTIONS = c.study(
-    "cascade/distributions",
+_OTHER_DISTRIBUTIONS = c.study("cascade/distributions",
     "Other distributions of scores and costs, nonlinear indices, and estimators beside the exact one",
-    tuple(_distribution_cases()),
-    256,
-    _OTHER_DISTRIBUTIONS_CLAIMS,
+    tuple(_distribution_cases()), 256, _OTHER_DISTRIBUTIONS_CLAIMS,
     {
         "distributions": side_by_side(
-            *[
-                panel("regret", case=distribution, title=distribution, log=True, band="quantile")
-                for distribution in _DISTRIBUTIONS
-            ]
-        ),
+            *[panel("regret", case=distribution, title=distribution, log=True, band="quantile")
+                for distribution in _DISTRIBUTIONS]),
         "distributions-estimators": side_by_side(
             panel("regret", plot.quantiles, case="estimators", change=_off_exact, log=True, title="scores seen"),
-            panel("regret", plot.quantiles, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
-        ),
-    },
-    smoke_horizon=400,
-)
+            panel("regret", plot.quantiles, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"))},
+    smoke_horizon=400)  # fmt: skip
 
 # Cost and quality.
 
@@ -427,7 +368,7 @@ def _by_weight() -> Grid:
 
 
 def _points(data: xr.Dataset, policy: str, axis: str) -> list[tuple[Measured, Measured]]:
-    """Mean cost and mean score at the horizon, by setting."""
+    """Returns mean cost and mean score at the horizon, by setting."""
     return list(zip(*(ends_along(data, m, policy, axis).values() for m in ("cost", "reward")), strict=True))
 
 
@@ -469,17 +410,10 @@ _COST_CLAIMS = claims(
     ("single", "COSMOS has more utility than the best single call per request at every cost weight",
      rising(*[(0.0, gap("COSMOS", _ONE, "weights", "utility", cost_weight=w)) for w in _WEIGHTS])),
 )  # fmt: skip
-_COST = c.study(
-    "cascade/cost-quality",
-    "Cost and quality: mean score against mean cost, by cost weight",
+_COST = c.study("cascade/cost-quality", "Cost and quality: mean score against mean cost, by cost weight",
     (
         case_of(_PRICED, 10_000, "weights", {}, environment=_by_weight, every=500, record=_PLANE),
-        case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500),
-    ),
-    256,
-    _COST_CLAIMS,
-    {"cost-quality": _frontier},
-    smoke_horizon=1000,
-)
+        case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500)),
+    256, _COST_CLAIMS, {"cost-quality": _frontier}, smoke_horizon=1000)  # fmt: skip
 
 EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST)

@@ -39,33 +39,26 @@ _CHOICES = {
             "by reward bound": cb.C2MABV(order=cb.ByReward()),
             "by cost bound": cb.C2MABV(order=cb.ByCost()),
             "by index": cb.C2MABV(order=cb.ByIndex()),
-            "at random": cb.C2MABV(order=cb.ByProbability()),
-        },
-    ),
+            "at random": cb.C2MABV(order=cb.ByProbability())}),
     "solver": (
         {"reward": "awc"},
         {
             "vertices": _C,
             "continuous greedy": cb.C2MABV(solver=cb.ContinuousGreedy()),
             "projected gradient": cb.C2MABV(solver=cb.ProjectedGradient()),
-            "smoothed LP": cb.C2MABV(solver=cb.Smoothed()),
-        },
-    ),
+            "smoothed LP": cb.C2MABV(solver=cb.Smoothed())}),
     "batches": (
         {},
         {
             "B = 1": _C,
             "B = 1, round robin": cb.C2MABV(start=cb.RoundRobin()),
             "B = 50, set held": cb.C2MABV(batch=50),
-            "B = 50, relaxed held": cb.C2MABV(batch=50, hold=cb.HoldRelaxed()),
-        },
-    ),
+            "B = 50, relaxed held": cb.C2MABV(batch=50, hold=cb.HoldRelaxed())}),
     "radius": ({}, {"CUCB": cb.CUCB(), "CUCB, union": cb.CUCB(radius=cb.UnionRadius(0.3))}),
     "graded": (
         {"graded": True},
-        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())},
-    ),
-}
+        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())}),
+}  # fmt: skip
 # Further kinds of clouds: constructor and settings.
 _NINE = {"success": tuple(_MEANS), "cost": tuple(C2MABV_TABLE_3.prices / C2MABV_TABLE_3.prices.max())}
 _CLOUDS = {
@@ -94,7 +87,7 @@ def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb
 
 
 def _all_policies(env: Any) -> dict[str, Any]:
-    """All policies for the plain cloud; a single model, two tiers and offline sets are in figures 4, 12 and 13."""
+    """Makes all policies for the plain cloud; a single model, two tiers and offline sets are in figures 4, 12 and 13."""
     return {
         **SETTINGS,
         **BASELINES,
@@ -107,7 +100,7 @@ def _all_policies(env: Any) -> dict[str, Any]:
 
 
 def _variants_figure(results: Results):
-    """Figure with two panels for each variant."""
+    """Draws two panels for each variant."""
     figure, axes = plot.panels(2 * len(results), columns=4)
     for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
         for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):
@@ -116,28 +109,13 @@ def _variants_figure(results: Results):
 
 
 EXPERIMENTS = (
-    experiment(
-        "policies",
-        "Every policy on every task: reward, violation and their ratio",
-        [sciq(t, _all_policies, f"{t}-{costs}", costs) for t in TASKS for costs in COSTS],
-        {},
-        at_horizon("reward", "violation", RATIO),
-        "section 6",
-        smoke_horizon=200,
-        notes=STAND_IN,
-    ),
-    experiment(
-        "variants",
+    experiment("policies", "Every policy on every task: reward, violation and their ratio",
+        [sciq(t, _all_policies, f"{t}-{costs}", costs) for t in TASKS for costs in COSTS], {},
+        at_horizon("reward", "violation", RATIO), "section 6", smoke_horizon=200, notes=STAND_IN),
+    experiment("variants",
         "Choices that the paper leaves open, and further clouds: groups, drift, lost feedback, models that are not always available",
         [
             *(_variant(name, policies, settings) for name, (settings, policies) in _CHOICES.items()),
-            *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),
-        ],
-        {},
-        _variants_figure,
-        "sections 3 and 6, appendix C.1 and E.3",
-        64,
-        smoke_horizon=200,
-        notes=STAND_IN,
-    ),
-)
+            *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items())],
+        {}, _variants_figure, "sections 3 and 6, appendix C.1 and E.3", 64, smoke_horizon=200, notes=STAND_IN),
+)  # fmt: skip

@@ -28,7 +28,7 @@ def _two_loads(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horizon: in
 
 
 def _runs(results: Results, **constants: float) -> Any:
-    """Regret of each run at arrival rate .7, by default with lambda_0 = 1, kappa = .3 and c1 = 1."""
+    """Returns the regret of each run at arrival rate .7, by default with lambda_0 = 1, kappa = .3 and c1 = 1."""
     where = {"arrival_rate": 0.7, "ridge": 1.0, "curvature": 0.3, "c1": 1.0, **constants}
     return runs_of(results["result"], "routing_regret", "ACQB", **where)
 
@@ -53,30 +53,18 @@ _HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1",
 
 
 EXPERIMENTS = (
-    Experiment(
-        "queueing/kappa-sensitivity",
-        "Effect of kappa and c1 at two arrival rates (lambda_0 = 1)",
-        (Case(_two_loads, _constants, 1000, settings={"num_offered": 1}, record_every=250, record=RECORD),),
-        128,
+    Experiment("queueing/kappa-sensitivity", "Effect of kappa and c1 at two arrival rates (lambda_0 = 1)",
+        (Case(_two_loads, _constants, 1000, settings={"num_offered": 1}, record_every=250, record=RECORD),), 128,
         (
             Claim("theory-kappa", "a kappa that the theory requires more than doubles the regret", "ours", _large_curvature),
-            Claim("exploring", "forced exploration only increases the regret at this horizon", "ours", _exploring_costs),
-        ),
+            Claim("exploring", "forced exploration only increases the regret at this horizon", "ours", _exploring_costs)),
         {"kappa-sensitivity": panels_of(rows=[_HEAT], columns="arrival_rate")},
         source="ours: the paper does not specify these constants",
         notes="all 90 settings share random numbers, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
-        smoke_horizon=40,
-    ),
-    OfAnyTable(
-        "queueing/contrastive",
-        "Value of training ACQB-CL's head: four heads of each training, at three loads",
-        tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]),
-        16,
+        smoke_horizon=40),
+    OfAnyTable("queueing/contrastive", "Value of training ACQB-CL's head: four heads of each training, at three loads",
+        tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]), 16,
         claims(only=("beats-cqb", "contrastive", "longer"), source=ASKED),
-        pictures("contrastive", {1: LOADS[1]}, baselines=False),
-        source=f"{PAPER}, section 6.2",
-        stand_in="a generated stand-in for SPROUT-o3mini",
-        notes=NOTES,
-        smoke_horizon=60,
-    ),
-)
+        pictures("contrastive", {1: LOADS[1]}, baselines=False), source=f"{PAPER}, section 6.2",
+        stand_in="a generated stand-in for SPROUT-o3mini", notes=NOTES, smoke_horizon=60),
+)  # fmt: skip

@@ -45,7 +45,7 @@ def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _debt_of(benchmark: str) -> float:
-    """`V price / T` in points: the stationary queue is V times the price of satisfaction, and it counts unsatisfied requests."""
+    """Returns `V price / T` in points: the stationary queue is V times the price of satisfaction, and it counts unsatisfied requests."""
     return 100.0 * _V * float(common.at_its_target(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
 
 
@@ -94,7 +94,7 @@ def _exploring(results: Results) -> Iterator[Finding]:
 
 
 def _parts_picture(results: Results) -> Any:
-    """Cost of a pass relative to the paper's, and points short of alpha, by benchmark."""
+    """Draws the cost of a pass relative to the paper's, and the points short of alpha, by benchmark."""
     figure, axes = plot.panels(2, size=(6.6, 3.6))
     names, paper = list(results), MESSPLUS_TABLE_2["MESS+"]
     labels, policies = [MESSPLUS_BENCHMARKS[name].title for name in names], (*_LEARNED, *_KNOWN, _ALONE)
@@ -132,7 +132,7 @@ def _by_signal(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
-    """Cost above that of the best blind mixture with the same share of satisfied requests, in percent, by run."""
+    """Returns by how many percent the cost is above that of the best blind mixture with the same share of satisfied requests, by run."""
     cost, share = (common.runs(results, name, metric, policy, **where) for metric in ("cost", "satisfaction"))
     middle, accuracy = float(share.mean()), MESSPLUS_BENCHMARKS[name].accuracy.max()
     blind = sv.best_blind(common.at_its_target(name).requests, min(middle, accuracy))
@@ -140,7 +140,7 @@ def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.D
 
 
 def _at_signals(results: Results, measure: Callable[..., xr.DataArray], policy: str, **where: Any) -> dict[float, Measured]:
-    """Mean of a measure over the benchmarks, by signal."""
+    """Returns the mean of a measure over the benchmarks, by signal."""
     return {s: common.averaged({n: measure(results, n, policy, signal=s, **where) for n in results}) for s in _SIGNALS}
 
 
@@ -178,7 +178,7 @@ def _more_exploring_learns(results: Results) -> Finding:
 
 
 def _signal_picture(results: Results) -> Any:
-    """Means over the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
+    """Draws means over the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
     figure, axes = plot.panels(3)
     labels = {"MESS+": 0.1, "MESS+, c = 0.01": 0.01, "MESS+, c = 1": 1.0, "MESS+ that knows": None}
     runs = f"signal of the features\nmean ± 2 s.e. of {next(iter(results.values())).sizes['seed']:,} runs"
@@ -233,7 +233,7 @@ def _between_oracles(results: Results) -> Iterator[Finding]:
 
 
 def _frontier(results: Results) -> Any:
-    """Mean cost against satisfaction, one point per target."""
+    """Draws mean cost against satisfaction, one point per target."""
     data = MESSPLUS_BENCHMARKS["winogrande"]
     figure, axes = plot.panels(len(results), size=(5.6, 3.8))
     for ax, one in zip(axes, results.values(), strict=True):
@@ -280,16 +280,11 @@ def _ablations(env: sv.ServiceEnv) -> dict[str, Any]:
 
 
 _ABLATIONS = (
-    *(
-        dataclasses.replace(case, name=name)
-        for name, best in (("largest-answers", False), ("best-answers", True))
-        for case in common.passes(_ablations, ["winogrande"], signal=0.15, serve_best=best, reveals_labels=True)
-    ),
-    *(
-        dataclasses.replace(case, name="sparse-feedback")
-        for case in common.passes({"MESS+": sv.paper_policy()}, ["winogrande"], signal=0.15, arrival=[0.1, 0.2, 0.5, 1.0])
-    ),
-)
+    *(dataclasses.replace(case, name=name) for name, best in (("largest-answers", False), ("best-answers", True))
+        for case in common.passes(_ablations, ["winogrande"], signal=0.15, serve_best=best, reveals_labels=True)),
+    *(dataclasses.replace(case, name="sparse-feedback")
+        for case in common.passes({"MESS+": sv.paper_policy()}, ["winogrande"], signal=0.15, arrival=[0.1, 0.2, 0.5, 1.0])),
+)  # fmt: skip
 
 
 _PARTS_CLAIMS = tuple(
@@ -321,40 +316,13 @@ _SIGNAL_CASES = common.passes(_by_signal, signal=_SIGNALS, record=(*_SPENT, "exp
 _FRONTIERS = tuple(_frontier_case(signal) for signal in (0.0, 0.6))
 _ORDER = claim("order", "ours", _between_oracles)
 EXPERIMENTS = (
-    experiment(
-        "table-2-parts",
-        _PARTS_TITLE,
-        common.passes(_parts, record=(*_SPENT, "virtual_queue", "explored", "explore_overhead")),
-        256,
-        _PARTS_CLAIMS,
-        {"table-2-parts": _parts_picture},
-        "Table 2 and section 4",
-        notes=_NOTES["parts"],
-    ),
-    experiment(
-        "signal",
-        "MESS+ with informative features",
-        _SIGNAL_CASES,
-        128,
-        _SIGNAL_CLAIMS,
-        {"signal": _signal_picture},
-        notes=_NOTES["signal"],
-    ),
-    experiment(
-        "frontier",
-        "Cost against satisfaction: MESS+, baselines and oracles",
-        _FRONTIERS,
-        256,
-        (_ORDER,),
-        {"frontier": _frontier},
-    ),
-    experiment(
-        "ablations",
-        "MESS+ with one part changed: Winogrande",
-        _ABLATIONS,
-        512,
-        (),
-        {"ablations": _PLANES, "sparse-feedback": _FEEDBACK},
-        notes=_NOTES["ablations"],
-    ),
-)
+    experiment("table-2-parts", _PARTS_TITLE,
+        common.passes(_parts, record=(*_SPENT, "virtual_queue", "explored", "explore_overhead")), 256, _PARTS_CLAIMS,
+        {"table-2-parts": _parts_picture}, "Table 2 and section 4", notes=_NOTES["parts"]),
+    experiment("signal", "MESS+ with informative features", _SIGNAL_CASES, 128, _SIGNAL_CLAIMS, {"signal": _signal_picture},
+        notes=_NOTES["signal"]),
+    experiment("frontier", "Cost against satisfaction: MESS+, baselines and oracles", _FRONTIERS, 256, (_ORDER,),
+        {"frontier": _frontier}),
+    experiment("ablations", "MESS+ with one part changed: Winogrande", _ABLATIONS, 512, (),
+        {"ablations": _PLANES, "sparse-feedback": _FEEDBACK}, notes=_NOTES["ablations"]),
+)  # fmt: skip

@@ -69,11 +69,8 @@ def _intervals(results: Results):
 
 _choices = side_by_side(
     *(panel("conditional_regret", policies=list(policies), title=title) for title, policies in _GROUPS.items()),
-    *(
-        panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
-        for policies in _GROUPS.values()
-    ),
-)
+    *(panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
+        for policies in _GROUPS.values()))  # fmt: skip
 
 
 _OURS = "sec. 4 and 6.1; the choice is ours"
@@ -95,28 +92,14 @@ _CLAIMS = {
 }  # fmt: skip
 
 EXPERIMENTS = (
-    experiment(
-        "interval-effect",
-        "Effect of the interval between maintenance windows, with two definitions of regret",
-        [
-            arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous"))
-            for mode in _MODES
-            for interval in _INTERVALS
-        ],
-        _CLAIMS["interval-effect"],
-        _intervals,
-        "sec. 6.1; the second definition is ours",
-        seeds=512,
+    experiment("interval-effect", "Effect of the interval between maintenance windows, with two definitions of regret",
+        [arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous")) for mode in _MODES
+            for interval in _INTERVALS],
+        _CLAIMS["interval-effect"], _intervals, "sec. 6.1; the second definition is ours", seeds=512,
         notes="arrivals coincide with maintenance windows and the optimum follows the windows, so with the paper's definition "
-        "StageRoute's regret does not depend on the interval and Greedy's falls",
-    ),
-    experiment(
-        "open-choices",
+            "StageRoute's regret does not depend on the interval and Greedy's falls"),
+    experiment("open-choices",
         "Choices that the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
-        [Case(staged.arena_market, _OPEN_CHOICES, 10_000, settings=_ARENA, record_every=500)],
-        _CLAIMS["open-choices"],
-        _choices,
-        "sec. 4 and 6.1; the variants are ours",
-        seeds=512,
-    ),
-)
+        [Case(staged.arena_market, _OPEN_CHOICES, 10_000, settings=_ARENA, record_every=500)], _CLAIMS["open-choices"],
+        _choices, "sec. 4 and 6.1; the variants are ours", seeds=512),
+)  # fmt: skip
