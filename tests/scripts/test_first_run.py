@@ -58,10 +58,8 @@ def test_every_kind_of_task_runs_on_the_fake_gpu(tmp_path, monkeypatch):
     assert results["probe"]["error"].startswith("RuntimeError: all kernels are off: bits: ")
     assert results["quotients"]["reciprocal_not_1"] > 0 and results["info"]["platform"] == "gpu"
     kernels = [r for r in results.values() if r["kind"] in ("width", "options") or r["given"].get("backend") == "kernel"]
-    assert (
-        all(r["registers"] == 64 and len(r["free_bytes"]) == 2 for r in kernels if r["state"] == "done")
-        and len(kernels) > 10
-    )
+    done = [r for r in kernels if r["state"] == "done"]
+    assert all(r["registers"] == 64 and len(r["free_bytes"]) == 2 for r in done) and len(kernels) > 10
     assert {r["kind"] for r in results.values() if r["state"] == "skipped"} <= {"ncu"}
 
 
@@ -72,9 +70,8 @@ def test_tasks_are_what_is_measured(stages):
     assert len({task.name for task in todo}) == len(todo)
     for task in todo:
         if task.kind != "pytest":
-            given = (
-                inspect.signature(measures.KINDS["time" if task.kind == "ncu" else task.kind]).bind(**task.given).arguments
-            )
+            measure = measures.KINDS["time" if task.kind == "ncu" else task.kind]
+            given = inspect.signature(measure).bind(**task.given).arguments
             assert given.get("case", "UCB1") in measures.CASES, task
             assert given.get("graphs", "none") in measures.GRAPHS, task
             assert given.get("how", "usual") in measures.HOW, task
@@ -139,12 +136,8 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
 def test_what_is_done_is_not_done_again(tmp_path):
     todo = [task for stage in tasks.smoke() for task in stage.tasks]
     info, probe, other = todo[:3]
-    earlier = {
-        info.name: {"state": "done"},
-        probe.name: {"state": "done"},
-        other.name: {"state": "failed"},
-        "old": {"state": "done"},
-    }
+    states = {info.name: "done", probe.name: "done", other.name: "failed", "old": "done"}
+    earlier = {name: {"state": state} for name, state in states.items()}
     left = [task for stage in first_run.chosen(tasks.smoke(), "", earlier) for task in stage.tasks]
     assert left == [info, other, *todo[3:]]
     first_run.Report(tmp_path / "results.json", left, earlier)
@@ -179,10 +172,8 @@ def test_the_headline_comes_first_and_the_tests_by_a_separate_call():
     todo = [task for stage in first_run.chosen(tasks.stages(), "", {}) for task in stage.tasks]
     head = ["info", "probe", "time", "time", "simulate", "quotients", "correct"]
     assert [task.kind for task in todo[:7]] == head and all(task.kind != "pytest" for task in todo)
-    assert [task.kind for stage in first_run.chosen(tasks.stages(), "pytest", {}) for task in stage.tasks] == [
-        "info",
-        "pytest",
-    ]
+    asked = [task.kind for stage in first_run.chosen(tasks.stages(), "pytest", {}) for task in stage.tasks]
+    assert asked == ["info", "pytest"]
     assert {task.given["case"] for task in todo if task.large} == {"ACQB", "COSMOS"}
 
 
