@@ -417,33 +417,6 @@ def ceil_power(T, power):
     return math.ceil(round(T**power, 9))
 
 
-def offline_evaluator(inst, psi, U, L, z, box, coin, jackpot=None, eta0=1.0):
-    """theta of an evaluator fitted before: one exact fit on the rewards of n pairs; `box` `[n]` says whose output was deployed."""
-    world, rows = outcomes(inst, psi, U, L, z, jackpot), np.arange(len(box))
-    r = np.array([noisy_reward(inst, M, c) for M, c in zip(world.score[rows, box], coin)])
-    return fit_glm(world.phi[rows, box], r, eta0, REWARD_LINKS[inst.reward_link])
-
-
-def make_draws(inst, rng, T, block=None):
-    """A dictionary of draws for `run`, from a NumPy generator (a convenience for tests)."""
-    (K, _m), d = inst.rho.shape, inst.theta.size
-    block = block or ceil_power(T, 1 / 6)
-    return {
-        "psi": draw_contexts(inst, rng, T),
-        "U": rng.random((T + 1, K)),
-        "L": rng.uniform(-1, 1, (T + 1, K)),
-        "z": rng.uniform(-1, 1, (T + 1, K, d)),
-        "coin": rng.random(T + 1),
-        "jackpot": rng.random((T + 1, K)),
-        "eps": rng.random(T + 1),
-        "priority": rng.random((T + 1, K)),
-        "explore": rng.integers(0, block, T // block + 1),
-        "boot": rng.exponential(size=(T + 1, K, 20)),
-        "normal": rng.standard_normal((T + 1, K)),
-        "normal_theta": rng.standard_normal((T + 1, d)),
-    }
-
-
 # --- Search --------------------------------------------------------------------------------------------------------
 
 
@@ -481,45 +454,6 @@ def cost_rank(inst):
     rank = np.empty(len(inst.mean_cost), int)
     rank[np.argsort(inst.mean_cost, kind="stable")] = np.arange(len(rank))
     return rank
-
-
-def dynamic_program(boxes):
-    """Value of the optimal search of discrete boxes [(values, probabilities, mean cost)] by enumeration.
-
-    At least one box is opened; the opened set and the best score are the state.
-    """
-
-    def value(closed, best):
-        options = [best] if best is not None else []
-        for a in closed:
-            rest = tuple(b for b in closed if b != a)
-            values, probabilities, cost = boxes[a]
-            after = sum(p * value(rest, v if best is None else max(v, best)) for v, p in zip(values, probabilities))
-            options.append(after - cost)
-        return max(options)
-
-    return value(tuple(range(len(boxes))), None)
-
-
-def expected_max_min(boxes):
-    """E max_a min(M_a, sigma_a) of discrete boxes. Source: eq. (3)."""
-    sigma = [index_discrete(*box) for box in boxes]
-    total = 0.0
-    for choice in itertools.product(*(range(len(box[0])) for box in boxes)):
-        probability = math.prod(box[1][k] for box, k in zip(boxes, choice))
-        total += probability * max(min(box[0][k], s) for box, k, s in zip(boxes, choice, sigma))
-    return total
-
-
-def search_value(boxes, priority, threshold):
-    """Exact utility of `search` with given priorities and thresholds on discrete boxes."""
-    total = 0.0
-    for choice in itertools.product(*(range(len(box[0])) for box in boxes)):
-        probability = math.prod(box[1][k] for box, k in zip(boxes, choice))
-        score = np.array([box[0][k] for box, k in zip(boxes, choice)])
-        opened, deployed, _ = search(priority, threshold, score)
-        total += probability * (score[deployed] - sum(box[2] for a, box in enumerate(boxes) if opened[a]))
-    return total
 
 
 def oracle_value(inst, psi):
@@ -569,29 +503,6 @@ def static_index(inst):
     if inst.distribution == "GROUP":
         return rho @ GROUP_PROBABILITY
     return index_link(inst.link, inst.iota0).value(rho[:, 0])
-
-
-def frugal_utilities(inst, grid, psi, U, L, jackpot=None):
-    """`[len(grid)]` mean utility of one threshold for all over offline draws, one threshold at a time."""
-    world = outcomes(inst, psi, U, L, np.zeros((*U.shape, inst.theta.size)), jackpot)
-    order = np.argsort(cost_rank(inst))
-    M, c = world.score[:, order], inst.weight * world.cost[:, order]
-    values = []
-    for tau in grid:
-        running, best, utility = np.ones(len(M), bool), np.full(len(M), -np.inf), np.zeros(len(M))
-        for k in range(M.shape[1]):
-            running &= best < tau
-            utility -= np.where(running, c[:, k], 0)
-            best = np.where(running, np.maximum(best, M[:, k]), best)
-        values.append(np.mean(utility + best))
-    return np.array(values)
-
-
-def tune_frugal(inst, psi, U, L, jackpot=None):
-    """(tau, mean utility): the best single threshold of the grid .30, .31, .., .90."""
-    grid = np.arange(30, 91) / 100
-    values = frugal_utilities(inst, grid, psi, U, L, jackpot)
-    return float(grid[np.argmax(values)]), float(values.max())
 
 
 # --- Index estimation ----------------------------------------------------------------------------------------------
@@ -732,18 +643,6 @@ def stream_update(A, rho, psi, M, c, link, floor=0.1, radius=2.0, weight=1.0):
     return A, shorten(rho, radius)
 
 
-def frozen_normal_equations(psi, M, c, A0):
-    """rho of (A0 I + sum h psi psi') rho = sum psi (h M - c), h frozen at the previous rho: 4.3.4 without floor."""
-    m = psi.shape[1]
-    matrix, target, rho = A0 * np.eye(m), np.zeros(m), np.zeros(m)
-    for row, score, cost in zip(psi, M, c):
-        h = float(score > row @ rho)
-        matrix += h * np.outer(row, row)
-        target += row * (h * score - cost)
-        rho = np.linalg.solve(matrix, target)
-    return rho
-
-
 def fit_gmm(psi, M, c, link, start=None, iterations=5, radius=2.0):
     """Gauss-Newton on g'Wg, g the mean vector moment, W = (sum psi psi' / n)^-1. Source: paper 4.1.
 
@@ -764,86 +663,30 @@ def ogd_update(rho, psi, M, c, link, count, radius=2.0):
     return shorten(rho - psi * (c - max(M - link.value(psi @ rho), 0.0)) / math.sqrt(count), radius)
 
 
-def location_index(mean, residuals, cost, halvings=30):
+def location_index(mean, residuals, cost):
     """Root of mean_i (mean + e_i - sigma)^+ = cost on [-1, 1]."""
     low, high = -1.0, 1.0
-    for _ in range(halvings):
+    for _ in range(30):
         middle = (low + high) / 2
-        if np.mean(np.maximum(mean + np.asarray(residuals) - middle, 0)) > cost:
-            low = middle
-        else:
-            high = middle
+        too_low = np.mean(np.maximum(mean + np.asarray(residuals) - middle, 0)) > cost
+        low, high = (middle, high) if too_low else (low, middle)
     return (low + high) / 2
-
-
-def plug_in_perturbation(rho_hat, rho, theta_hat, theta, psi, phi, c, link, G):
-    """(-J(rho_hat), sum (psi.(rho_hat - rho))^2, sum ((theta_hat - theta).phi)^2) of Lemma 5.3, eq. (24)."""
-    fitted, true = G.value(phi @ theta_hat), G.value(phi @ theta)
-
-    def gap(r):
-        return (index_losses(r, psi, fitted, c, link) - index_losses(r, psi, true, c, link)).sum()
-
-    quadratic, error = psi @ (rho_hat - rho), phi @ (theta_hat - theta)
-    return gap(rho) - gap(rho_hat), float(quadratic @ quadratic), float(error @ error)
 
 
 # --- Evaluator -----------------------------------------------------------------------------------------------------
 
 
-def glm_score(theta, phi, r, eta0, G):
-    """`[d]` sum (r - G(theta.phi)) phi - eta0 theta. Source: eq. (19)."""
-    return phi.T @ (r - G.value(phi @ theta)) - eta0 * theta
-
-
 def fit_glm(phi, r, eta0, G, start=None):
-    """Root of eq. (19)'s score without the ball: the ridge-penalised (quasi) maximum likelihood estimate."""
-    d = phi.shape[1]
+    """Root `[d]` of eq. (19)'s score without the ball: the ridge-penalised (quasi) maximum likelihood estimate."""
+    ridge = eta0 * np.eye(phi.shape[1])
+
+    def gradient(theta):
+        return phi.T @ (G.value(phi @ theta) - r) + ridge @ theta
 
     def curvature(theta):
-        return phi.T @ (G.slope(phi @ theta)[:, None] * phi) + eta0 * np.eye(d)
+        return phi.T @ (G.slope(phi @ theta)[:, None] * phi) + ridge
 
-    start = np.zeros(d) if start is None else start
-    return _minimise_convex(lambda theta: -glm_score(theta, phi, r, eta0, G), curvature, start, 1e-12 * (1 + len(r)))
-
-
-def _ball_quadratic(Q, p, radius):
-    """argmin of x'Qx/2 - p.x over |x| <= radius."""
-    x = np.linalg.solve(Q, p)
-    if np.linalg.norm(x) <= radius:
-        return x
-    low, high = 0.0, 1.0
-    while np.linalg.norm(np.linalg.solve(Q + high * np.eye(len(p)), p)) > radius:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        x = np.linalg.solve(Q + middle * np.eye(len(p)), p)
-        low, high = (middle, high) if np.linalg.norm(x) > radius else (low, middle)
-    return x
-
-
-def project_glm(theta, phi, r, eta0, G, radius, steps=200):
-    """argmin over the ball of the score's norm in Phi^-1: Gauss-Newton steps with the ball kept. Source: eq. (19)."""
-    if np.linalg.norm(theta) <= radius:
-        return theta
-    theta = shorten(theta, radius)
-    inverse = np.linalg.inv(eta0 * np.eye(len(theta)) + phi.T @ phi)
-
-    def value(x):
-        score = glm_score(x, phi, r, eta0, G)
-        return score @ inverse @ score
-
-    for _ in range(steps):
-        score = glm_score(theta, phi, r, eta0, G)
-        jacobian = -(phi.T @ (G.slope(phi @ theta)[:, None] * phi) + eta0 * np.eye(len(theta)))
-        goal = _ball_quadratic(jacobian @ inverse @ jacobian, jacobian @ inverse @ (jacobian @ theta - score), radius)
-        step = 1.0
-        while step > 1e-6 and value(theta + step * (goal - theta)) > value(theta):
-            step /= 2
-        new = theta + step * (goal - theta)
-        if np.abs(new - theta).max() < 1e-14:
-            break
-        theta = new
-    return theta
+    return _minimise_convex(gradient, curvature, np.zeros(phi.shape[1]) if start is None else start, 1e-12 * (1 + len(r)))
 
 
 def irls_update(H, z, theta, phi, r, G, radius=4.0):
@@ -960,49 +803,26 @@ def eta_rule(d, m, K, corrected=False):
 # --- One run -------------------------------------------------------------------------------------------------------
 
 DEFAULTS = {
-    "kind": "cosmos",  # or one of BASELINES
+    "kind": "cosmos",  # or a baseline
     "estimator": "window",  # exact, window, stream, gmm
     "evaluator": None,  # known, exact, stream, offline; None: known if the instance has no theta, else exact
     "radius": "practical",  # practical, theory, bootstrap, thompson
     "b": 0.10, "c_p": 0.03, "c_r": 0.30, "eta1": 1.0, "eta0": 1.0,
     "horizon": None,  # T of the logarithms; None: the length of the run
-    "log_inverse_delta": None,  # None: log T with a known (or offline) evaluator, log(T) / 2 else
     "constants": Constants(),
-    "R_B": 2.0, "R_theta": 4.0, "theta_ball": "radial",  # or exact: eq. (19) itself, with evaluator exact
+    "R_B": 2.0, "R_theta": 4.0,
     "ridge": 1e-4, "W": 32, "floor": 0.1, "A0": 0.1,
     "refit_every": 1,  # r of 4.3.2: refit while t <= 20, then when r divides t
     "warm": 0, "deploy_optimism": True,
     "explore": None,  # eps: epsilon-greedy, etc: explore then commit
-    "eps0": 1.0, "N0": None,
-    "z": 2.0, "copies": 20, "boot_floor": 0.0, "boot_ddof": 0,  # 3.6; boot_floor: b of the radius that is a floor
+    "eps0": 1.0,
+    "z": 2.0, "copies": 20, "boot_floor": 0.0,  # 3.6; boot_floor: b of the radius that is a floor
     "v": 0.1,  # spread of Thompson sampling
     "theta_offline": None,  # of an evaluator fitted before
     "full_information": False,  # unopened outputs are shown afterwards
     "tau": 0.53,  # of frugal and random cascades
     "alpha": 0.5, "lam": 1.0,  # LinUCB; ridge of the location family
-    "block": None, "ogd_initial": False,  # exploration once per block: length; is period 0 the first exploration?
-    "ring": 64, "halvings": 30, "residual": "after",  # location family: residual with the ridge fit after or before the sample
 }  # fmt: skip
-
-ORACLES = ("oracle", "static_index", "best_single", "ctx_single_oracle")
-BASELINES = (*ORACLES, "query_all", "frugal", "random_cascade", "linucb", "ogd_explore", "location_family")
-
-
-def policy(name, **options):
-    """Options of a policy by the name, on top of which `options` may be laid."""
-    zero = {"b": 0.0, "c_p": 0.0, "c_r": 0.0}
-    named = {
-        "cosmos": {},
-        "greedy": zero,
-        "greedy_warm": {**zero, "warm": 10},
-        "eps_greedy": {**zero, "explore": "eps"},
-        "etc": {**zero, "explore": "etc"},
-        "cosmos_theory": {"radius": "theory"},
-        "thompson": {"radius": "thompson", "estimator": "stream"},
-        "bootstrap": {"radius": "bootstrap", "estimator": "stream", "warm": 10},
-        **{kind: {"kind": kind} for kind in BASELINES},
-    }
-    return {**named[name], **options}
 
 
 def _start(inst, o):
@@ -1012,7 +832,7 @@ def _start(inst, o):
         "n": np.zeros(K, int),
         "rho": np.zeros((K, m)),
         "V": np.tile(o["eta1"] * np.eye(m), (K, 1, 1)),
-        "data": [{"psi": [], "M": [], "c": [], "phi": []} for _ in range(K)],
+        "data": [[] for _ in range(K)],
         "box": [empty_box(m, d) for _ in range(K)],
         "A": np.tile(o["A0"] * np.eye(m), (K, 1, 1)),
         "boot_rho": np.zeros((K, o["copies"], m)),
@@ -1022,8 +842,7 @@ def _start(inst, o):
         "Psi": np.zeros((K, d, d)),
         "H": o["eta0"] * np.eye(d),
         "z": np.zeros(d),
-        "phi_deployed": [],
-        "r": [],
+        "pairs": [],
         "explorations": 0,
         "arm_V": np.tile(o["lam"] * np.eye(m), (K, 1, 1)),
         "arm_y": np.zeros((K, m)),
@@ -1032,72 +851,58 @@ def _start(inst, o):
     }
 
 
-def _norms(matrices, v):
-    """`[K]` |v|_{A_k^-1}."""
-    return np.array([math.sqrt(max(v @ np.linalg.solve(A, v), 0.0)) for A in matrices])
+def _norms(matrices, rows):
+    """`[K]` |v_k|_{A_k^-1}, of one matrix or vector for all k, or one each."""
+    v = np.broadcast_to(rows, (max(len(np.atleast_2d(rows)), len(matrices)), np.shape(rows)[-1]))
+    return np.sqrt(np.maximum(np.einsum("ki,ki->k", v, np.linalg.solve(matrices, v[..., None])[..., 0]), 0.0))
 
 
-def _forced(o, t, T, draws):
+def _forced(o, t, draws):
     """Is everything opened in period t whatever is seen?"""
     if t <= o["warm"]:
-        return True
+        return t > 0
     if o["explore"] == "eps":
         return bool(draws["eps"][t] < min(1.0, o["eps0"] * t ** (-1 / 3)))
     if o["explore"] == "etc":
-        return t <= (o["N0"] or ceil_power(T, 2 / 3))
+        return t <= ceil_power(o["horizon"], 2 / 3)
     if o["kind"] == "ogd_explore":
-        block = o["block"] or ceil_power(T, 1 / 6)
+        block = ceil_power(o["horizon"], 1 / 6)
         return (t - 1) % block == draws["explore"][(t - 1) // block]
     return False
 
 
-def _teaching(o, seen, t, T, explored):
-    """`[K]` the boxes whose outputs of period t the index estimates learn from: radii shrink with these."""
-    if o["kind"] == "ogd_explore":
-        return seen & bool(explored)
-    return seen & (not _frozen(o, t, T))
-
-
-def _frozen(o, t, T):
+def _frozen(o, t):
     """Do index estimates stay as they are?"""
-    return o["explore"] == "etc" and t > (o["N0"] or ceil_power(T, 2 / 3))
+    return o["explore"] == "etc" and t > ceil_power(o["horizon"], 2 / 3)
 
 
-def _radii(inst, o, s, t, T, traces):
+def _radii(inst, o, s, t, traces):
     """`[K]` radii B_at of the confidence bounds. Source: eq. (15), (27)."""
-    (K, m), d = inst.rho.shape, inst.theta.size
-    online, k = o["evaluator"] in ("exact", "stream"), o["constants"]
-    log_delta = o["log_inverse_delta"]
-    if o["kind"] == "cosmos" and o["radius"] == "theory":
-        delta = math.exp(-log_delta)
-        if not online:
+    (K, m), d, T, k = inst.rho.shape, inst.theta.size, o["horizon"], o["constants"]
+    if o["radius"] == "theory":
+        delta = math.exp(-o["log_inverse_delta"])
+        if not o["online"]:
             return np.array([theory_radius_known(n, T, m, K, inst.C_psi, o["eta1"], delta, k) for n in s["n"]])
         sizes = (t, T, m, K, d, inst.C_psi, inst.C_phi2, o["eta1"], o["eta0"], delta)
         return np.array([theory_radius_unknown(n, *sizes, trace, k) for n, trace in zip(s["n"], traces)])
-    b, c_p = o["b"], o["c_p"] if online and o["kind"] == "cosmos" else 0.0
-    if o["kind"] == "cosmos" and o["radius"] == "bootstrap":
-        b = o["boot_floor"]  # with the plug-in term only if a floor is asked for
-        c_p = c_p if b else 0.0
-    return np.array([practical_radius(b, c_p, t, T, m, K, d, log_delta, trace) for trace in traces])
+    b, c_p = o["b"], o["c_p"] if o["online"] and o["kind"] == "cosmos" else 0.0
+    if o["radius"] == "bootstrap":
+        b, c_p = o["boot_floor"], c_p if o["boot_floor"] else 0.0  # with the plug-in term only if a floor is asked for
+    return np.array([practical_radius(b, c_p, t, T, m, K, d, o["log_inverse_delta"], trace) for trace in traces])
 
 
-def _indices(inst, o, s, psi, t, T, traces, draws):
+def _indices(inst, o, s, psi, t, traces, draws):
     """(u `[K]` before the link, B `[K]`, |psi|_{V^-1} `[K]`) of the learners with indices."""
-    norms = _norms(s["V"], psi)
-    B = _radii(inst, o, s, t, T, traces)
-    centre = s["rho"] @ psi
+    norms, B, centre = _norms(s["V"], psi), _radii(inst, o, s, t, traces), s["rho"] @ psi
     if o["kind"] == "ogd_explore":
         return centre, 0 * B, norms
     if o["kind"] == "location_family":
-        index = []
-        for a in range(len(centre)):
-            mean = np.linalg.solve(s["arm_V"][a], s["arm_y"][a]) @ psi
-            index.append(location_index(mean, s["residuals"][a], s["cost_sum"][a] / s["n"][a], o["halvings"]))
+        means = np.linalg.solve(s["arm_V"], s["arm_y"][..., None])[..., 0] @ psi
+        index = [location_index(*of_arm) for of_arm in zip(means, s["residuals"], s["cost_sum"] / s["n"])]
         return np.array(index) + B * norms, B, norms
     if o["radius"] == "bootstrap":
-        spread = (s["boot_rho"] @ psi).std(axis=1, ddof=o["boot_ddof"])
-        return centre + np.maximum(o["z"] * spread, B * norms), B, norms
-    if o["radius"] == "thompson":  # one normal per box: 11.3
+        return centre + np.maximum(o["z"] * (s["boot_rho"] @ psi).std(axis=1), B * norms), B, norms
+    if o["radius"] == "thompson":  # one normal per box
         return centre + o["v"] * norms * draws["normal"][t], 0 * B, norms
     return centre + B * norms, B, norms
 
@@ -1107,18 +912,17 @@ def _scores(inst, o, s, world, t, draws):
     if o["evaluator"] == "known" or o["kind"] in ("oracle", "static_index"):
         return world.score, world.score, 0.0
     G, phi, d = REWARD_LINKS[inst.reward_link], world.phi, inst.theta.size
-    mean, beta = G.value(phi @ s["theta"]), 0.0
+    mean = G.value(phi @ s["theta"])
     if o["evaluator"] == "offline" or o["kind"] != "cosmos":
-        return mean, mean, beta
+        return mean, mean, 0.0
     if o["radius"] == "thompson":  # theta + v C e, C the lower Cholesky factor of Phi^-1
         theta = s["theta"] + o["v"] * np.linalg.cholesky(np.linalg.inv(s["Phi"])) @ draws["normal_theta"][t]
-        return G.value(phi @ theta), mean, beta
+        return G.value(phi @ theta), mean, 0.0
     if o["radius"] == "theory":
         beta = theory_beta(t, d, inst.C_phi2, o["eta0"], math.exp(-o["log_inverse_delta"]), o["constants"])
     else:
         beta = practical_beta(o["c_r"], t, d, inst.C_phi2, o["eta0"], o["log_inverse_delta"])
-    norms = np.array([math.sqrt(max(f @ np.linalg.solve(s["Phi"], f), 0.0)) for f in phi])
-    return G.value(phi @ s["theta"] + beta * norms), mean, beta
+    return G.value(phi @ s["theta"] + beta * _norms(s["Phi"][None], phi)), mean, beta
 
 
 def _thresholds(inst, o, u):
@@ -1135,9 +939,9 @@ def _thresholds(inst, o, u):
 
 
 def _fixed(inst, o, s, psi, world, t, draws):
-    """(priority, threshold, u) of the policies without reservation indices of their own."""
-    K, nothing = len(inst.rho), np.full(len(inst.rho), -np.inf)
-    kind = o["kind"]
+    """(priority, threshold) of the policies without reservation indices of their own."""
+    K, kind = len(inst.rho), o["kind"]
+    nothing = np.full(K, -np.inf)
     if kind == "oracle":
         return world.sigma, world.sigma
     if kind == "static_index":
@@ -1154,7 +958,7 @@ def _fixed(inst, o, s, psi, world, t, draws):
     if kind == "random_cascade":
         return draws["priority"][t], np.full(K, float(o["tau"]))
     if kind == "linucb":
-        estimate = np.array([np.linalg.solve(V, y) @ psi for V, y in zip(s["arm_V"], s["arm_y"])])
+        estimate = np.linalg.solve(s["arm_V"], s["arm_y"][..., None])[..., 0] @ psi
         return estimate + o["alpha"] * _norms(s["arm_V"], psi), nothing
     raise ValueError(kind)
 
@@ -1163,226 +967,165 @@ def _learn_evaluator(inst, o, s, phi, r):
     """theta_hat_t and Phi_t from the deployed output of period t. Source: eq. (19), (20)."""
     G = REWARD_LINKS[inst.reward_link]
     s["Phi"] = s["Phi"] + np.outer(phi, phi)
-    s["phi_deployed"].append(phi)
-    s["r"].append(r)
+    s["pairs"].append((phi, r))
     if o["evaluator"] == "stream":
         s["H"], s["z"], s["theta"] = irls_update(s["H"], s["z"], s["theta"], phi, r, G, o["R_theta"])
     elif o["evaluator"] == "exact":
-        rows, rewards = np.array(s["phi_deployed"]), np.array(s["r"])
-        theta = fit_glm(rows, rewards, o["eta0"], G, s["theta"])
-        if o["theta_ball"] == "exact":
-            theta = project_glm(theta, rows, rewards, o["eta0"], G, o["R_theta"])
-        s["theta"] = shorten(theta, o["R_theta"])
+        rows, rewards = (np.array(column) for column in zip(*s["pairs"]))
+        s["theta"] = shorten(fit_glm(rows, rewards, o["eta0"], G, s["theta"]), o["R_theta"])
 
 
-def _learn_indices(inst, o, s, psi, world, seen, t, T, draws, explored):
+def _learn_indices(inst, o, s, psi, world, seen, t, draws, explored):
     """rho_hat_{a,t+1} from the boxes seen in period t, with scores of theta_hat_t."""
     link, G = index_link(inst.link, inst.iota0), REWARD_LINKS[inst.reward_link]
-    known = o["evaluator"] == "known"
-    fixed = None if known or o["evaluator"] == "offline" else G  # scores of stored samples do not move
-    M = world.score if known else G.value(world.phi @ s["theta"])
-    cost = inst.weight * world.cost
-    frozen = _frozen(o, t, T)
-    K = len(seen)
+    fixed = None if o["evaluator"] in ("known", "offline") else G  # scores of stored samples do not move
+    M = world.score if o["evaluator"] == "known" else G.value(world.phi @ s["theta"])
+    cost, frozen = inst.weight * world.cost, _frozen(o, t)
+    boxes = np.flatnonzero(seen)
 
     if o["kind"] == "location_family":
-        for a in np.flatnonzero(seen):
-            before = np.linalg.solve(s["arm_V"][a], s["arm_y"][a])
+        for a in boxes:
             s["arm_V"][a] += np.outer(psi, psi)
             s["arm_y"][a] += M[a] * psi
-            after = np.linalg.solve(s["arm_V"][a], s["arm_y"][a])
-            residual = M[a] - (after if o["residual"] == "after" else before) @ psi
-            s["residuals"][a] = [*s["residuals"][a], residual][-o["ring"] :]
+            residual = M[a] - np.linalg.solve(s["arm_V"][a], s["arm_y"][a]) @ psi
+            s["residuals"][a] = [*s["residuals"][a], residual][-64:]
             s["cost_sum"][a] += cost[a]
-    elif o["kind"] == "ogd_explore":
-        if explored:
-            s["explorations"] += 1
-            for a in range(K):
-                s["rho"][a] = ogd_update(s["rho"][a], psi, M[a], cost[a], link, s["explorations"], o["R_B"])
+    elif o["kind"] == "ogd_explore" and explored:
+        s["explorations"] += 1
+        for a in range(len(seen)):
+            s["rho"][a] = ogd_update(s["rho"][a], psi, M[a], cost[a], link, s["explorations"], o["R_B"])
     elif o["kind"] == "cosmos":
-        for a in np.flatnonzero(seen):
-            for name, item in zip(("psi", "M", "c", "phi"), (psi, M[a], cost[a], world.phi[a])):
-                s["data"][a][name].append(item)
+        for a in boxes:
+            sample = (psi, M[a], cost[a], world.phi[a])
+            s["data"][a].append(sample)
             if o["estimator"] == "window":
-                sample = (psi, M[a], cost[a], world.phi[a])
                 window_add(s["box"][a], sample, s["rho"][a], s["theta"], o["W"], link, fixed)
             elif o["estimator"] == "stream" and not frozen:
-                s["A"][a], s["rho"][a] = stream_update(
-                    s["A"][a], s["rho"][a], psi, M[a], cost[a], link, o["floor"], o["R_B"]
+                s["A"][a], s["rho"][a] = stream_update(s["A"][a], s["rho"][a], *sample[:3], link, o["floor"], o["R_B"])
+            for i in range(o["copies"] if o["radius"] == "bootstrap" else 0):
+                s["boot_A"][a, i], s["boot_rho"][a, i] = stream_update(
+                    s["boot_A"][a, i], s["boot_rho"][a, i], *sample[:3], link, o["floor"], o["R_B"], draws["boot"][t, a, i]
                 )
-            if o["radius"] == "bootstrap":
-                for i in range(o["copies"]):
-                    s["boot_A"][a, i], s["boot_rho"][a, i] = stream_update(
-                        s["boot_A"][a, i], s["boot_rho"][a, i], psi, M[a], cost[a], link,
-                        o["floor"], o["R_B"], draws["boot"][t, a, i],
-                    )  # fmt: skip
         due = t <= 20 or t % o["refit_every"] == 0
         if o["estimator"] != "stream" and due and not frozen:
             # Every score moves with theta_hat, so every box is refitted; else only what was seen, since the last time.
-            for a in range(K) if fixed is not None or o["refit_every"] > 1 else np.flatnonzero(seen):
+            for a in range(len(seen)) if fixed is not None or o["refit_every"] > 1 else boxes:
                 s["rho"][a] = _refit(o, s, a, link, fixed)
 
-    for a in np.flatnonzero(_teaching(o, seen, t, T, explored)):
+    # Radii shrink with the boxes whose outputs the index estimates learn from.
+    for a in np.flatnonzero(_teaching(o, seen, t, explored)):
         s["V"][a] += np.outer(psi, psi)
         s["Psi"][a] += np.outer(world.phi[a], world.phi[a])
         s["n"][a] += 1
 
 
+def _teaching(o, seen, t, explored):
+    return seen & (bool(explored) if o["kind"] == "ogd_explore" else not _frozen(o, t))
+
+
 def _refit(o, s, a, link, G):
     """rho_hat of box a from all its data. G None: stored scores are final."""
-    data, rho, theta = s["data"][a], s["rho"][a], s["theta"]
+    rho, theta = s["rho"][a], s["theta"]
     if o["estimator"] == "window":
         return window_fit(s["box"][a], rho, theta, link, G, o["ridge"], o["R_B"])
-    psi, c = np.array(data["psi"]), np.array(data["c"])
-    M = np.array(data["M"]) if G is None else G.value(np.array(data["phi"]) @ theta)
+    psi, M, c, phi = (np.array(column) for column in zip(*s["data"][a]))
+    M = M if G is None else G.value(phi @ theta)
     if o["estimator"] == "exact":
         return fit_index(psi, M, c, link, rho, o["ridge"], o["R_B"])
-    if o["estimator"] == "gmm":
-        return fit_gmm(psi, M, c, link, rho, radius=o["R_B"])
-    raise ValueError(o["estimator"])
+    return fit_gmm(psi, M, c, link, rho, radius=o["R_B"])
 
 
 def _learn_arms(inst, o, s, psi, world, opened, deployed, r, t):
     """Per-arm ridge of LinUCB on M - c (known) or r - c (unknown; nothing in period 0, which has no reward)."""
-    cost = inst.weight * world.cost
-    if o["evaluator"] == "known":
-        chosen, y = np.flatnonzero(opened), world.score - cost
-    else:
-        chosen, y = ([deployed] if t else []), r - cost
-    for a in chosen:
+    known = o["evaluator"] == "known"
+    y = (world.score if known else r) - inst.weight * world.cost
+    for a in np.flatnonzero(opened) if known else [deployed] * (t > 0):
         s["arm_V"][a] += np.outer(psi, psi)
         s["arm_y"][a] += y[a] * psi
 
 
-def regrets(inst, world, opened, deployed):
-    """(amortised, mean_cost, realised, oracle's opened set, oracle's choice) of one period."""
-    sigma, M = world.sigma, world.score
-    best_opened, best, _ = search(sigma, sigma, M)
-
-    def utility(mask, choice, price):
-        return M[choice] - inst.weight * price[mask].sum()
-
-    excess = np.maximum(M - sigma, 0)
-    amortised = np.minimum(M, sigma).max() - (M[deployed] - excess[opened].sum())
-    by_mean = utility(best_opened, best, world.mean_cost) - utility(opened, deployed, world.mean_cost)
-    realised = utility(best_opened, best, world.cost) - utility(opened, deployed, world.cost)
-    return amortised, by_mean, realised, best_opened, best
-
-
-def run(inst, options, draws, T=None):
+def run(inst, options, draws):
     """One run of one policy, period by period; returns a dictionary of arrays whose row t is period t.
 
     Args:
       inst: an `Instance`.
-      options: a dictionary over `DEFAULTS` (see `policy`).
+      options: a dictionary over `DEFAULTS`.
       draws: dictionary of arrays, row t used in period t: psi `[T+1, m]`, U `[T+1, K]` in [0, 1), L `[T+1, K]` in
         [-1, 1]; z `[T+1, K, d]` and coin `[T+1]` (with features), jackpot `[T+1, K]` (SPIKE), eps `[T+1]`, priority
         `[T+1, K]`, explore `[blocks]` offset in 0..block-1, boot `[T+1, K, copies]`, normal `[T+1, K]`
-        and normal_theta `[T+1, d]`; ties and ties_linucb `[T+1, K]` order equal boxes, by id where they are absent.
-      T: last period; the length of psi by default.
+        and normal_theta `[T+1, d]`; ties and ties_linucb `[T+1, K]` order equal boxes.
 
     Returns:
-      Row 0 is the free round: all opened, deployed -1, flows 0. `rho_hat`, `theta_hat`, `u`, `B`, `norm`, `trace`, `beta`,
-      `n`, `mu_opt` of row t are those that the search of period t used; "state" is what is left after period T.
+      Row 0 is the free round: all opened, deployed -1, flows 0. `rho_hat`, `theta_hat`, `u`, `B`, `norm`, `trace`, `beta` and `n` of row t are those
+      that the search of period t used; "state" is what is left after period T.
     """
     o = {**DEFAULTS, **options}
-    unknown_options = set(options) - set(DEFAULTS)
-    if unknown_options:
-        raise ValueError(unknown_options)
-    (K, m), d = inst.rho.shape, inst.theta.size
-    T = len(draws["psi"]) - 1 if T is None else T
-    horizon = T if o["horizon"] is None else o["horizon"]
-    if o["evaluator"] is None:
-        o["evaluator"] = "exact" if d else "known"
-    online = o["evaluator"] in ("exact", "stream")
-    if o["log_inverse_delta"] is None:
-        o["log_inverse_delta"] = math.log(horizon) * (0.5 if online else 1.0)
+    K, d, T = len(inst.rho), inst.theta.size, len(draws["psi"]) - 1
+    o["horizon"] = o["horizon"] or T
+    o["evaluator"] = o["evaluator"] or ("exact" if d else "known")
+    o["online"] = o["evaluator"] in ("exact", "stream")
+    o["log_inverse_delta"] = math.log(o["horizon"]) * (0.5 if o["online"] else 1.0)
     with_indices = o["kind"] in ("cosmos", "ogd_explore", "location_family")
-    learns = with_indices or o["kind"] == "linucb"
-    link, rho_true, s = index_link(inst.link, inst.iota0), index_coefficients(inst), _start(inst, o)
-
-    shapes = {
-        "opened": (K,), "seen": (K,), "deployed": (), "reward": (), "noisy_reward": (), "cost": (), "queries": (),
-        "regret": (), "regret_mean_cost": (), "regret_realised": (), "oracle_opened": (K,), "oracle_deployed": (),
-        "u": (K,), "B": (K,), "norm": (K,), "sigma_opt": (K,), "sigma": (K,), "priority": (K,), "threshold": (K,),
-        "M": (K,), "c": (K,), "mean_cost": (K,), "phi": (K, d), "mu_opt": (K,), "mu_mean": (K,), "beta": (),
-        "trace": (K,), "n": (K,), "rho_hat": (K, m), "theta_hat": (d,), "rho_error": (K,), "theta_error": (),
-        "lambda_min": (), "optimistic": (), "optimistic_score": (), "bound": (), "violation": (), "forced": (),
-        "potential": (K,), "reward_potential": (),
-    }  # fmt: skip
-    flags = ("opened", "seen", "oracle_opened", "optimistic", "optimistic_score", "violation", "forced")
-    out = {name: np.full((T + 1, *shape), np.nan) for name, shape in shapes.items()}
-    for name in flags:
-        out[name] = np.zeros(out[name].shape, bool)
-    for name in ("deployed", "oracle_deployed", "queries", "n"):
-        out[name] = np.zeros(out[name].shape, int)
+    link, s, rows = index_link(inst.link, inst.iota0), _start(inst, o), []
 
     for t in range(T + 1):
-        psi = draws["psi"][t]
-        world = outcomes(inst, psi, draws["U"][t], draws["L"][t], draws["z"][t] if d else None, _row(draws, "jackpot", t))
-        traces = np.array([plug_in_trace(s["Phi"], Psi) if online else 0.0 for Psi in s["Psi"]])
-        row = {
-            "sigma": world.sigma, "M": world.score, "c": world.cost, "mean_cost": world.mean_cost, "phi": world.phi,
-            "n": s["n"], "trace": traces, "rho_hat": s["rho"], "theta_hat": s["theta"],
-            "rho_error": np.linalg.norm(s["rho"] - rho_true, axis=1),
-            "theta_error": np.linalg.norm(s["theta"] - inst.theta),
-            "lambda_min": np.linalg.eigvalsh(s["Phi"])[0] if d else np.nan,
-        }  # fmt: skip
-        explored = _forced(o, t, horizon, draws) if t else o["ogd_initial"]
+        psi, r = draws["psi"][t], 0.0
+        world = outcomes(inst, psi, draws["U"][t], draws["L"][t], draws["z"][t] if d else None, draws["jackpot"][t])
+        traces = np.array([plug_in_trace(s["Phi"], Psi) if o["online"] else 0.0 for Psi in s["Psi"]])
+        row = {"n": s["n"].copy(), "trace": traces, "rho_hat": s["rho"].copy(), "theta_hat": s["theta"].copy()}
+        explored = _forced(o, t, draws)
 
-        if t == 0:  # 8.1: all opened, none deployed, uncharged
+        if t == 0:  # all opened, none deployed, uncharged
             opened, deployed = np.ones(K, bool), -1
-            row |= {"deployed": -1, "oracle_deployed": -1, "forced": True}
             row |= dict.fromkeys(("reward", "noisy_reward", "cost", "regret", "regret_mean_cost", "regret_realised"), 0.0)
         else:
             score, mean, beta = _scores(inst, o, s, world, t, draws)
             if with_indices:
-                u, B, norms = _indices(inst, o, s, psi, t, horizon, traces, draws)
-                priority, threshold = u, _thresholds(inst, o, u)
-                if explored:
-                    threshold = np.full(K, np.inf)
+                u, B, norms = _indices(inst, o, s, psi, t, traces, draws)
+                priority, threshold = u, np.full(K, np.inf) if explored else _thresholds(inst, o, u)
                 sigma_opt = u if o["kind"] == "location_family" else link.value(u)
                 row |= {"u": u, "B": B, "norm": norms, "sigma_opt": sigma_opt}
             else:
                 priority, threshold = _fixed(inst, o, s, psi, world, t, draws)
                 sigma_opt = priority if o["kind"] in ("oracle", "static_index") else np.full(K, np.nan)
-            ties = _row(draws, {"linucb": "ties_linucb"}.get(o["kind"], "ties"), t) if learns else None
+            ties = (
+                draws["ties_linucb" if o["kind"] == "linucb" else "ties"][t]
+                if with_indices or o["kind"] == "linucb"
+                else None
+            )
             opened, deployed, _ = search(priority, threshold, score, score if o["deploy_optimism"] else mean, ties)
-            amortised, by_mean, realised, best_opened, best = regrets(inst, world, opened, deployed)
+
+            # Regrets: amortised, by mean and by realised costs.
+            sigma, M = world.sigma, world.score
+            best_opened, best, _ = search(sigma, sigma, M)
+            amortised = np.minimum(M, sigma).max() - (M[deployed] - np.maximum(M - sigma, 0)[opened].sum())
+            extra = opened.astype(float) - best_opened
+            by_mean, realised = (
+                M[best] - M[deployed] + inst.weight * price @ extra for price in (world.mean_cost, world.cost)
+            )
             # Theorem 3.3 path by path: only where the search itself stopped, and by the optimistic score.
-            bound = score[deployed] - world.score[deployed] + (sigma_opt - world.sigma)[opened].sum()
-            optimistic = bool(np.all(sigma_opt >= world.sigma))
-            optimistic_score = bool(np.all(score >= world.score))
-            applies = optimistic and optimistic_score and o["deploy_optimism"] and not explored
-            r = noisy_reward(inst, world.score[deployed], draws["coin"][t]) if d else world.score[deployed]
+            bound = score[deployed] - M[deployed] + (sigma_opt - sigma)[opened].sum()
+            applies = np.all(sigma_opt >= sigma) and np.all(score >= M) and o["deploy_optimism"] and not explored
+            r = noisy_reward(inst, M[deployed], draws["coin"][t]) if d else M[deployed]
             row |= {
-                "deployed": deployed, "reward": world.score[deployed], "noisy_reward": r, "cost": world.cost[opened].sum(),
-                "queries": opened.sum(), "regret": amortised, "regret_mean_cost": by_mean, "regret_realised": realised,
-                "oracle_opened": best_opened, "oracle_deployed": best, "priority": priority, "threshold": threshold,
-                "mu_opt": score, "mu_mean": mean, "beta": beta, "bound": bound, "forced": explored,
-                # What is reported leaves room for rounding.
-                "optimistic": bool(np.all(sigma_opt >= world.sigma - 1e-5)),
-                "optimistic_score": bool(np.all(score >= world.score - 1e-5)),
+                "reward": M[deployed], "noisy_reward": r, "cost": world.cost[opened].sum(), "regret": amortised, "beta": beta,
+                "regret_mean_cost": by_mean, "regret_realised": realised, "priority": priority, "threshold": threshold,
+                "optimistic": np.all(sigma_opt >= sigma - 1e-5), "optimistic_score": np.all(score >= M - 1e-5),
                 "violation": applies and amortised > bound + 1e-9,
             }  # fmt: skip
         seen = np.ones(K, bool) if o["full_information"] else opened
-        teaching = _teaching(o, seen, t, horizon, explored)
-        row |= {"opened": opened, "seen": seen, "potential": np.where(teaching, _norms(s["V"], psi) ** 2, 0.0)}
-        row["reward_potential"] = 0.0
-        if online and t:
-            f = world.phi[deployed]
-            row["reward_potential"] = f @ np.linalg.solve(s["Phi"], f)
-        for name, value in row.items():
-            out[name][t] = value
+        teaching = _teaching(o, seen, t, explored)
+        f = world.phi[deployed]
+        row |= {"opened": opened, "seen": seen, "deployed": deployed, "queries": opened.sum()}
+        row |= {"potential": np.where(teaching, _norms(s["V"], psi) ** 2, 0.0)}
+        row |= {"reward_potential": f @ np.linalg.solve(s["Phi"], f) if o["online"] and t else 0.0}
+        rows.append(row)
 
-        if online and t:
-            _learn_evaluator(inst, o, s, world.phi[deployed], r)
+        if o["online"] and t:
+            _learn_evaluator(inst, o, s, f, r)
         if o["kind"] == "linucb":
-            _learn_arms(inst, o, s, psi, world, seen, deployed, r if t else 0.0, t)
-        _learn_indices(inst, o, s, psi, world, seen, t, horizon, draws, explored)
+            _learn_arms(inst, o, s, psi, world, seen, deployed, r, t)
+        _learn_indices(inst, o, s, psi, world, seen, t, draws, explored)
 
-    return {**out, "state": s, "options": o}
-
-
-def _row(draws, name, t):
-    return draws[name][t] if name in draws else None
+    blank = {name: np.zeros_like(value) for name, value in rows[1].items()}
+    return {name: np.array([(blank | row)[name] for row in rows]) for name in blank} | {"state": s, "options": o}

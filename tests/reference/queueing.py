@@ -53,32 +53,6 @@ def combos(N, K):
     return list(itertools.combinations(range(N), K))
 
 
-def unrank(c, N, K):
-    """The c-th subset of `combos(N, K)` without the table. Source: spec 4.9."""
-    subset, low = [], 0
-    for place in range(K):
-        for j in range(low, N):
-            behind = math.comb(N - j - 1, K - place - 1)
-            if c < behind:
-                subset.append(j)
-                low = j + 1
-                break
-            c -= behind
-    return tuple(subset)
-
-
-def successor(S, N):
-    """The subset after S in lexicographic order, the first one after the last. Source: spec 11 (`next_offer`)."""
-    S, K = list(S), len(S)
-    for place in reversed(range(K)):
-        if S[place] < N - K + place:
-            S[place] += 1
-            for later in range(place + 1, K):
-                S[later] = S[later - 1] + 1
-            return tuple(S)
-    return tuple(range(K))
-
-
 def choice_probabilities(v, S):
     """`[|S|]` p_j(x, S) in the order of S from the utilities v `[N]`; the rest is the retry. Source: spec 2.1(3)."""
     v = np.asarray(v, float)[list(S)]
@@ -99,27 +73,11 @@ def coupled_choice(v, S, u):
 
 
 def depart_utility(perf, cost, rho, r_lo=0.1, r_hi=0.99):
-    """(u `[P, N]`, number of degenerate prompts): departure probabilities of a data set. Source: paper B.4, spec 4.7.
-
-    A prompt whose raw utilities are all equal gets norm = 1 on every arm and is counted.
-    """
-    raw = np.atleast_2d(np.asarray(perf, float) - rho * np.asarray(cost, float))
-    u, degenerate = np.empty_like(raw), 0
-    for p, row in enumerate(raw):
-        spread = row.max() - row.min()
-        if spread == 0:
-            degenerate += 1
-            norm = np.ones_like(row)
-        else:
-            norm = (row - row.min()) / spread
-        u[p] = r_lo + (r_hi - r_lo) * norm
-    return u, degenerate
-
-
-def log_odds(u):
-    """v = log(u / (1 - u)). Source: paper B.4, spec 2.1(3)."""
-    u = np.asarray(u, float)
-    return np.log(u) - np.log1p(-u)
+    """`[P, N]` departure probabilities of a data set; equal raw utilities of a prompt are 1 on every arm. Source: paper B.4, spec 4.7."""
+    raw = perf - rho * cost
+    spread = np.ptp(raw, axis=1, keepdims=True)
+    norm = np.where(spread > 0, (raw - raw.min(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1), 1.0)
+    return r_lo + (r_hi - r_lo) * norm
 
 
 # --- Joint scheduling and assortment (3.4, 4.1) --------------------------------------------------------------------
@@ -152,15 +110,6 @@ def schedule(u, K):
         if best is None or score > best[0]:
             best = (score, q, S)
     return best[1], best[2]
-
-
-def schedule_top(u, K):
-    """`schedule` by the closed form: the K largest utilities of each row. Source: spec 4.1."""
-    u = np.asarray(u, float)
-    order = np.argsort(-u, axis=1, kind="stable")[:, :K]
-    score = logsumexp(np.take_along_axis(u, order, 1), axis=1)
-    q = int(np.argmax(score))
-    return q, tuple(sorted(int(j) for j in order[q]))
 
 
 # --- Regularised MNL maximum likelihood (4.2) ----------------------------------------------------------------------
@@ -241,12 +190,6 @@ def fit_disjoint(X, offered, chosen, lam0, start=None, arms=None):
     return Theta
 
 
-def fit_logistic(X, accepted, lam0):
-    """theta `[d]` of K = 1: ridge logistic regression of one arm. Source: spec 3.3, 4.2."""
-    chosen = np.where(np.asarray(accepted, bool), 0, -1)
-    return fit_disjoint(np.asarray(X, float), np.ones((len(X), 1), bool), chosen, lam0)[0]
-
-
 def newton_iterates(X, accepted, lam0, steps):
     """Undamped Newton from 0, K = 1. Source: spec 4.2 example (ii)."""
     X, y = np.asarray(X, float), np.asarray(accepted, float)
@@ -255,17 +198,6 @@ def newton_iterates(X, accepted, lam0, steps):
         p = 1 / (1 + np.exp(-X @ theta))
         hessian = lam0 * np.eye(X.shape[1]) + X.T @ ((p * (1 - p))[:, None] * X)
         theta = theta - np.linalg.solve(hessian, lam0 * theta - X.T @ (y - p))
-        path.append(theta)
-    return np.array(path)
-
-
-def majorise_iterates(X, accepted, lam0, steps, bound=0.25):
-    """theta -= B^-1 gradient with B = lam0 I + bound X'X, K = 1. Source: spec 4.2 (MM / Bohning)."""
-    X, y = np.asarray(X, float), np.asarray(accepted, float)
-    B, theta, path = lam0 * np.eye(X.shape[1]) + bound * X.T @ X, np.zeros(X.shape[1]), []
-    for _ in range(steps):
-        p = 1 / (1 + np.exp(-X @ theta))
-        theta = theta - np.linalg.solve(B, lam0 * theta - X.T @ (y - p))
         path.append(theta)
     return np.array(path)
 
@@ -292,15 +224,6 @@ def shared_utilities(theta, contexts):
     return np.asarray(contexts, float) @ np.asarray(theta, float)
 
 
-def pool_queries(prompt, features, accept):
-    """(features `[T, d]`, utility `[T, N]`) of the arrivals `prompt [T]` of a data set. Source: spec 2.1(3), 6.2.
-
-    For ACQB-CL pass the projected features; the utilities do not change.
-    """
-    prompt = np.asarray(prompt, int)
-    return np.asarray(features, float)[prompt], log_odds(accept)[prompt]
-
-
 def slack(utility, K, lam, eps):
     """bool `[...]`: max_S R >= lam + eps for utilities `[..., N]`. Source: Assumption 4, paper 6.1, spec 4.6."""
     top = np.sort(np.asarray(utility, float), axis=-1)[..., -K:]
@@ -308,16 +231,13 @@ def slack(utility, K, lam, eps):
     return z / (1 + z) >= lam + eps
 
 
-def draw_instance(rng, T, N, d, K, lam, eps, batch=4096, tries=1000):
+def draw_instance(rng, T, N, d, K, lam, eps):
     """(Theta* `[N, d]`, contexts `[T, d]`): Unif(-1, 1), contexts conditioned on slackness. Source: spec 6.1."""
-    Theta, accepted, n = rng.uniform(-1, 1, (N, d)), [], 0
-    for _ in range(tries):
-        x = rng.uniform(-1, 1, (batch, d))
-        accepted.append(x[slack(x @ Theta.T, K, lam, eps)])
-        n += len(accepted[-1])
-        if n >= T:
-            return Theta, np.concatenate(accepted)[:T]
-    raise ValueError("hardly any context has the slackness asked for")
+    Theta, contexts = rng.uniform(-1, 1, (N, d)), np.zeros((0, d))
+    while len(contexts) < T:
+        x = rng.uniform(-1, 1, (4096, d))
+        contexts = np.concatenate([contexts, x[slack(x @ Theta.T, K, lam, eps)]])
+    return Theta, contexts[:T]
 
 
 def oracle_table(utility, K):
@@ -327,80 +247,52 @@ def oracle_table(utility, K):
     return np.array([score for score, _ in pairs]), rate, [S for _, S in pairs]
 
 
-def simulate(A, U, utility, K, policy, prompt=None):
+def simulate(A, U, utility, K, policy):
     """One run with the set recursion of spec 2.1 and 2.5. Returns a dict of arrays over rounds.
 
     A: bool `[T]`. U: `[T]`. utility: `[T, N]` of the arrivals. K: the largest assortment; the best rate of the regrets is
     over assortments of this size. policy: an object with `act(t, queue, arrived) -> (place in the queue, S, explored)` and
-    `update(t, query, S, position, explored)`, both called in rounds with a query only; `radius(t)`, `theta`, `V` are
-    recorded where it has them. prompt: ids `[T]`; where given, a departure clears the oldest pending copy of the served
-    prompt (the pool of spec 4.5) instead of the served individual.
+    `update(t, query, S, position, explored)`, both called in rounds with a query only; `radius(t)` and `theta` are recorded where it has them.
 
-    queue: length before the decision. queue_after: length after the round. departure, retrial, idle, explored: bool.
-    routing_gap, joint_gap: spec 2.4, zero when idle. sojourn: departure round minus arrival round, 0 without departure.
-    peak: largest queue so far before a decision. query: arrival round of the query served, -1 when idle. offered: bool
-    `[T, N]`. chosen: arm or -1. radius: before the decision. theta, min_eig: after the round. states: the queue as a tuple
-    before each decision, and after the last round.
+    queue: length before the decision. queue_after: length after the round. departure, retrial, idle, explored: bool. routing_gap, joint_gap: spec
+    2.4, zero when idle. sojourn: departure round minus arrival round, 0 without departure. query: arrival round of the query served, -1 when idle.
+    offered: bool `[T, N]`. chosen: arm or -1. radius: before the decision. theta: after the round. states: the queue as a tuple before each decision,
+    and after the last round.
     """
     T, N = utility.shape
     _, best, _ = oracle_table(utility, K)
-    names = ["queue", "queue_after", "departure", "retrial", "idle", "explored", "routing_gap", "joint_gap", "sojourn"]
-    out = {name: np.zeros(T) for name in names}
+    out = {name: np.zeros(T, bool) for name in ("departure", "retrial", "idle", "explored")}
+    out |= {name: np.zeros(T, int) for name in ("queue", "queue_after", "sojourn")}
+    out |= {name: np.zeros(T) for name in ("routing_gap", "joint_gap")}
     out |= {"query": np.full(T, -1), "offered": np.zeros((T, N), bool), "chosen": np.full(T, -1)}
-    radius, theta, min_eig, states = [], [], [], []
-    queue = []
+    radius, theta, states, queue = [], [], [], []
     for t in range(T):
         states.append(tuple(queue))
         out["queue"][t] = len(queue)
         if hasattr(policy, "radius"):
             radius.append(policy.radius(t))
         if not queue:
-            out["idle"][t] = 1
+            out["idle"][t] = True
         else:
             place, S, explored = policy.act(t, queue, t > 0 and bool(A[t - 1]))
             query, S = queue[place], tuple(sorted(S))
-            v = utility[query]
-            position = coupled_choice(v, S, U[t])
-            rate = departure_rate(v, S)
+            position, rate = coupled_choice(utility[query], S, U[t]), departure_rate(utility[query], S)
             out["query"][t], out["explored"][t] = query, explored
             out["offered"][t, list(S)] = True
             out["routing_gap"][t] = best[query] - rate
             out["joint_gap"][t] = max(best[q] for q in queue) - rate
             policy.update(t, query, S, position, explored)
             if position < len(S):
-                leaving = query if prompt is None else next(q for q in queue if prompt[q] == prompt[query])
-                queue.remove(leaving)
-                out["departure"][t], out["sojourn"][t], out["chosen"][t] = 1, t - leaving, S[position]
+                queue.remove(query)
+                out["departure"][t], out["sojourn"][t], out["chosen"][t] = True, t - query, S[position]
             else:
-                out["retrial"][t] = 1
+                out["retrial"][t] = True
         if A[t]:
             queue.append(t)
         out["queue_after"][t] = len(queue)
         if hasattr(policy, "theta"):
             theta.append(np.array(policy.theta))
-            min_eig.append(np.linalg.eigvalsh(policy.V).min(axis=-1))
-    for name in ("departure", "retrial", "idle", "explored"):
-        out[name] = out[name].astype(bool)
-    for name in ("queue", "queue_after", "sojourn"):
-        out[name] = out[name].astype(int)
-    out["peak"] = np.maximum.accumulate(out["queue"])
-    out["states"] = [*states, tuple(queue)]
-    return out | {"radius": np.array(radius), "theta": np.array(theta), "min_eig": np.array(min_eig)}
-
-
-def run_disjoint(A, contexts, U, Theta, K, policy):
-    """`simulate` on given contexts `[T, d]` and Theta* `[N, d]`."""
-    return simulate(A, U, disjoint_utilities(Theta, contexts), K, policy)
-
-
-def run_shared(A, contexts, U, theta, K, policy):
-    """`simulate` on given contexts `[T, N, d]` and theta* `[d]`."""
-    return simulate(A, U, shared_utilities(theta, contexts), K, policy)
-
-
-def run_pool(A, prompt, U, accept, K, policy, clear_oldest_copy=False):
-    """`simulate` on prompts `[T]` of a table accept `[P, N]`; policies take `features[prompt]` as their features."""
-    return simulate(A, U, log_odds(accept)[np.asarray(prompt)], K, policy, prompt if clear_oldest_copy else None)
+    return out | {"states": [*states, tuple(queue)], "radius": np.array(radius), "theta": np.array(theta)}
 
 
 # --- Policies (3.2, 3.3, 5) ----------------------------------------------------------------------------------------
@@ -426,51 +318,26 @@ class Acqb:
 
     z: normals, `[T, d, M]` shared or `[T, N, d, M]` disjoint. coin `[T]`. trigger: `decaying(c1)` or `phase_then_coin`.
     mle: "block" or "joint" (disjoint only). fifo: the Thompson branch serves the oldest query with its own best assortment.
-    order: the assortments of the round robin, lexicographic by default. p_k2, size `[T]`: with K = 2, two answers iff
-    size[t] < p_k2, else one; M and the K of the radius stay those of K = 2. Source: spec 3.2 to 3.5.
-    explore_size: what a forced exploration offers in a round of one answer, which neither text says: "full" the whole pair,
-    "own" a round robin over single arms with a pointer of its own, "first" the first arm of the pair.
+    p_k2, size `[T]`: with K = 2, two answers iff size[t] < p_k2, else one; M and the K of the radius stay those of K = 2, and a forced exploration
+    offers the whole pair. Source: spec 3.2 to 3.5.
     """
 
-    def __init__(
-        self,
-        features,
-        N,
-        K,
-        kappa,
-        lam0,
-        coin,
-        z,
-        trigger,
-        mle="block",
-        fifo=False,
-        order=None,
-        p_k2=None,
-        size=None,
-        explore_size="full",
-    ):
-        self.features, self.N, self.K, self.kappa, self.lam0 = np.asarray(features, float), N, K, kappa, lam0
-        self.coin, self.z, self.trigger, self.mle, self.fifo = coin, z, trigger, mle, fifo
-        self.p_k2, self.size, self.explore_size = p_k2, size, explore_size
-        self.shared = self.features.ndim == 3
-        self.d = self.features.shape[-1]
-        self.order = combos(N, K) if order is None else list(order)
-        self.pointer, self.single_pointer = 0, 0
+    def __init__(self, features, N, K, kappa, lam0, coin, z, trigger, mle="block", fifo=False, p_k2=None, size=None):
+        self.features, self.N, self.K, self.kappa, self.lam0 = features, N, K, kappa, lam0
+        self.coin, self.z, self.trigger, self.mle, self.fifo, self.p_k2, self.size = coin, z, trigger, mle, fifo, p_k2, size
+        self.shared, self.d = features.ndim == 3, features.shape[-1]
+        self.order, self.pointer = combos(N, K), 0
         shape = () if self.shared else (N,)
         self.theta = np.zeros((*shape, self.d))
         self.V = np.broadcast_to(lam0 * np.eye(self.d), (*shape, self.d, self.d)).copy()
         self.pulls = np.zeros(N, int)
-        self.history_query, self.history_offered, self.history_chosen = [], [], []
+        self.history = [], [], []
 
     def radius(self, t):
         """alpha_l with l = t (the paper's t - 1), or `[N]` alpha_{t,j}."""
         if self.shared:
             return alpha_shared(t, self.d, self.K, self.kappa, self.lam0)
         return alpha_disjoint(self.pulls, self.d, self.K, self.kappa, self.lam0)
-
-    def answers(self, t):
-        """K_t, the number of answers of round t."""
-        return self.K if self.p_k2 is None or self.size[t] < self.p_k2 else 1
 
     def optimistic(self, t, queue):
         """`[Q, N]` u~: the maximum over ONE set of samples, per query and arm. Source: paper Sec. 3, spec 3.2."""
@@ -482,37 +349,28 @@ class Acqb:
         return np.array([[(self.features[q] @ s).max() for s in samples] for q in queue])
 
     def act(self, t, queue, arrived):
-        k = self.answers(t)
         if arrived and self.trigger(t, self.coin[t]):
-            S = self.order[self.pointer]
-            if k < self.K and self.explore_size == "own":
-                S = (self.single_pointer,)
-            elif k < self.K and self.explore_size == "first":
-                S = S[:1]
-            return len(queue) - 1, S, True
+            return len(queue) - 1, self.order[self.pointer], True
+        k = self.K if self.p_k2 is None or self.size[t] < self.p_k2 else 1
         u = self.optimistic(t, queue)
         if self.fifo:
             return 0, best_assortment(u[0], k)[1], False
         return *schedule(u, k), False
 
     def update(self, t, query, S, position, explored):
-        if explored and len(S) < self.K and self.explore_size == "own":
-            self.single_pointer = (self.single_pointer + 1) % self.N
-        elif explored:
+        if explored:
             self.pointer = (self.pointer + 1) % len(self.order)
-        self.history_query.append(query)
-        self.history_offered.append([j in S for j in range(self.N)])
-        self.history_chosen.append(S[position] if position < len(S) else -1)
-        X, offered = self.features[self.history_query], np.array(self.history_offered)
-        chosen = np.array(self.history_chosen)
+        row = query, [j in S for j in range(self.N)], S[position] if position < len(S) else -1
+        for column, value in zip(self.history, row):
+            column.append(value)
+        X, offered, chosen = self.features[self.history[0]], np.array(self.history[1]), np.array(self.history[2])
         if self.shared:
             self.theta = fit_shared(X, offered, chosen, self.lam0, self.theta)
         else:
             arms = S if self.mle == "block" else None
             self.theta = fit_disjoint(X, offered, chosen, self.lam0, self.theta, arms)
         for j in S:
-            x = self.features[query, j] if self.shared else self.features[query]
-            V = self.V if self.shared else self.V[j]
+            x, V = (self.features[query, j], self.V) if self.shared else (self.features[query], self.V[j])
             V += np.outer(x, x)
             self.pulls[j] += 1
 
@@ -647,50 +505,6 @@ def sign_rule_violations(Q, D):
     return wrong
 
 
-# --- Contrastive embeddings (3.6, 4.8) -----------------------------------------------------------------------------
-
-
-def utility_similarity(utility):
-    """`[n, n]` cosine of the centred utilities; a row of norm 0 has c = 0. Source: paper B.2, spec 3.6."""
-    centred = [row - row.mean() for row in np.asarray(utility, float)]
-    norm = [math.sqrt(row @ row) for row in centred]
-    n = len(centred)
-    c = np.zeros((n, n))
-    for i, j in itertools.product(range(n), repeat=2):
-        if norm[i] > 0 and norm[j] > 0:
-            c[i, j] = centred[i] @ centred[j] / (norm[i] * norm[j])
-    return c
-
-
-def contrastive_pairs(c, pos, neg, k_neg):
-    """[(i, j+, negatives)] of the valid anchors. Source: Algorithm 3, spec 3.6.
-
-    P_i = {j != i: c_ij > pos}, N_i = {j != i: c_ij < neg}; j+ the argmax of c on P_i, negatives the k_neg members of N_i
-    with the smallest c; ties go to the lower index; an anchor without a positive or without a negative is skipped.
-    """
-    n, pairs = len(c), []
-    for i in range(n):
-        positive = [j for j in range(n) if j != i and c[i, j] > pos]
-        negative = sorted((j for j in range(n) if j != i and c[i, j] < neg), key=lambda j: (c[i, j], j))[:k_neg]
-        if positive and negative:
-            pairs.append((i, max(positive, key=lambda j: (c[i, j], -j)), negative))
-    return pairs
-
-
-def info_nce(z, pairs, temp):
-    """Sum of eq. (5) over the anchors of `contrastive_pairs`, similarity z_i'z_j / temp. Source: paper eq. (5), 4.8."""
-    z, total = np.asarray(z, float), 0.0
-    for i, j, negative in pairs:
-        s = [float(z[i] @ z[k]) / temp for k in (j, *negative)]
-        total += float(logsumexp(s)) - s[0]
-    return total
-
-
-def balanced_groups(utility):
-    """`[n]` argmax_j u_j, the group that model-balanced sampling draws from. Source: paper B.2, spec 3.6."""
-    return np.argmax(np.asarray(utility, float), axis=1)
-
-
 # --- Theory (7; checklist 41) --------------------------------------------------------------------------------------
 
 
@@ -816,32 +630,9 @@ def routing_regret_bound(t, p: Theory):
     )
 
 
-def round_gap_bound(l, t, min_eig, p: Theory):
-    """(alpha_{l-1} + 48 beta_{l-1}) lambda_min(V_{l-1})^(-1/2) of a Thompson round. Source: Proposition 10."""
-    scale = alpha_shared(l - 1, p.d, p.K, p.kappa, p.lam0) + 48 * beta_radius(l - 1, t, p)
-    return scale / math.sqrt(min_eig)
-
-
-def queue_tail_bound(b, eps):
-    """P(Q(i, l) >= a B(l-1) + b) <= 17 eps^-2 exp(-b eps/2) for a >= 1 + eps/4, b >= 0. Source: Lemma 18."""
-    return 17 / eps**2 * math.exp(-b * eps / 2)
-
-
-def extra_job_bound(queue, remaining, eps):
-    """2 exp(-(Q - r eps - 1)^2 / (8 r)) if Q <= r eps + 1, else 1; Q = Q(i, i+1), r = t - i - 1. Source: Lemma 17."""
-    if remaining <= 0 or queue > remaining * eps + 1:
-        return 1.0
-    return min(1.0, 2 * math.exp(-((queue - remaining * eps - 1) ** 2) / (8 * remaining)))
-
-
 def expected_explorations(T, lam, c1):
     """sum_{i=1}^{T-1} lam eta(i) of ACQB. Source: paper G.1, spec 7."""
     return sum(lam * eta(i, c1) for i in range(1, T))
-
-
-def expected_explorations_phase(T, lam, tau):
-    """lam ((tau - 1) + (T - tau) T^(-1/2)) of CQB-eps, tau >= 1. Source: spec 7."""
-    return lam * ((tau - 1) + (T - tau) * T**-0.5)
 
 
 # --- The comparator for speed --------------------------------------------------------------------------------------

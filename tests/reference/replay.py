@@ -177,21 +177,20 @@ def _c2mabv(table, rng, budget, size, reward, in_turn):
     Any win, all at once: the relaxed reward is that of a cascade, but all of the set are called and seen.
     """
     queries, models = table.scores.shape
-    meter, unit, statistics = Meter(table), table.unit, combinatorial.initial_statistics(models)
+    meter, unit, statistics = Meter(table), table.unit, combinatorial.Statistics(models)
     price = unit.mean(axis=0)
-    solver = "fill" if reward == "SUC" else "exact"
     for t, row in enumerate(rng.permutation(queries), 1):
-        reward_bound, cost_bound = combinatorial.bounds(statistics, t, models, 1.0 / queries, 0.3, 0.01)
+        reward_bound, cost_bound = statistics.bounds(t, models, 1.0 / queries, 0.3, 0.01)
         w = combinatorial.conditioned(reward_bound, rng.random(models))
-        relaxed = combinatorial.relaxed_optimum(reward, w, cost_bound, size, budget, solver=solver)
+        z = combinatorial.relaxed_optimum(reward, w, cost_bound, size, budget)
         if reward == "SUC":
-            selected = combinatorial.round_pairwise(relaxed.z, rng.random(models))
+            selected = combinatorial.round_pairwise(z, rng.random(models))
         else:
-            selected = combinatorial.round_swap(relaxed.z, rng.random((models, models)), rng.random((models, models)))
+            selected = combinatorial.round_swap(z, rng.random((models, models)), rng.random((models, models)))
         outcome = table.scores[row]
         called = combinatorial.queried("AWC" if in_turn else "SUC", selected, outcome >= 0.5, price)
         meter.add(row, called, _best(outcome, called), in_turn)
-        combinatorial.learn(statistics, called, called, outcome, unit[row])
+        statistics.learn(called, called, outcome, unit[row])
     return meter.means()
 
 
@@ -242,7 +241,7 @@ def acqb(table, rng, *, weight, rounds, kappa=0.05, ridge=0.1, c1=2.0, arrival=0
     """
     queries, models = table.scores.shape
     psi = table.contexts
-    accept, _ = queueing.depart_utility(table.scores, table.unit / table.unit.max(), weight)
+    accept = queueing.depart_utility(table.scores, table.unit / table.unit.max(), weight)
     inverse = np.tile(np.eye(psi.shape[1]) / ridge, (models, 1, 1))
     theta, seen = np.zeros((models, psi.shape[1])), [([], []) for _ in range(models)]
     samples, m = queueing.num_samples(1), psi.shape[1]

@@ -52,14 +52,9 @@ def cell_labels(j, M=3):
 def cell_probabilities(x, counts, kappa):
     """(P(cell | x) `[2^M]`, P(s_m = 1 | x) `[M]`) of CellsEnv; only the first M features matter. Source: 2.7(2)."""
     M = (len(counts) - 1).bit_length()
-    weight = np.array(
-        [
-            n * math.exp(kappa * sum((2 * s - 1) * x[m] for m, s in enumerate(cell_labels(j, M))))
-            for j, n in enumerate(counts)
-        ]
-    )
-    posterior = weight / weight.sum()
-    return posterior, sum(posterior[j] * cell_labels(j, M) for j in range(len(counts)))
+    labels = np.array([cell_labels(j, M) for j in range(len(counts))])
+    weight = counts * np.exp(kappa * (2 * labels - 1) @ x[:M])
+    return weight / weight.sum(), weight / weight.sum() @ labels
 
 
 def cell_request(u, z_feature, z_cost, counts, kappa, mean, sd):
@@ -73,11 +68,6 @@ def cell_request(u, z_feature, z_cost, counts, kappa, mean, sd):
     signal = np.concatenate([kappa * (2 * labels - 1), np.zeros(len(z_feature) - M)])
     cost = np.array([max(0.05 * mean[m], mean[m] + sd[m] * z_cost[m]) for m in range(M)])
     return np.append(signal + z_feature, 1.0), labels, cost
-
-
-def feature_auc(kappa):
-    """Area under the curve of one informative coordinate, Phi(sqrt(2) kappa). Source: 2.7(2)."""
-    return ndtr(math.sqrt(2) * kappa)
 
 
 def probit_satisfied(x, g, epsilon, accuracy, w, rho_f, rho_c):
@@ -125,40 +115,14 @@ def explore_probability(t, c, power=0.25):
     return min(1.0, c * t**-power)
 
 
-def explored(u, c, power=0.25, force_first=True):
-    """`[T]` X_t = 1[U_t < p_t], and 1 at t = 1 if forced."""
-    return np.array([u_t < explore_probability(t, c, power) or (force_first and t == 1) for t, u_t in enumerate(u, 1)], bool)
-
-
 def expected_explorations(T, c, power=0.25, force_first=False):
     """E[K_T], the exact sum of 4.9."""
     return sum(1.0 if force_first and t == 1 else explore_probability(t, c, power) for t in range(1, T + 1))
 
 
-def exploration_distribution(T, c, power=0.25, force_first=True):
-    """`[T + 1]` P(K_T = k), by adding one request at a time."""
-    distribution = np.zeros(T + 1)
-    distribution[0] = 1.0
-    for t in range(1, T + 1):
-        p = 1.0 if force_first and t == 1 else explore_probability(t, c, power)
-        distribution[1 : t + 1] = (1 - p) * distribution[1 : t + 1] + p * distribution[:t]
-        distribution[0] *= 1 - p
-    return distribution
-
-
-def most_explorations(expected):
-    """K_max = ceil(E[K] + 6 sqrt(E[K]) + 10), the buffer of 3.6."""
-    return math.ceil(expected + 6 * math.sqrt(expected) + 10)
-
-
 def scores(cost, sat_hat, queue, V, alpha):
     """`[M]` V E_m + Q (alpha - s_hat_m). Source: eq. 3."""
-    return V * np.asarray(cost, float) + queue * (alpha - np.asarray(sat_hat, float))
-
-
-def decide(cost, sat_hat, queue, V, alpha=0.0):
-    """argmin_m of `scores`, first index on ties. alpha shifts all scores alike and matters only for their rounding."""
-    return int(np.argmin(scores(cost, sat_hat, queue, V, alpha)))
+    return V * cost + queue * (alpha - sat_hat)
 
 
 def cheapest_sufficient(cost, sat_hat, alpha):
@@ -167,75 +131,45 @@ def cheapest_sufficient(cost, sat_hat, alpha):
     return min(good, key=lambda m: cost[m]) if good else int(np.argmax(sat_hat))
 
 
-def queue_step(queue, served, alpha):
-    """Q_{t+1} = max{0, Q_t + alpha - s_t}. Source: eq. 2."""
-    return max(0.0, queue + alpha - served)
-
-
 def queue_path(served, alpha):
-    """`[T]` Q_2 .. Q_{T+1} from Q_1 = 0."""
-    path, queue = [], 0.0
-    for s in served:
-        queue = queue_step(queue, s, alpha)
-        path.append(queue)
-    return np.array(path)
+    """`[T]` Q_2 .. Q_{T+1} from Q_1 = 0 by Q_{t+1} = max{0, Q_t + alpha - s_t}. Source: eq. 2."""
+    return np.array(list(itertools.accumulate(served, lambda queue, s: max(0.0, queue + alpha - s), initial=0.0))[1:])
 
 
 # --- Predictor and its training (3.2) ----------------------------------------------------------------------------
 
 
-def logistic_logits(params, x):
-    """W x + b; params w `[M, d]`, b `[M]`."""
-    return params["w"] @ x + params["b"]
+def forward(kind, params, x, keep=(1, 1), rate=0.0):
+    """(logits, intermediate values) of W x + b ("logistic"), or of dropout -> Dense(h) -> LayerNorm -> ReLU -> dropout -> Dense(M) ("mlp").
 
-
-def mlp_forward(params, x, keep_input=None, keep_hidden=None, rate=0.0, epsilon=1e-5):
-    """(logits, intermediate values) of dropout -> Dense(h) -> LayerNorm -> ReLU -> dropout -> Dense(M).
-
-    params: w1 `[h, d]`, b1 `[h]`, gain `[h]`, bias `[h]` (LayerNorm), w2 `[M, h]`, b2 `[M]`.
-    keep_input, keep_hidden: `[d]`, `[h]` of 0 and 1, scaled here by 1 / (1 - rate); None means no dropout.
+    params: w `[M, d]`, b `[M]`, or w1 `[h, d]`, b1, gain, bias `[h]` (LayerNorm), w2 `[M, h]`, b2 `[M]`. keep: (`[d]`, `[h]`) of 0 and 1 for dropout.
     """
-    scale_input = np.ones(len(x)) if keep_input is None else keep_input / (1 - rate)
-    x = x * scale_input
+    if kind == "logistic":
+        return params["w"] @ x + params["b"], None
+    x, scale_hidden = x * keep[0] / (1 - rate), keep[1] / (1 - rate)
     a = params["w1"] @ x + params["b1"]
-    scale_hidden = np.ones(len(a)) if keep_hidden is None else keep_hidden / (1 - rate)
-    deviation = math.sqrt(np.mean((a - a.mean()) ** 2) + epsilon)
+    deviation = math.sqrt(np.mean((a - a.mean()) ** 2) + 1e-5)
     normal = (a - a.mean()) / deviation
     before = params["gain"] * normal + params["bias"]
     hidden = np.maximum(before, 0.0) * scale_hidden
     return params["w2"] @ hidden + params["b2"], (x, deviation, normal, before, scale_hidden, hidden)
 
 
-def loss(logits, s, params=None, l2=0.0, mask=None):
-    """F_t of eq. 4 on one request: mean over m of the binary cross-entropy with logits, plus (l2/2) |params|^2.
-
-    mask: `[M]` of 0 and 1, models whose label is known; the others' terms are dropped, still divided by M.
-    """
-    z, s = np.asarray(logits, float), np.asarray(s, float)
-    terms = np.maximum(z, 0) - z * s + np.log1p(np.exp(-np.abs(z)))
-    terms = terms if mask is None else terms * mask
-    return terms.mean() + (0.0 if params is None else l2 / 2 * sum((p**2).sum() for p in params.values()))
-
-
-def loss_and_grads(kind, params, x, s, l2=0.0, mask=None, keep_input=None, keep_hidden=None, rate=0.0):
-    """(loss, gradients like params) of one request in training mode, for kind "logistic" or "mlp"."""
-    s = np.asarray(s, float)
-    mask = np.ones(len(s)) if mask is None else np.asarray(mask, float)
+def loss_and_grads(kind, params, x, s, l2=0.0, **dropout):
+    """(loss, gradients like params) of one request: mean over m of the cross-entropy with logits, plus (l2/2) |params|^2. Source: eq. 4."""
+    logits, values = forward(kind, params, x, **dropout)
+    error = (expit(logits) - s) / len(s)
     if kind == "logistic":
-        logits = logistic_logits(params, x)
-        error = (expit(logits) - s) * mask / len(s)
         grads = {"w": np.outer(error, x), "b": error}
-    elif kind == "mlp":
-        logits, (x, deviation, normal, before, scale_hidden, hidden) = mlp_forward(params, x, keep_input, keep_hidden, rate)
-        error = (expit(logits) - s) * mask / len(s)
+    else:
+        x, deviation, normal, before, scale_hidden, hidden = values
         d_before = params["w2"].T @ error * scale_hidden * (before > 0)
         d_normal = d_before * params["gain"]
         d_a = (d_normal - d_normal.mean() - normal * (d_normal * normal).mean()) / deviation
         grads = {"w1": np.outer(d_a, x), "b1": d_a, "gain": d_before * normal, "bias": d_before}
         grads |= {"w2": np.outer(error, hidden), "b2": error}
-    else:
-        raise ValueError(kind)
-    return loss(logits, s, params, l2, mask), {name: grads[name] + l2 * params[name] for name in params}
+    loss = np.mean(np.logaddexp(0, logits) - logits * s) + l2 / 2 * sum((p**2).sum() for p in params.values())
+    return loss, {name: grads[name] + l2 * params[name] for name in params}
 
 
 def sgd_step(params, velocity, grads, lr, momentum=0.0, weight_decay=0.0, clip=math.inf):
@@ -268,115 +202,82 @@ def messplus(
     V,
     alpha,
     c,
+    lr=0.1,
+    momentum=0.0,
+    weight_decay=0.0,
     explore_power=0.25,
     force_first=True,
     serve="largest",
     cost_mode="known",
-    lr=0.1,
-    momentum=0.0,
-    weight_decay=0.0,
     l2=0.0,
     clip=math.inf,
     sgd_repeats=1,
-    step_rule="constant",
+    step_rule=None,
     observed=None,
-    explores_unobserved=False,
-    label_mask=None,
     pred_energy=0.0,
     held_queue=None,
     drawn=None,
 ):
-    """MESS+, Algorithm 1, on given draws.
-
-    With sparse feedback (3.7) a round that is not observed neither explores (not even the first) nor moves the queue
-    used for decisions; the true queue always moves. The costs paid are metered in every round. With `explores_unobserved`
-    it does explore (all models paid, the largest answers), but nothing is trained on it.
+    """MESS+, Algorithm 1, on given draws; a dictionary of arrays whose row i is request i + 1.
 
     Args:
       features: `[T, d]`. satisfied: `[T, M]` of 0 and 1. cost: `[T, M]` J. u_explore: `[T]` uniform.
-      predictor: ("logistic", {w, b}) | ("mlp", params, masks) | ("given", `[T, M]` probabilities, no training).
-        masks: None or {"rate", "input" `[T, d]`, "hidden" `[T, h]`} of 0 and 1; a further axis `[T, sgd_repeats, .]`
-        gives every repeat its own, otherwise the repeats of a request share them.
+      predictor: ("logistic", {w, b}) | ("mlp", params, masks) | ("given", `[T, M]` probabilities, no training). masks: {"rate", "input" `[T, d]`,
+        "hidden" `[T, h]`} of 0 and 1; a further axis `[T, sgd_repeats, .]` gives every step its own.
       serve: who answers an explored request, "largest" (M-1) or "best" (the largest satisfied index, else M-1).
-      cost_mode: "known", "last" (costs of the last explored request, ones before), "running_mean" (per-model mean of
-        the costs paid so far, 1e-6 before the first).
-      sgd_repeats: consecutive SGD steps per explored request.
-      step_rule: "constant" (lr) or ("theory", mu, L).
-      observed: `[T]` bool, None = always. label_mask: `[T, M]`, see `loss`.
-      held_queue: the queue used for decisions is this constant (fixed shadow price: V lambda), but still recorded.
-      drawn: `[T]`, None = the lowest number: the model that serves if it is as good and as cheap as the best, without rounding.
-
-    Returns:
-      dict of `[T]` arrays probability, explored, choice, cost (paid), cost_served, sat, queue and true_queue (after the
-      round), loss (before the first step, training mode; nan if not explored), steps (SGD steps so far), margin (second
-      best score minus best); `[T, M]` sat_hat and cost_hat used; final params and velocity.
+      cost_mode: "known", "last" (costs of the last explored request, ones before) or "running_mean" (of the costs paid, 1e-6 before the first).
+      step_rule: (mu, L) of the theory's step sizes instead of lr.
+      observed: `[T]` bool, None = always. A round without feedback may explore, but trains nothing and does not move the queue.
+      held_queue: the queue used for decisions is this constant (fixed shadow price: V lambda).
+      drawn: `[T]`, model that serves if it is as good and as cheap as the best; None = the lowest index.
     """
-    cost, satisfied = np.asarray(cost, float), np.asarray(satisfied, float)
-    T, M = cost.shape
-    kind = predictor[0]
+    (T, M), kind = cost.shape, predictor[0]
     params = {} if kind == "given" else {name: np.array(value, float) for name, value in predictor[1].items()}
     velocity = {name: np.zeros_like(value) for name, value in params.items()}
-    masks = predictor[2] if kind == "mlp" else None
-    queue, true_queue, steps = 0.0, 0.0, 0
+    queue, steps = 0.0, 0
     cost_last, cost_sum, cost_count = np.ones(M), np.zeros(M), np.zeros(M)
-    draw = explored(u_explore, c, explore_power, force_first)
-    names = "probability explored choice cost cost_served sat queue true_queue sat_hat cost_hat loss steps margin"
-    path = {name: [] for name in names.split()}
+    rows = []
     for i in range(T):
-        feedback = observed is None or bool(observed[i])
-        explore = bool(draw[i]) and (feedback or explores_unobserved)
-        if kind == "given":
-            sat_hat = np.asarray(predictor[1][i], float)
-        elif kind == "logistic":
-            sat_hat = expit(logistic_logits(params, features[i]))
-        else:
-            sat_hat = expit(mlp_forward(params, features[i])[0])
-        if cost_mode == "known":
-            cost_hat = cost[i]
-        elif cost_mode == "last":
-            cost_hat = cost_last
-        elif cost_mode == "running_mean":
-            cost_hat = np.where(cost_count > 0, cost_sum / np.maximum(cost_count, 1), 1e-6)
-        else:
-            raise ValueError(cost_mode)
-        used_queue = queue if held_queue is None else held_queue
-        score = scores(cost_hat, sat_hat, used_queue, V, alpha)
-        ranked = np.sort(score)
+        feedback = observed is None or observed[i]
+        probability = explore_probability(i + 1, c, explore_power)
+        explore = u_explore[i] < probability or (force_first and i == 0)
+        sat_hat = predictor[1][i] if kind == "given" else expit(forward(kind, params, features[i])[0])
+        mean = np.where(cost_count > 0, cost_sum / np.maximum(cost_count, 1), 1e-6)
+        cost_hat = {"known": cost[i], "last": cost_last, "running_mean": mean}[cost_mode]
+        score = scores(cost_hat, sat_hat, queue if held_queue is None else held_queue, V, alpha)
         if not explore:
-            choice = decide(cost_hat, sat_hat, used_queue, V, alpha)
+            choice = int(np.argmin(score))
             if drawn is not None and score[drawn[i]] == score[choice] and cost_hat[drawn[i]] == cost_hat[choice]:
                 choice = drawn[i]
-        elif serve == "largest":
-            choice = M - 1
-        elif serve == "best":
-            choice = max(range(M), key=lambda m: (satisfied[i, m], m))
         else:
-            raise ValueError(serve)
+            choice = M - 1 if serve == "largest" else max(range(M), key=lambda m: (satisfied[i, m], m))
         first_loss = math.nan
         if explore and feedback and kind != "given":
             for r in range(sgd_repeats):
-                extra = {"l2": l2, "mask": None if label_mask is None else label_mask[i]}
-                if masks is not None:
-                    pick = {name: masks[name][i] for name in ("input", "hidden")}
-                    pick = {name: keep if keep.ndim == 1 else keep[r] for name, keep in pick.items()}
-                    extra |= {"keep_input": pick["input"], "keep_hidden": pick["hidden"], "rate": masks["rate"]}
-                value, grads = loss_and_grads(kind, params, features[i], satisfied[i], **extra)
+                extra = {}
+                if kind == "mlp":
+                    keep = [
+                        mask[i] if mask[i].ndim == 1 else mask[i][r]
+                        for mask in (predictor[2]["input"], predictor[2]["hidden"])
+                    ]
+                    extra = {"keep": keep, "rate": predictor[2]["rate"]}
+                value, grads = loss_and_grads(kind, params, features[i], satisfied[i], l2, **extra)
                 first_loss = value if r == 0 else first_loss
                 steps += 1
-                rate = lr if step_rule == "constant" else theory_step_size(steps, *step_rule[1:])
+                rate = theory_step_size(steps, *step_rule) if step_rule else lr
                 params, velocity = sgd_step(params, velocity, grads, rate, momentum, weight_decay, clip)
         called = np.ones(M, bool) if explore else np.arange(M) == choice
         cost_last = cost[i] if explore else cost_last
         cost_sum, cost_count = cost_sum + np.where(called, cost[i], 0.0), cost_count + called
-        served = satisfied[i, choice]
-        queue = queue_step(queue, served, alpha) if feedback else queue
-        true_queue = queue_step(true_queue, served, alpha)
-        row = (explore_probability(i + 1, c, explore_power), explore, choice, cost[i][called].sum() + pred_energy)
-        row += (cost[i, choice], served, queue, true_queue, sat_hat, cost_hat, first_loss, steps)
-        row += (ranked[1] - ranked[0] if M > 1 else math.inf,)
-        for name, value in zip(path, row, strict=True):
-            path[name].append(value)
-    return {name: np.array(values) for name, values in path.items()} | {"params": params, "velocity": velocity}
+        queue = max(0.0, queue + alpha - satisfied[i, choice]) if feedback else queue
+        ranked = np.append(np.sort(score), math.inf)
+        rows.append((
+            probability, explore, choice, cost[i][called].sum() + pred_energy, cost[i, choice], satisfied[i, choice], queue, sat_hat,
+            first_loss, ranked[1] - ranked[0],
+        ))  # fmt: skip
+    names = "probability explored choice cost cost_served sat queue sat_hat loss margin"
+    path = {name: np.array(column) for name, column in zip(names.split(), zip(*rows))}
+    return path | {"params": params}
 
 
 # --- Metrics (2.6) -----------------------------------------------------------------------------------------------
@@ -394,44 +295,21 @@ def sla_times(served, alpha_level, t_burn=50):
     return first_ok, last_bad
 
 
-def metrics(path, cost, alpha, c, t_burn=50, opt_context=math.nan):
-    """Numbers of 2.6 from a path of `messplus`. cost: `[T, M]` of all models; alpha a multiple of 1/1000.
-
-    train_loss_paper is its value at T. queue_per_round is Q_{T+1} / T. opt_context (J per request) only makes `gap`.
-    """
-    cost, sat, choice, explore = np.asarray(cost, float), path["sat"], path["choice"], path["explored"]
+def metrics(path, cost, alpha):
+    """Numbers of 2.6 from a path of `messplus`; cost `[T, M]` of all models."""
+    sat, choice, explore = path["sat"], path["choice"], path["explored"]
     T, M = cost.shape
     t = np.arange(1, T + 1)
-    level = round(1000 * alpha)
-    assert abs(level - 1000 * alpha) < 1e-9
-    served = np.array([[float(choice[i] == m) for m in range(M)] for i in range(T)])
-    called = np.array([[float(explore[i] or choice[i] == m) for m in range(M)] for i in range(T)])
-    run_sat, run_cost = np.cumsum(sat) / t, np.cumsum(path["cost"]) / t
-    first_ok, last_bad = sla_times(sat, level, t_burn)
-    losses = path["loss"][~np.isnan(path["loss"])]
-    short = 1000 * int(sat.sum()) < level * T
+    served = choice[:, None] == np.arange(M)
     return {
-        "cost_total": path["cost"].sum(),
-        "cost_mean": path["cost"].mean(),
         "cost_served_mean": path["cost_served"].mean(),
-        "sat_mean": sat.mean(),
         "violation": alpha - sat.mean(),
-        "violation_pos": alpha - sat.mean() if short else 0.0,
-        "queue_per_round": path["true_queue"][-1] / T,
-        "run_sat": run_sat,
-        "run_cost": run_cost,
-        "first_ok": first_ok,
-        "last_bad": last_bad,
         "served_ratio": served.mean(0),
-        "call_count": called.sum(0),
-        "n_explore": int(explore.sum()),
+        "call_count": (served | explore[:, None]).sum(0),
         "explore_cost": cost[explore].sum(),
-        "explore_overhead": sum(cost[i].sum() - cost[i, choice[i]] for i in range(T) if explore[i]) / T,
-        "train_loss_mean": losses.mean() if len(losses) else math.nan,
-        "train_loss_paper": losses.sum() / (T * c) if c > 0 else math.nan,
-        "tavg_sat": run_sat.mean(),
-        "tavg_ratio": (np.cumsum(served, 0) / t[:, None]).mean(0),
-        "gap": path["cost"].mean() - opt_context,
+        "explore_overhead": (cost.sum(1) - cost[t - 1, choice])[explore].sum() / T,
+        "train_loss_mean": np.nanmean(path["loss"]),
+        "tavg_sat": (np.cumsum(sat) / t).mean(),
     }
 
 
@@ -608,30 +486,3 @@ def safety_margin(alpha, V, delta_E, beta, T0, psi=0.0):
     """The smallest raised SLA a with a >= alpha + max{a psi, V Delta_E / beta} / T0 + 1 / sqrt(T0), psi < T0. Source: 3.7."""
     root = 1 / math.sqrt(T0)
     return max(alpha + V * delta_E / (beta * T0) + root, (alpha + root) / (1 - psi / T0))
-
-
-def lemma_H(k, mu, L):
-    """H(k) = Prod_{i < k} (1 - mu eta_i), the weight of the initial gap after k - 1 steps. Source: A.1."""
-    return math.prod(1 - mu * theory_step_size(i, mu, L) for i in range(1, k))
-
-
-def lemma_G(k, mu, L):
-    """G(k) = Sum_{i < k} eta_i^2 Prod_{i < j < k} (1 - mu eta_j); the noise enters as L sigma^2 G / 2. Source: A.1."""
-    value = 0.0
-    for i in range(1, k):
-        eta = theory_step_size(i, mu, L)
-        value = (1 - mu * eta) * value + eta**2
-    return value
-
-
-def lemma_closed_forms(k, mu, L):
-    """(H(k), bound of G(k)) for k > k0 = floor(2 L / mu - 1) + 1. Source: A.11, A.12."""
-    k_last = math.floor(2 * L / mu - 1)
-    k0 = k_last + 1
-    start = k_last * k0 / ((k - 1) * k)
-    return (1 - mu / L) ** k_last * start, start / (L * mu) + 4 / (mu**2 * k)
-
-
-def lemma_A1(k, gap_first, mu, L, sigma_squared):
-    """Bound of E[F(z_k)] - F_min with k - 1 steps done: F_1 H(k) + L sigma^2 G(k) / 2."""
-    return gap_first * lemma_H(k, mu, L) + L * sigma_squared / 2 * lemma_G(k, mu, L)

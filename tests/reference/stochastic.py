@@ -1,67 +1,61 @@
-"""The plain K-armed bandit in float64 loops: UCB1, Gaussian Thompson sampling, epsilon-greedy and the oracle.
+"""The plain K-armed bandit in float64 loops.
 
-Every policy has the same reward draws, one per round and shared by all arms: a uniform for Bernoulli rewards
-(reward = uniform < mean) or a standard normal for Gaussian rewards (reward = mean + noise_scale * normal). All return
-(actions, rewards, regret), `[T]` each; regret is the cumulative pseudo-regret. Ties go to the lower index.
+A policy is a function `pick(t, history) -> arm` of the round t = 1, 2, .. and the whole history before it. All policies have the same reward draws,
+one per round and shared by all arms: a uniform for Bernoulli rewards (reward = uniform < mean) or a standard normal for Gaussian rewards (reward =
+mean + noise_scale * normal). Ties go to the lower index.
 """
 
 import math
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainccinv
+
+
+class History:
+    """Arms and rewards of all rounds so far, and the rewards of every arm."""
+
+    def __init__(self, size):
+        self.size, self.arms, self.rewards, self.own = size, [], [], [[] for _ in range(size)]
+
+    def add(self, arm, reward):
+        self.arms.append(arm)
+        self.rewards.append(reward)
+        self.own[arm].append(reward)
+
+
+def simulate(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
+    """(actions, rewards, cumulative pseudo-regret), `[T]` each."""
+    history = History(len(means))
+    for t, draw in enumerate(reward_draws, start=1):
+        arm = pick(t, history)
+        history.add(arm, float(draw < means[arm]) if distribution == "bernoulli" else means[arm] + noise_scale * float(draw))
+    actions = np.array(history.arms)
+    return actions, np.array(history.rewards), np.cumsum(max(means) - np.array(means)[actions])
 
 
 def first_best(values):
     """Index of the largest value, the lowest one if several are equal."""
-    best = 0
-    for m in range(1, len(values)):
-        if values[m] > values[best]:
-            best = m
-    return best
+    return max(range(len(values)), key=lambda m: (values[m], -m))
 
 
-def simulate(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
-    """Runs `pick(t, pulls, reward_sums) -> arm` for t = 0, 1, ... over the given reward draws."""
-    if distribution not in ("bernoulli", "gaussian"):
-        raise ValueError(distribution)
-    means = [float(x) for x in means]
-    pulls, reward_sums = [0] * len(means), [0.0] * len(means)
-    actions, rewards, gaps = [], [], []
-    for t, draw in enumerate(reward_draws):
-        arm = pick(t, pulls, reward_sums)
-        reward = float(draw < means[arm]) if distribution == "bernoulli" else means[arm] + noise_scale * float(draw)
-        pulls[arm] += 1
-        reward_sums[arm] += reward
-        actions.append(arm)
-        rewards.append(reward)
-        gaps.append(max(means) - means[arm])
-    return np.array(actions), np.array(rewards), np.cumsum(gaps)
+def by_index(index):
+    """`pick` for the largest `index(t, size, n, mean, rewards of the arm)`; an arm that was never used comes first."""
+
+    def pick(t, history):
+        return first_best(
+            [index(t, history.size, len(own), sum(own) / len(own), own) if own else math.inf for own in history.own]
+        )
+
+    return pick
 
 
-def ucb1(means, reward_draws, width, distribution="bernoulli", noise_scale=1.0):
-    """Largest mean + width * sqrt(log(t + 2) / pulls), t from 0; an unused arm has an infinite bound.
-
-    Source: Auer, Cesa-Bianchi and Fischer (2002), Figure 1, with a free multiplier.
-    """
-
-    def pick(t, pulls, reward_sums):
-        index = []
-        for n, total in zip(pulls, reward_sums, strict=True):
-            index.append(total / n + width * math.sqrt(math.log(t + 2) / n) if n else math.inf)
-        return first_best(index)
-
-    return simulate(means, reward_draws, pick, distribution, noise_scale)
+def ucb1(width):
+    """Auer, Cesa-Bianchi and Fischer (2002), Figure 1, with a free multiplier."""
+    return by_index(lambda t, size, n, mean, own: mean + width * math.sqrt(math.log(t + 1) / n))
 
 
-def gaussian_thompson(
-    means,
-    reward_draws,
-    policy_normals,
-    scale=1.0,
-    prior_mean=0.0,
-    prior_weight=1.0,
-    distribution="bernoulli",
-    noise_scale=1.0,
-):
+def gaussian_thompson(policy_normals, scale=1.0, prior_mean=0.0, prior_weight=1.0):
     """Largest draw from the normal posteriors; `policy_normals` is `[T, K]`.
 
     Posterior mean (prior_mean * prior_weight + sum) / (prior_weight + n), standard deviation
@@ -70,66 +64,21 @@ def gaussian_thompson(
     Source: Agrawal and Goyal (2013), Algorithm 2, with a free prior and scale.
     """
 
-    def pick(t, pulls, reward_sums):
-        index = []
-        for n, total, normal in zip(pulls, reward_sums, policy_normals[t], strict=True):
-            mean = (prior_mean * prior_weight + total) / (prior_weight + n)
-            index.append(mean + scale / math.sqrt(prior_weight + n) * float(normal))
-        return first_best(index)
+    def pick(t, history):
+        weight = np.array([prior_weight + len(own) for own in history.own])
+        total = np.array([prior_mean * prior_weight + sum(own) for own in history.own])
+        return first_best(total / weight + scale / np.sqrt(weight) * policy_normals[t - 1])
 
-    return simulate(means, reward_draws, pick, distribution, noise_scale)
+    return pick
 
 
-def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon, distribution="bernoulli", noise_scale=1.0):
-    """Arm floor(K * arm_uniform) if explore_uniform < min(1, epsilon), else the best mean; unused arms first.
+def epsilon_greedy(explore_uniforms, arm_uniforms, epsilon):
+    """Arm floor(K * arm_uniform) if explore_uniform < epsilon, else the best mean. Source: Auer et al. (2002), Figure 3."""
+    greedy = by_index(lambda t, size, n, mean, own: mean)
 
-    `epsilon` is a number, or one number per round.
-
-    Source: Auer, Cesa-Bianchi and Fischer (2002), Figure 3, with any schedule.
-    """
-    epsilons = np.broadcast_to(np.asarray(epsilon, float), (len(reward_draws),))
-
-    def pick(t, pulls, reward_sums):
-        if explore_uniforms[t] < min(1.0, epsilons[t]):
-            return min(math.floor(len(pulls) * arm_uniforms[t]), len(pulls) - 1)
-        index = [total / n if n else math.inf for n, total in zip(pulls, reward_sums, strict=True)]
-        return first_best(index)
-
-    return simulate(means, reward_draws, pick, distribution, noise_scale)
-
-
-def oracle(means, reward_draws, distribution="bernoulli", noise_scale=1.0):
-    """The arm of largest true mean in every round."""
-    best = first_best([float(x) for x in means])
-    return simulate(means, reward_draws, lambda t, pulls, reward_sums: best, distribution, noise_scale)
-
-
-# Policies that compute every round from the whole history.
-
-
-def simulate_from_history(means, reward_draws, pick, distribution="bernoulli", noise_scale=1.0):
-    """Runs `pick(t, arms, rewards) -> arm` for t = 1, 2, ... on the history so far, two lists."""
-    means = [float(x) for x in means]
-    arms, rewards, gaps = [], [], []
-    for t, draw in enumerate(reward_draws, start=1):
-        arm = pick(t, arms, rewards)
-        rewards.append(float(draw < means[arm]) if distribution == "bernoulli" else means[arm] + noise_scale * float(draw))
-        arms.append(arm)
-        gaps.append(max(means) - means[arm])
-    return np.array(arms), np.array(rewards), np.cumsum(gaps)
-
-
-def by_index(size, index):
-    """`pick` for the largest `index(t, n, total, rewards of the arm)`; an arm that was never used comes first.
-
-    Sums are carried from round to round for speed.
-    """
-    seen = [[] for _ in range(size)]
-
-    def pick(t, arms, rewards):
-        if arms:
-            seen[arms[-1]].append(rewards[-1])
-        return first_best([index(t, len(own), sum(own), own) if own else math.inf for own in seen])
+    def pick(t, history):
+        explores = explore_uniforms[t - 1] < epsilon
+        return math.floor(history.size * arm_uniforms[t - 1]) if explores else greedy(t, history)
 
     return pick
 
@@ -164,178 +113,135 @@ def largest_within(kl, x, level, high):
     return low
 
 
-def kl_ucb(means, reward_draws, loglog=0.0, **distribution):
+def kl_ucb(loglog=0.0):
     """Garivier and Cappe (2011), Algorithm 1, for rewards in [0, 1]."""
 
-    def index(t, n, total, _):
+    def index(t, size, n, mean, own):
         level = math.log(t) + loglog * math.log(max(math.log(t), 1.0))
-        return largest_within(kl_bernoulli, total / n, level / n, 1.0)
+        return largest_within(kl_bernoulli, mean, level / n, 1.0)
 
-    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
+    return by_index(index)
 
 
-def kl_ucb_gaussian(means, reward_draws, scale, **distribution):
+def kl_ucb_gaussian(scale):
     """The same for normal rewards: the bound in closed form, which is UCB's."""
-
-    def index(t, n, total, _):
-        return total / n + scale * math.sqrt(2.0 * math.log(t) / n)
-
-    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
+    return by_index(lambda t, size, n, mean, own: mean + scale * math.sqrt(2.0 * math.log(t) / n))
 
 
-def ucb_v(means, reward_draws, zeta, c, upper, **distribution):
+def ucb_v(zeta, c, upper):
     """Audibert, Munos and Szepesvari (2009), UCB-V with E = zeta log t."""
 
-    def index(t, n, total, own):
-        variance = max(sum(x * x for x in own) / n - (total / n) ** 2, 0.0)
-        e = zeta * math.log(t)
-        return total / n + math.sqrt(2.0 * variance * e / n) + 3.0 * c * upper * e / n
+    def index(t, size, n, mean, own):
+        variance, e = max(sum(x * x for x in own) / n - mean**2, 0.0), zeta * math.log(t)
+        return mean + math.sqrt(2.0 * variance * e / n) + 3.0 * c * upper * e / n
 
-    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
+    return by_index(index)
 
 
-def moss(means, reward_draws, horizon, **distribution):
+def moss(horizon):
     """Audibert and Bubeck (2009), MOSS."""
-
-    def index(_, n, total, __):
-        return total / n + math.sqrt(max(math.log(horizon / (len(means) * n)), 0.0) / n)
-
-    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
+    return by_index(lambda t, size, n, mean, own: mean + math.sqrt(max(math.log(horizon / (size * n)), 0.0) / n))
 
 
-def moss_anytime(means, reward_draws, alpha, **distribution):
+def moss_anytime(alpha):
     """Degenne and Perchet (2016), MOSS-anytime."""
-
-    def index(t, n, total, _):
-        return total / n + math.sqrt((1.0 + alpha) / 2.0 * max(math.log(t / (len(means) * n)), 0.0) / n)
-
-    return simulate_from_history(means, reward_draws, by_index(len(means), index), **distribution)
+    return by_index(
+        lambda t, size, n, mean, own: mean + math.sqrt((1.0 + alpha) / 2.0 * max(math.log(t / (size * n)), 0.0) / n)
+    )
 
 
-def imed(means, reward_draws, **distribution):
+def imed(t, history):
     """Honda and Takemura (2015), IMED, with the Bernoulli divergence."""
-    size = len(means)
-
-    def pick(t, arms, rewards):
-        del t
-        n = [arms.count(m) for m in range(size)]
-        mean = [sum(x for a, x in zip(arms, rewards, strict=True) if a == m) / max(n[m], 1) for m in range(size)]
-        if min(n) == 0:
-            return n.index(0)
-        best = max(mean)
-        cost = [n[m] * (kl_bernoulli(mean[m], best) if mean[m] < best else 0.0) + math.log(n[m]) for m in range(size)]
-        return first_best([-x for x in cost])
-
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    if not all(history.own):
+        return history.own.index([])
+    mean, n = [sum(own) / len(own) for own in history.own], [len(own) for own in history.own]
+    best = max(mean)
+    return first_best([-k * (kl_bernoulli(x, best) if x < best else 0.0) - math.log(k) for k, x in zip(n, mean)])
 
 
-def bayes_ucb(means, reward_draws, successes=1.0, failures=1.0, **distribution):
+def bayes_ucb(successes=1.0, failures=1.0):
     """Kaufmann, Cappe and Garivier (2012), Algorithm 1 with c = 0; the first round's t is 2. The quantile is SciPy's."""
-    from scipy.special import betainccinv
 
-    size = len(means)
-    wins, losses = np.full(size, successes), np.full(size, failures)
-
-    def pick(t, arms, rewards):
-        if arms:
-            wins[arms[-1]] += rewards[-1]
-            losses[arms[-1]] += 1.0 - rewards[-1]
+    def pick(t, history):
+        wins = np.array([successes + sum(own) for own in history.own])
+        losses = np.array([failures + sum(1.0 - x for x in own) for own in history.own])
         return first_best(betainccinv(wins, losses, 1.0 / (t + 1.0)))
 
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    return pick
 
 
 def drawn(probability, u):
     """The arm on which `u` falls when the unit interval is cut by the probabilities."""
-    total, threshold = 0.0, u * sum(probability)
-    for m, p in enumerate(probability):
-        total += p
-        if threshold < total:
-            return m
-    return len(probability) - 1
+    cuts = np.cumsum(probability)
+    return min(int(np.sum(u * cuts[-1] >= cuts)), len(probability) - 1)
 
 
-def exp3(means, reward_draws, policy_uniforms, gamma, **distribution):
+def exp3(policy_uniforms, gamma, size):
     """Auer, Cesa-Bianchi, Freund and Schapire (2002), Fig. 1: the weights are products of exponentials."""
-    size = len(means)
-    weight = [1.0] * size
-    last = [0.0] * size
+    weight, last = np.ones(size), np.zeros(size)
 
-    def pick(t, arms, rewards):
-        if arms:
-            weight[arms[-1]] *= math.exp(gamma * rewards[-1] / (size * last[arms[-1]]))
-        last[:] = [(1.0 - gamma) * w / sum(weight) + gamma / size for w in weight]
+    def pick(t, history):
+        if t > 1:
+            arm = history.arms[-1]
+            weight[arm] *= math.exp(gamma * history.rewards[-1] / (size * last[arm]))
+        last[:] = (1.0 - gamma) * weight / weight.sum() + gamma / size
         return drawn(last, policy_uniforms[t - 1])
 
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    return pick
 
 
-def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **distribution):
+def exp3_plus_plus(policy_uniforms, alpha, beta, size):
     """Seldin and Slivkins (2014), Algorithm 1; gaps by Seldin and Lugosi (2017)."""
-    size = len(means)
-    estimate, loss, n, last = [0.0] * size, [0.0] * size, [0] * size, [0.0] * size
+    estimate, last = np.zeros(size), np.zeros(size)
 
-    def pick(t, arms, rewards):
-        if arms:
-            arm = arms[-1]
-            n[arm] += 1
-            loss[arm] += 1.0 - rewards[-1]
-            estimate[arm] += (1.0 - rewards[-1]) / last[arm]
-        upper, lower = [1.0] * size, [0.0] * size
-        for m in range(size):
-            if n[m]:
-                radius = math.sqrt(alpha * math.log(t * size ** (1.0 / alpha)) / (2.0 * n[m]))
-                upper[m], lower[m] = min(1.0, loss[m] / n[m] + radius), max(0.0, loss[m] / n[m] - radius)
-        eta = 0.5 * math.sqrt(math.log(size) / (t * size))
-        epsilon = []
-        for m in range(size):
-            gap = max(0.0, lower[m] - min(upper))
-            xi = beta * math.log(t) / (t * gap * gap) if gap > 0.0 else math.inf
-            epsilon.append(min(0.5 / size, eta, xi))
-        rho = [math.exp(-eta * (x - min(estimate))) for x in estimate]
-        last[:] = [(1.0 - sum(epsilon)) * r / sum(rho) + e for r, e in zip(rho, epsilon, strict=True)]
+    def pick(t, history):
+        if t > 1:
+            arm = history.arms[-1]
+            estimate[arm] += (1.0 - history.rewards[-1]) / last[arm]
+        upper, lower = np.ones(size), np.zeros(size)
+        for m, own in enumerate(history.own):
+            if own:
+                loss = 1.0 - sum(own) / len(own)
+                radius = math.sqrt(alpha * math.log(t * size ** (1.0 / alpha)) / (2.0 * len(own)))
+                upper[m], lower[m] = min(1.0, loss + radius), max(0.0, loss - radius)
+        eta, gap = 0.5 * math.sqrt(math.log(size) / (t * size)), np.maximum(0.0, lower - upper.min())
+        xi = np.array([beta * math.log(t) / (t * g * g) if g > 0.0 else math.inf for g in gap])
+        epsilon = np.minimum(min(0.5 / size, eta), xi)
+        rho = np.exp(-eta * (estimate - estimate.min()))
+        last[:] = (1.0 - epsilon.sum()) * rho / rho.sum() + epsilon
         return drawn(last, policy_uniforms[t - 1])
 
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    return pick
 
 
-def sliding_window_ucb(means, reward_draws, window, xi, upper, **distribution):
+def sliding_window_ucb(window, xi, upper):
     """Garivier and Moulines (2011), SW-UCB; sums of the last rounds, computed from scratch in each."""
-    size = len(means)
 
-    def pick(t, arms, rewards):
-        recent = list(zip(arms, rewards, strict=True))[-window:]
-        index = []
-        for m in range(size):
-            own = [x for a, x in recent if a == m]
-            radius = upper * math.sqrt(xi * math.log(min(t, window)) / len(own)) if own else math.inf
-            index.append(sum(own) / len(own) + radius if own else math.inf)
-        return first_best(index)
+    def pick(t, history):
+        recent = History(history.size)
+        for arm, reward in zip(history.arms[-window:], history.rewards[-window:]):
+            recent.add(arm, reward)
+        level = xi * math.log(min(t, window))
+        return by_index(lambda t, size, n, mean, own: mean + upper * math.sqrt(level / n))(t, recent)
 
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    return pick
 
 
-def discounted_ucb(means, reward_draws, discount, xi, upper, **distribution):
+def discounted_ucb(discount, xi, upper):
     """Garivier and Moulines (2011), D-UCB; sums weighted by powers of the discount, computed from scratch in each round."""
-    size = len(means)
 
-    def pick(t, arms, rewards):
-        del t
-        weight = discount ** np.arange(len(arms) - 1, -1, -1, dtype=float)
-        n = [float(weight[np.equal(arms, m)].sum()) for m in range(size)]
-        if min(n) == 0.0:
-            return n.index(0.0)
-        total = [float((weight * rewards)[np.equal(arms, m)].sum()) for m in range(size)]
-        radius = [2.0 * upper * math.sqrt(xi * max(math.log(sum(n)), 0.0) / x) for x in n]
-        return first_best([x / y + r for x, y, r in zip(total, n, radius, strict=True)])
+    def pick(t, history):
+        if not all(history.own):
+            return history.own.index([])
+        weight = discount ** np.arange(t - 2, -1, -1, dtype=float)
+        n, total = (np.bincount(history.arms, x, history.size) for x in (weight, weight * history.rewards))
+        return first_best(total / n + 2.0 * upper * np.sqrt(xi * max(math.log(n.sum()), 0.0) / n))
 
-    return simulate_from_history(means, reward_draws, pick, **distribution)
+    return pick
 
 
 def best_shares(mean, kl):
     """The shares of Garivier and Kaufmann (2016), Theorem 5, by two nested searches for roots."""
-    from scipy.optimize import brentq
-
     best = max(mean)
     first = [m for m, x in enumerate(mean) if x == best]
     if len(first) > 1:
@@ -364,38 +270,32 @@ def best_shares(mean, kl):
     return [r / sum(ratio) for r in ratio]
 
 
-def track_and_stop(means, reward_draws, delta, uniform=False, margin=1e-4, kl=kl_bernoulli, **distribution):
-    """Garivier and Kaufmann (2016), D-tracking with the threshold log(2 t (K - 1) / delta); returns also the round of the decision."""
-    size = len(means)
-    n, total, decided = [0] * size, [0.0] * size, []
+class TrackAndStop:
+    """`pick` of Garivier and Kaufmann (2016), D-tracking with the threshold log(2 t (K - 1) / delta); `decided` is the round of the decision."""
 
-    def mean_of(m):
-        return total[m] / n[m] if n[m] else 0.0
+    def __init__(self, delta, uniform=False, margin=1e-4):
+        self.delta, self.uniform, self.margin, self.decided = delta, uniform, margin, None
 
-    def sure(t):
-        best = first_best([mean_of(m) for m in range(size)])
-        ratio = math.inf
-        for m in range(size):
+    def sure(self, t, n, total):
+        mean = total / n
+        best, ratio = first_best(mean), math.inf
+        for m in range(len(n)):
             if m != best:
                 both = (total[m] + total[best]) / (n[m] + n[best])
-                cost = n[best] * kl(mean_of(best), both) + n[m] * kl(mean_of(m), both)
-                ratio = min(ratio, cost if mean_of(m) < mean_of(best) else 0.0)
-        return ratio > math.log(2.0 * t * (size - 1) / delta)
+                cost = n[best] * kl_bernoulli(mean[best], both) + n[m] * kl_bernoulli(mean[m], both)
+                ratio = min(ratio, cost if mean[m] < mean[best] else 0.0)
+        return ratio > math.log(2.0 * t * (len(n) - 1) / self.delta)
 
-    def pick(t, arms, rewards):
-        if arms and not decided:
-            n[arms[-1]] += 1
-            total[arms[-1]] += rewards[-1]
-            if min(n) > 0 and sure(t - 1):
-                decided.append(t - 1)
-        if decided:
-            return first_best([mean_of(m) for m in range(size)])
-        if uniform:
-            return (t - 1) % size
-        if min(n) == 0 or min(n) < math.sqrt(t - 1) - size / 2.0:
-            return n.index(min(n))
-        shares = best_shares([min(max(mean_of(m), margin), 1.0 - margin) for m in range(size)], kl)
-        return first_best([(t - 1) * w - x for w, x in zip(shares, n, strict=True)])
-
-    runs = simulate_from_history(means, reward_draws, pick, **distribution)
-    return *runs, decided[0] if decided else len(reward_draws)
+    def __call__(self, t, history):
+        if self.decided:
+            return self.best
+        n, total = (np.array([f(own) for own in history.own]) for f in (len, sum))
+        if n.min() > 0 and self.sure(t - 1, n, total):
+            self.decided, self.best = t - 1, first_best(total / n)
+            return self.best
+        if self.uniform:
+            return (t - 1) % history.size
+        if n.min() == 0 or n.min() < math.sqrt(t - 1) - history.size / 2.0:
+            return int(n.argmin())
+        shares = best_shares(np.clip(total / n, self.margin, 1.0 - self.margin).tolist(), kl_bernoulli)
+        return first_best((t - 1) * np.array(shares) - n)

@@ -176,8 +176,3 @@ def pool(seed, T, P, N, d, arrival_rate=0.7):
     rng = np.random.default_rng(seed)
     features, odds = rng.uniform(-1, 1, (P, d)), rng.normal(size=(P, N))
     return Pool(features, odds, rng.integers(P, size=T), rng.random(T) < arrival_rate, rng.random(T))
-
-
-def run_pool(given, K, policy):
-    """`ref.run_pool` on log odds."""
-    return ref.simulate(given.A, given.U, given.utility, K, policy)

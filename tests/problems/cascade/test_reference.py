@@ -10,17 +10,15 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cascade_cases import to_minimum
-from helpers import assert_means_agree, doubles, x64
+from helpers import doubles, x64
 from reference import cascade as ref
 
-import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import spec_for
@@ -903,108 +901,3 @@ def test_what_policies_know(distribution):
         value = jax.vmap(doubles(own).single_value)(jnp.asarray(grid))
     close(index, ref.static_index(inst) + MEAN_REQUEST.get(distribution, 0.0), "static index", 2e-11)
     close(value, ref.single_values(inst, grid), "single values of a request", 1e-13)
-
-
-def test_worked_examples_of_the_reference():
-    """Of the parts that the comparisons above take from it: eight samples of one box, eight pairs of an evaluator, three discrete boxes."""
-    psi = ref.context(np.array([-0.9, -0.6, -0.3, 0, 0.2, 0.5, 0.7, 0.95])[:, None])
-    M, c = np.array([0.35, 0.62, 0.41, 0.70, 0.33, 0.81, 0.55, 0.90]), np.array([5, 7, 4, 6, 5, 8, 5, 6]) / 100
-    for name, rho in (("identity", [0.59481464, 0.22440169]), ("tanh", [0.71225578, 0.38600143])):
-        close(ref.fit_index(psi, M, c, ref.index_link(name), ridge=0.0), rho, name, 6e-9)
-        close(ref.fit_gmm(psi, M, c, ref.index_link(name), np.array(rho) + 0.02), rho, name, 6e-9)
-    A, rho = 0.1 * np.eye(2), np.zeros(2)
-    for sample in zip(psi, M, c, strict=True):
-        A, rho = ref.stream_update(A, rho, *sample, ref.index_link("identity"))
-    close(rho, [0.57280608, 0.23136920], "one step per sample", 6e-9)
-    short = ref.fit_index(psi, M, c, ref.index_link("identity"), ridge=0.0, radius=0.3)
-    slope = ref.index_gradient(short, psi, M, c, ref.index_link("identity"))
-    assert abs(np.linalg.norm(short) - 0.3) < 1e-9 and slope @ short < 0
-    close(slope @ slope * (short @ short), (slope @ short) ** 2, "gradient along the radius", 1e-9)
-    F = [(1, 0.2, -0.5), (0.3, -1, 0.8), (-0.7, 0.4, 1), (0.5, 0.5, 0.5)]
-    F, r = (
-        np.array([*F, (-1, -0.2, 0.1), (0.9, -0.6, 0.3), (0, 1, -1), (0.2, 0.1, 0.9)]),
-        np.array([1.0, 0, 1, 1, 0, 1, 0, 1]),
-    )
-    theta = ref.fit_glm(F, r, 1.0, ref.REWARD_LINKS["logistic"])
-    close(theta, [0.74693892, 0.42215979, 0.68518392], "evaluator", 6e-9)
-    short = ref.project_glm(theta, F, r, 1.0, ref.REWARD_LINKS["logistic"], 0.5)
-    close(short, [0.34178259, 0.18368593, 0.31534766], "evaluator in a ball", 1e-7)
-    k = ref.Constants(alpha=2.0)
-    known = ref.theory_radius_known(5000, 10**4, 3, 3, math.sqrt(3), 1.0, 1e-4, k)
-    unknown = ref.theory_radius_unknown(500, 1000, 10**4, 3, 3, 5, math.sqrt(3), 8, 1.0, 1.0, 0.01, 3, k)
-    close([known, ref.theory_beta(1000, 5, 8, 1.0, 0.01, k), unknown], [509.15, 378.08, 6807.3], "radii", 2e-5)
-    for x, value in (((0, 0), 0.5356009), ((0.5, -0.5), 0.6113105), ((-0.9, 0.8), 0.6207554)):
-        close(ref.oracle_value(ref.instance("LOC"), ref.context(x)), value, "value of a request", 6e-8)
-    boxes = [
-        ([0.2, 0.9], [0.5, 0.5], 0.05),
-        ([0.5, 0.7, 1.0], [0.4, 0.3, 0.3], 0.10),
-        ([0.1, 0.6, 0.8], [0.7, 0.2, 0.1], 0.02),
-    ]
-    sigma = [ref.index_discrete(*box) for box in boxes]
-    close(
-        [ref.dynamic_program(boxes), ref.expected_max_min(boxes), ref.search_value(boxes, sigma, sigma)],
-        0.711,
-        "discrete boxes",
-        1e-12,
-    )
-
-
-# --- Averages ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Study:
-    """The simulator in float32 against the reference on other draws."""
-
-    world: dict
-    ours: Any
-    plain: dict
-    horizon: int = 2000
-    seeds: int = 256
-    runs: int = 16
-
-
-STUDIES = {
-    "streaming, short": Study(LOC, ca.COSMOS(fit=StreamingNewton()), STREAM, 300, 512, 40),
-    "streaming": Study(LOC, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "window": Study(LOC, ca.COSMOS(), {}),
-    "exact": Study(LOC, ca.COSMOS(fit=Window.exact(600)), {"estimator": "exact"}, 600, 64, 16),
-    "epsilon": Study(LOC, ca.EpsilonGreedy(fit=StreamingNewton()), STREAM | ZERO | {"explore": "eps"}),
-    "then commit": Study(LOC, ca.ExploreThenCommit(fit=StreamingNewton()), STREAM | ZERO | {"explore": "etc"}),
-    "LinUCB": Study(LOC, ca.LinUCB(), {"kind": "linucb"}),
-    "one call": Study(LOC, ca.ContextSingle.of, {"kind": "ctx_single_oracle"}),
-    "random": Study(LOC, ca.RandomCascade(), {"kind": "random_cascade"}),
-    "online gradient": Study(LOC, ca.OnlineGradient(), {"kind": "ogd_explore"}),
-    "location family": Study(LOC, ca.DistributionLearner(), {"kind": "location_family"}, 600, 256, 12),
-    "Thompson": Study(LOC, ca.ThompsonSampling(), STREAM | {"radius": "thompson"}, runs=40),
-    "bootstrap": Study(LOC, ca.BootstrapCOSMOS(), STREAM | {"radius": "bootstrap", "warm": 10}, 300, 256, 24),
-    "HET": Study({"distribution": "HET"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "SPIKE": Study({"distribution": "SPIKE"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "TANH": Study({"distribution": "TANH"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "MISSPEC": Study({"distribution": "MISSPEC"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "GROUP": Study({"distribution": "GROUP"}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "TWOBOX": Study({"distribution": "TWOBOX"}, ca.COSMOS(radius=PracticalRadius(index=1.0)), {"b": 1.0}, 1000, 512, 40),
-    "REF5": Study({"K": 5, "m": 5}, ca.COSMOS(fit=StreamingNewton()), STREAM),
-    "unknown, streaming": Study({"d": 5}, ca.COSMOS(fit=StreamingNewton()), STREAM | ONLINE, 1000, 256, 24),
-    "unknown, both exact": Study({"d": 5}, ca.COSMOS(fit=Window.exact(600), evaluator=ExactGLM(600)), {"estimator": "exact"}, 600, 64, 16),
-}  # fmt: skip
-
-
-@slow
-@pytest.mark.parametrize("name", STUDIES)
-def test_averages(name):
-    """Mean regrets of all three kinds, rewards, costs and queries."""
-    study = STUDIES[name]
-    inst, T = instance(**study.world), study.horizon
-    data = jr.simulate(env_of(inst), study.ours, horizon=T, seeds=study.seeds, record_every=T, progress=False)
-    data = data.isel(policy=0, time=-1)
-    assert data["valid"].all()
-    runs = [ref.run(inst, study.plain, ref.make_draws(inst, np.random.default_rng(seed), T)) for seed in range(study.runs)]
-    assert not any(run["violation"].any() for run in runs)
-    for ours, theirs in FLOWS.items():
-        total = ours in ("regret", "mean_cost_regret", "realised_regret")
-        values = [run[theirs][1:].sum() if total else run[theirs][1:].mean() for run in runs]
-        if np.ptp(values) == 0 and float(data[ours].std()) == 0:  # One call per period, for example.
-            close(data[ours].mean(), values[0], ours, 1e-6)
-        else:
-            assert_means_agree(data[ours], values, 4.0, ours)

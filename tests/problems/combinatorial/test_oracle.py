@@ -11,11 +11,11 @@ from jaxroute.problems import combinatorial as cb
 @pytest.mark.slow
 def test_steady_state_of_the_relaxed_oracle():
     """Closed form: two sets mixed by one coin. Cost at the budget, violation of a round above zero for ever."""
-    for costs, distribution in ((cb.ScaledCosts(), "scaled"), (cb.FixedCosts(), "fixed")):
+    for costs, fixed in ((cb.ScaledCosts(), False), (cb.FixedCosts(), True)):
         data = play(cb.sciq_cloud(reward="suc", costs=costs), cb.OracleRelaxed.of, horizon=4000, seeds=64)
-        expected = plain.steady_state("SUC", plain.SCIQ9_MU, [p / 0.12 for p in plain.SCIQ9_PRICE], 4, 0.5, distribution)
+        expected = plain.steady_state("SUC", plain.SCIQ9_MU, [p / 0.12 for p in plain.SCIQ9_PRICE], 4, 0.5, fixed)
         for name in ("reward", "cost", "violation"):
-            assert_mean_close(end(data, name), float(expected[name]), what=f"{distribution} {name}")
+            assert_mean_close(end(data, name), float(expected[name]), what=f"{costs} {name}")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import assert_means_agree, in_double, x64
 from mnl_cases import BFGS, EXACT, TRACKED
-from queueing_reference_cases import KEY, RIDGE01, assert_same_run, instance, learner_noise, noise_of, play, pool, run_pool
+from queueing_reference_cases import KEY, RIDGE01, assert_same_run, instance, learner_noise, noise_of, play, pool
 from reference import queueing as ref
 
 import jaxroute as jr
@@ -55,7 +55,7 @@ CASES = {
     "K2, joint": Case(2, d=2, T=150, options={"joint": True} | FEW, plain={"mle": "joint"}),
     "K2, joint, small ridge": Case(2, d=2, options={"joint": True}, plain={"mle": "joint"}),
     "K3, joint": Case(3, N=5, d=2, options={"joint": True} | FEW, plain={"mle": "joint"}),
-    "K2, second answer": Case(2, d=2, options={"second_answer": np.float32(0.3)} | FEW, plain={"p_k2": float(np.float32(0.3)), "explore_size": "full"}),
+    "K2, second answer": Case(2, d=2, options={"second_answer": np.float32(0.3)} | FEW, plain={"p_k2": float(np.float32(0.3))}),
     "K1, fifo": Case(1, d=2, options={"fifo": True}, plain={"fifo": True}),
     "K2, fifo": Case(2, d=2, options={"fifo": True}, plain={"fifo": True}),
     "K1, compact": Case(1, limit=150),
@@ -241,7 +241,7 @@ POOLS = {
     "K3, rows, joint": (3, rq.ACQB(solver=EXACT, num_samples=3, joint=True), {"mle": "joint"}, slow),
     "K1, other features": (1, rq.ACQB(**CONVERGED), {"other": True}, slow),
     "K1, fifo": (1, rq.ACQB(**CONVERGED, fifo=True), {"fifo": True}, slow),
-    "K2, second answer": (2, rq.ACQB(**CONVERGED, num_samples=3, second_answer=np.float32(0.3)), {"p_k2": float(np.float32(0.3)), "explore_size": "full"}, slow),
+    "K2, second answer": (2, rq.ACQB(**CONVERGED, num_samples=3, second_answer=np.float32(0.3)), {"p_k2": float(np.float32(0.3))}, slow),
     "K2, ridge 5": (2, rq.ACQB(**CONVERGED, ridge=5.0, num_samples=3), {}, slow),
 }  # fmt: skip
 
@@ -258,7 +258,7 @@ def test_acqb_on_a_pool(name):
     coin, z, size = learner_noise(T, N, features.shape[1], ours.num_samples or ref.num_samples(K))
     plain |= {"size": size} if "p_k2" in plain else {}
     theirs = ref.acqb(features[given.prompt], N, K, 0.3, float(ours.ridge), 1.0, coin, z, **plain)
-    want = run_pool(given, K, theirs)
+    want = ref.simulate(given.A, given.U, given.utility, K, theirs)
     seen = play(given.env(K).replace(mixed="p_k2" in plain), ours)
     copies = [len(s) - len({given.prompt[q] for q in s}) for s in want["states"]]
     assert max(copies) > 1  # Several copies of one prompt wait at times.
@@ -282,7 +282,7 @@ def test_optimal_on_a_pool(name, P):
     K, fifo = 2, "fifo" in name
     given = pool(40, 300, P, 4, 3, arrival_rate=0.75)
     env = given.env(K)
-    want = run_pool(given, K, ref.Optimal(given.utility, K, fifo))
+    want = ref.simulate(given.A, given.U, given.utility, K, ref.Optimal(given.utility, K, fifo))
     assert_same_run(play(env, rq.Optimal.of(env, fifo)), given, K, want)
 
 
@@ -361,3 +361,59 @@ def test_whole_runs_have_the_same_distribution(K):
         assert data["time"].values[k] == t
         for name, values in expected.items():
             assert_means_agree(data[name].values[:, k], values, num_sigma=4.0, what=f"{name} at {t}")
+
+
+# --- The reference itself, by hand ---------------------------------------------------------------------------------
+
+
+def test_estimates_by_hand():
+    """Worked examples of 4.2: one arm, three steps of Newton's method; pairs of three arms, joint and block by block."""
+    X, taken = np.array([[1, 0], [0, 1], [0.6, -0.8], [0.6, 0.8]]), np.array([1, 0, 1, 0])
+    one = ref.fit_disjoint(X, np.ones((4, 1), bool), np.where(taken, 0, -1), 1.0)[0]
+    np.testing.assert_allclose(one, [0.3551224, -0.8433650], atol=5e-8)
+    newton = [[0.3496503, -0.8280255], [0.3551183, -0.8433518], [0.3551224, -0.8433650]]
+    np.testing.assert_allclose(ref.newton_iterates(X, taken, 1.0, 3), newton, atol=6e-8)
+    X, chosen, offered = (
+        np.array([[1.0], [0.5], [-1.0]]),
+        np.array([0, 2, -1]),
+        np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool),
+    )
+    np.testing.assert_allclose(
+        ref.fit_disjoint(X, offered, chosen, 1.0)[:, 0], [0.7009860, -0.3266978, 0.5661644], atol=5e-8
+    )
+    block = np.zeros((3, 1))
+    for h in range(1, 4):
+        block = ref.fit_disjoint(X[:h], offered[:h], chosen[:h], 1.0, block, np.flatnonzero(offered[h - 1]))
+    np.testing.assert_allclose(block[:, 0], [0.6993909, -0.3484076, 0.5656008], atol=5e-8)
+
+
+def test_an_empty_queue_does_not_swallow_an_arrival():
+    """2.5: with U = 0 a dummy would depart; the set recursion keeps the arrival."""
+    A, U, utility = np.array([1, 1, 0, 0, 1, 0], bool), np.zeros(6), np.zeros((6, 2))
+    run = ref.simulate(A, U, utility, 1, ref.Optimal(utility, 1))
+    assert run["queue"].tolist() == [0, 1, 1, 0, 0, 1] and run["idle"].tolist() == [True, False, False, True, True, False]
+    assert run["sojourn"].tolist() == [0, 1, 1, 0, 0, 1] and run["query"].tolist() == [-1, 0, 1, -1, -1, 4]
+
+
+def test_the_check_of_the_sign_rule_finds_violations():
+    Q, D = np.zeros((3, 3), int), np.zeros((3, 2), int)
+    assert ref.sign_rule_violations(Q, D) == []
+    Q[1, 2] = 1  # psi(1, 3) = 1 although both failed in round 1; psi(2, 3) = -1 is allowed.
+    assert ref.sign_rule_violations(Q, D) == [(1, 2, 1)]
+    D[0, 0] = 1
+    assert ref.sign_rule_violations(Q, D) == []
+    D[0, 0], D[1, 0] = 0, 1
+    assert (1, 0, "departure") in ref.sign_rule_violations(Q, D)
+
+
+@pytest.mark.parametrize("K, N, lam0", [(1, 5, 1.0), (2, 4, 0.1)])
+def test_the_fast_loop_is_the_slow_one(K, N, lam0):
+    """The comparator of speed, whose averages the runs above are compared with."""
+    Theta, contexts, A, U, coin, z = ref.draw_fig2(np.random.default_rng(70 + K), 150, N, 5, K, 0.7, 0.03)
+    fast = ref.acqb_fast(Theta, contexts, A, U, coin, z, K, 0.3, lam0, 1.0)
+    slow = ref.simulate(A, U, ref.disjoint_utilities(Theta, contexts), K, ref.acqb(contexts, N, K, 0.3, lam0, 1.0, coin, z))
+    for name in ("queue", "departure", "explored", "query"):
+        np.testing.assert_array_equal(fast[name], slow[name], err_msg=name)
+    for name in ("routing_gap", "joint_gap"):
+        np.testing.assert_allclose(fast[name], slow[name], atol=1e-10)
+    np.testing.assert_allclose(fast["theta"], slow["theta"][-1], atol=1e-6)

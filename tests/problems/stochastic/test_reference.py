@@ -17,52 +17,34 @@ WIDE = {"window": 90, "xi": 0.6, "upper": 1.5}
 PRIOR = {"scale": 0.8, "prior_mean": 0.7, "prior_weight": 2.5}
 
 
-def epsilon_greedy(means, rewards, z, order, **options):
-    random = (np.argsort(order)[(z.place * len(MEANS)).astype(int)] + 0.5) / len(MEANS)
-    return plain.epsilon_greedy(means, rewards, z.coin, random, 0.1, **options)
-
-
-def thompson(**parameters):
-    return lambda m, r, z, order, **o: plain.gaussian_thompson(m, r, z.normals[:, order], **parameters, **o)
-
-
-# Policy, and the reference for means, draws of the rewards, random numbers, order of ties and options of the distribution.
+# Policy, and the reference for random numbers and the order of ties.
 LONG_CASES = {
-    "ucb1": (st.UCB1(), lambda m, r, z, _, **o: plain.ucb1(m, r, 2.0**0.5, **o)),
-    "ucb1, narrow": (st.UCB1(width=0.3), lambda m, r, z, _, **o: plain.ucb1(m, r, 0.3, **o)),
-    "thompson": (st.GaussianThompson(scale=0.5), thompson(scale=0.5)),
-    "thompson, other prior": (st.GaussianThompson(**PRIOR), thompson(**PRIOR)),
-    "epsilon": (st.EpsilonGreedy(epsilon=0.1), epsilon_greedy),
-}
+    "ucb1": (st.UCB1(), lambda z, order: plain.ucb1(2.0**0.5)),
+    "ucb1, narrow": (st.UCB1(width=0.3), lambda z, order: plain.ucb1(0.3)),
+    "thompson": (st.GaussianThompson(scale=0.5), lambda z, order: plain.gaussian_thompson(z.normals[:, order], scale=0.5)),
+    "thompson, other prior": (st.GaussianThompson(**PRIOR), lambda z, order: plain.gaussian_thompson(z.normals[:, order], **PRIOR)),
+    "epsilon": (
+        st.EpsilonGreedy(epsilon=0.1),
+        lambda z, order: plain.epsilon_greedy(z.coin, (np.argsort(order)[(z.place * len(MEANS)).astype(int)] + 0.5) / len(MEANS), 0.1),
+    ),
+}  # fmt: skip
 # Loops that compute every round from the whole history.
 SHORT_CASES = {
-    "KL-UCB": (st.KLUCB(), lambda m, r, z, _, **o: plain.kl_ucb(m, r, **o)),
-    "KL-UCB of the proofs": (st.KLUCB(loglog=3.0), lambda m, r, z, _, **o: plain.kl_ucb(m, r, 3.0, **o)),
-    "KL-UCB, normal": (
-        st.KLUCB(family=families.Gaussian(scale=0.4)),
-        lambda m, r, z, _, **o: plain.kl_ucb_gaussian(m, r, 0.4, **o),
-    ),
+    "KL-UCB": (st.KLUCB(), lambda z, _: plain.kl_ucb()),
+    "KL-UCB of the proofs": (st.KLUCB(loglog=3.0), lambda z, _: plain.kl_ucb(3.0)),
+    "KL-UCB, normal": (st.KLUCB(family=families.Gaussian(scale=0.4)), lambda z, _: plain.kl_ucb_gaussian(0.4)),
     # Not with rewards of 0 and 1: models with equal counts tie, and rounding decides.
-    "UCB-V, normal": (st.UCBV(zeta=0.5), lambda m, r, z, _, **o: plain.ucb_v(m, r, 0.5, 1.0, 1.0, **o)),
-    "UCB-V, wide, normal": (st.UCBV(c=0.2, upper=2.0), lambda m, r, z, _, **o: plain.ucb_v(m, r, 1.2, 0.2, 2.0, **o)),
-    "MOSS": (st.MOSS(), lambda m, r, z, _, **o: plain.moss(m, r, SHORT, **o)),
-    "MOSS, any time": (st.AnytimeMOSS(), lambda m, r, z, _, **o: plain.moss_anytime(m, r, 1.35, **o)),
-    "IMED": (st.IMED(), lambda m, r, z, _, **o: plain.imed(m, r, **o)),
+    "UCB-V, normal": (st.UCBV(zeta=0.5), lambda z, _: plain.ucb_v(0.5, 1.0, 1.0)),
+    "UCB-V, wide, normal": (st.UCBV(c=0.2, upper=2.0), lambda z, _: plain.ucb_v(1.2, 0.2, 2.0)),
+    "MOSS": (st.MOSS(), lambda z, _: plain.moss(SHORT)),
+    "MOSS, any time": (st.AnytimeMOSS(), lambda z, _: plain.moss_anytime(1.35)),
+    "IMED": (st.IMED(), lambda z, _: plain.imed),
     # With the uniform prior quantiles of different counts may be equal: those of Beta(1, 2) and Beta(2, 3) at 8/9 are both 2/3.
-    "Bayes-UCB": (
-        st.BayesUCB(successes=1.3, failures=1.1),
-        lambda m, r, z, _, **o: plain.bayes_ucb(m, r, 1.3, 1.1, **o),
-    ),
-    "Exp3": (st.Exp3(gamma=0.2), lambda m, r, z, _, **o: plain.exp3(m, r, z.coin, 0.2, **o)),
-    "Exp3++": (
-        st.Exp3PlusPlus(alpha=1.0, beta=0.5),
-        lambda m, r, z, _, **o: plain.exp3_plus_plus(m, r, z.coin, 1.0, 0.5, **o),
-    ),
-    "SW-UCB": (st.SlidingWindowUCB(**WIDE), lambda m, r, z, _, **o: plain.sliding_window_ucb(m, r, **WIDE, **o)),
-    "D-UCB": (
-        st.DiscountedUCB(discount=0.98, xi=0.2),
-        lambda m, r, z, _, **o: plain.discounted_ucb(m, r, 0.98, 0.2, 1.0, **o),
-    ),
+    "Bayes-UCB": (st.BayesUCB(successes=1.3, failures=1.1), lambda z, _: plain.bayes_ucb(1.3, 1.1)),
+    "Exp3": (st.Exp3(gamma=0.2), lambda z, _: plain.exp3(z.coin, 0.2, len(MEANS))),
+    "Exp3++": (st.Exp3PlusPlus(alpha=1.0, beta=0.5), lambda z, _: plain.exp3_plus_plus(z.coin, 1.0, 0.5, len(MEANS))),
+    "SW-UCB": (st.SlidingWindowUCB(**WIDE), lambda z, _: plain.sliding_window_ucb(**WIDE)),
+    "D-UCB": (st.DiscountedUCB(discount=0.98, xi=0.2), lambda z, _: plain.discounted_ucb(0.98, 0.2, 1.0)),
 }
 
 
@@ -76,9 +58,8 @@ def expected_runs(name, distribution, seeds=SEEDS):
         order = np.arange(len(MEANS)) if "Exp3" in name else tie_order(seed)
         # Means and noise as the environment holds them, in single precision.
         means = [float(x) for x in np.float32(MEANS)[order]]
-        options = {"distribution": distribution, "noise_scale": float(np.float32(0.4))}
         rewards = (z.uniform if distribution == "bernoulli" else z.normal)[:horizon]
-        chosen, earned, regret = reference(means, rewards, z, order, **options)
+        chosen, earned, regret = plain.simulate(means, rewards, reference(z, order), distribution, float(np.float32(0.4)))
         yield order[chosen], earned, regret
 
 
@@ -123,7 +104,9 @@ def test_track_and_stop_equals_the_reference(uniform):
     chosen, data = run_all_rounds(st.bernoulli(means), policy, SHORT, seeds, record=("pulls", "samples", "decided"))
     for i, seed in enumerate(seeds):
         rewards, order = random_numbers(seed).uniform[:SHORT], tie_order(seed, len(means))
-        arms, _, _, stopped = plain.track_and_stop([float(x) for x in np.float32(means)[order]], rewards, delta, uniform)
+        track = plain.TrackAndStop(delta, uniform)
+        arms, _, _ = plain.simulate([float(x) for x in np.float32(means)[order]], rewards, track)
+        stopped = track.decided
         np.testing.assert_array_equal(chosen[i], order[arms])
         assert 10 < stopped < SHORT
         assert data["samples"].values[i, -1] == stopped
