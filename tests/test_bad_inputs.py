@@ -18,15 +18,7 @@ import xarray as xr
 import jaxroute as jr
 from jaxroute import cli, metrics, plot
 from jaxroute.cli.simulating import changes_of
-from jaxroute.data import (
-    RoutingTable,
-    costs_by_size,
-    divide_by_max,
-    load_columns,
-    load_embeddings,
-    load_table,
-    min_max,
-)
+from jaxroute.data import RoutingTable, costs_by_size, divide_by_max, load_columns, load_embeddings, load_table, min_max
 from jaxroute.problems import stochastic
 
 pytestmark = pytest.mark.fast
@@ -178,10 +170,7 @@ def test_a_file_that_is_only_unusual_is_read(name, tmp_path):
 
 def test_queries_that_are_dropped_are_counted_and_the_first_gap_is_named(tmp_path):
     path = make(tmp_path, "t.csv", WIDE + "3,1,n/a,1,0.02\n")
-    with pytest.warns(
-        UserWarning,
-        match=r"dropped 1 of 3 queries .*\(of a 1; first: .*t.csv, line 4, column 'a'\)",
-    ):
+    with pytest.warns(UserWarning, match=r"dropped 1 of 3 queries .*\(of a 1; first: .*t.csv, line 4, column 'a'\)"):
         table = load_table(path, missing="drop")
     assert (table.rows.tolist(), table.num_rows) == ([0, 1], 3)
     embeddings = np.arange(6.0).reshape(3, 2)

@@ -238,13 +238,6 @@ def study(env, policies, horizon=2000, seeds=256, **options):
     )
 
 
-@functools.cache
-def first_study():
-    """Some policies on REF, with common random numbers."""
-    policies = {"oracle": ca.Oracle.of, "one call": ca.ContextSingle.of, "all": ca.QueryAll()}
-    return study(ca.uniform_cascade(), policies | {"COSMOS": ca.COSMOS(fit=StreamingNewton())})
-
-
 def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):
     """The mean over seeds is what somebody else measured with the given standard error."""
     own = float(values.std(ddof=1)) / math.sqrt(values.size)

@@ -33,8 +33,3 @@ def outcomes_of(env, count=20_000, seed=0):
 
 # Groups: a partition matroid.
 SUBJECTS = {"groups": [0, 0, 0, 1, 1, 1, 2, 2, 2], "size": [2, 1, 1]}
-
-
-def per_seed_rounds(data, name):
-    values = data[name].values * data["time"].values
-    return np.diff(values, axis=1, prepend=0)

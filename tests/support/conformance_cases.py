@@ -59,24 +59,11 @@ def small_cloud(**options):
 
 def small_market(**options):
     """Five models, two slots, three stages: every branch of the deployment is compiled and quick."""
-    outcomes = staged.ParametricOutcomes(
-        reward_mean=np.array([0.2, 0.5, 0.4, 0.9, 0.7]),
-        cost_mean=np.array([0.2, 1.0, 0.5, 4.0, 2.0]),
-        reward_noise=np.float32(0.1),
-        cost_noise=np.float32(0.1),
-    )
-    return staged.market(
-        outcomes,
-        **{
-            "capacity": [1.0, 0.6, 0.6, 0.6, 0.6],
-            "arrival": [1, 1, 1, 8, 15],
-            "budget": 1.5,
-            "max_deployed": 2,
-            "stage_length": 7,
-            "horizon": 40,
-        }
-        | options,
-    )
+    means = np.array([0.2, 0.5, 0.4, 0.9, 0.7]), np.array([0.2, 1.0, 0.5, 4.0, 2.0])
+    limits = {"capacity": [1.0, 0.6, 0.6, 0.6, 0.6], "arrival": [1, 1, 1, 8, 15], "budget": 1.5}
+    sizes = {"max_deployed": 2, "stage_length": 7, "horizon": 40}
+    outcomes = staged.ParametricOutcomes(*means, np.float32(0.1), np.float32(0.1))
+    return staged.market(outcomes, **limits | sizes | options)
 
 
 def small_table(**options):
@@ -164,10 +151,7 @@ _OPTIONS_OF_COSMOS = {
     "moments": (cascade.COSMOS(fit=MomentEquations(size=4, iterations=1)), {}),
     "flat link": (cascade.COSMOS(fit=StreamingNewton()), {"link": "flat", "shows_all": True}),
     "exact evaluator": (cascade.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(capacity=25)), _SCORED),
-    "frozen evaluator": (
-        cascade.COSMOS(fit=StreamingNewton(), evaluator=FrozenGLM(np.array([0.5, 1.0]))),
-        _SCORED,
-    ),
+    "frozen evaluator": (cascade.COSMOS(fit=StreamingNewton(), evaluator=FrozenGLM(np.array([0.5, 1.0]))), _SCORED),
     "radius of the proofs": (cascade.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()), _SCORED),
     "Thompson sampling, scored": (cascade.ThompsonSampling(), _SCORED),
     "bootstrap, scored": (cascade.BootstrapCOSMOS(), _SCORED),

@@ -6,18 +6,9 @@ import random
 from jaxroute.comparison.points import JUDGE, RARE, RETRIES
 
 MODELS = (
-    "llama-3.2-1b",
-    "qwen2.5-3b",
-    "mistral-7b",
-    "llama-3.1-8b",
-    "gemma-2-9b",
-    "phi-4-14b",
-    "qwen2.5-32b",
-    "mixtral-8x7b",
-    "llama-3.3-70b",
-    "qwen2.5-72b",
-    "gpt-4o",
-)
+    "llama-3.2-1b", "qwen2.5-3b", "mistral-7b", "llama-3.1-8b", "gemma-2-9b", "phi-4-14b", "qwen2.5-32b", "mixtral-8x7b", "llama-3.3-70b",
+    "qwen2.5-72b", "gpt-4o",
+)  # fmt: skip
 SCORE, FEATURES = "a score of each answer that is served", "features of each query"
 ALL_SCORES = "scores of all models for some queries"
 
@@ -34,26 +25,9 @@ def model(index, number, scale):
 
 def point(strategy, kind, setting, quality, cost, **more):
     """A point with plausible values of what is not given."""
-    found = {
-        "strategy": strategy,
-        "kind": kind,
-        "setting": setting,
-        "quality": quality,
-        "cost": cost,
-        "calls": pair(1.0, 0.0),
-        "latency": None,
-        "late_quality": None,
-        "late_cost": None,
-        "without": None,
-        "meets": False,
-        "answer": False,
-        "saving": None,
-        "needs": [],
-        "shares": {},
-        "further": "",
-        "learning": None,
-    }
-    return {**found, **more}
+    blank = dict.fromkeys(("latency", "late_quality", "late_cost", "without", "saving", "learning"))
+    blank |= {"calls": pair(1.0, 0.0), "meets": False, "answer": False, "needs": [], "shares": {}, "further": ""}
+    return blank | {"strategy": strategy, "kind": kind, "setting": setting, "quality": quality, "cost": cost} | more
 
 
 def learning(quality, cost, pieces=10, queries=2000):
@@ -174,13 +148,9 @@ def sentence(points, target, unit):
     if not ways:
         return f"No way of routing reaches {100 * target:g} % on these queries."
     best = min(ways, key=lambda p: p["cost"][0])
-    part = (
-        "" if best["saving"] is None else f", {100 * best['saving'][0]:.0f} % less than the cheapest single model that does"
-    )
-    return (
-        f"{best['strategy']} ({best['setting']}) reaches {100 * target:g} % for {best['cost'][0]:.3g} {unit}{part}; "
-        "the difference is 9 standard errors."
-    )
+    less = best["saving"] and f", {100 * best['saving'][0]:.0f} % less than the cheapest single model that does"
+    reached = f"{best['strategy']} ({best['setting']}) reaches {100 * target:g} % for {best['cost'][0]:.3g} {unit}"
+    return f"{reached}{less or ''}; the difference is 9 standard errors."
 
 
 def sensitivity(points):
@@ -189,17 +159,9 @@ def sensitivity(points):
         real = [p for p in points if p["kind"] != "bound" and not p["without"] and p["quality"][0] >= target]
         way = min(real, key=lambda p: p["cost"][0], default=None)
         single = min((p for p in real if p["kind"] == "single"), key=lambda p: p["cost"][0], default=None)
-        rows.append(
-            {
-                "target": target,
-                "strategy": way and way["strategy"],
-                "setting": way and way["setting"],
-                "quality": way and way["quality"],
-                "cost": way and way["cost"],
-                "single": single and single["setting"],
-                "saving": (1 - way["cost"][0] / single["cost"][0], 0.03) if way and single else None,
-            }
-        )
+        found = {name: way and way[name] for name in ("strategy", "setting", "quality", "cost")}
+        saving = (1 - way["cost"][0] / single["cost"][0], 0.03) if way and single else None
+        rows.append({"target": target, **found, "single": single and single["setting"], "saving": saving})
     return rows
 
 
@@ -298,18 +260,6 @@ def hostile():
 ALL = {
     f.__name__: f
     for f in (
-        typical,
-        unanswered,
-        no_learners,
-        one_single,
-        many_models,
-        free,
-        all_free,
-        unknown_errors,
-        one_point,
-        nothing,
-        joules,
-        tiny,
-        hostile,
+        typical, unanswered, no_learners, one_single, many_models, free, all_free, unknown_errors, one_point, nothing, joules, tiny, hostile,
     )
-}
+}  # fmt: skip

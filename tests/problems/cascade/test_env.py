@@ -1,7 +1,6 @@
 """The environment of cascades: what is drawn, opened, shown and counted, and that unopened boxes change nothing."""
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +12,8 @@ from cascade_cases import (
     HISTORIES,
     NUMBER,
     as_numpy,
-    assert_near,
-    drawn,
     f32,
-    first_study,
     play,
-    runs,
     slow,
 )
 
@@ -36,46 +31,9 @@ from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
-def test_a_misfit_has_no_linear_index():
-    env = ca.uniform_cascade(bend=0.05)
-    period = drawn(env)
-    base = np.asarray(period.psi) @ np.asarray(env.index).T
-    moment = np.asarray(period.cost) - np.maximum(np.asarray(period.score) - base, 0)
-    for a in range(3):
-        row = np.linalg.lstsq(np.asarray(period.psi), np.asarray(period.index)[:, a], rcond=None)[0]
-        gap = np.asarray(period.index)[:, a] - np.asarray(period.psi) @ row
-        assert gap.std() > 0.02  # No coefficients fit it.
-    assert (np.abs(moment.mean(axis=0)) > 4 * moment.std(axis=0) / math.sqrt(NUMBER)).any()
-    x, a = np.asarray(period.psi)[:5, 1], np.arange(3)
-    np.testing.assert_allclose(period.index[:5], base[:5] + 0.05 * np.cos(3 * x[:, None] + a), atol=1e-5)
-
-
 def test_the_environment_shows_the_request_that_it_plays():
     env, key, t = ca.uniform_cascade(), draws.key(3), jnp.int32(5)
     np.testing.assert_array_equal(env.observe(key, (), t).context, env.draw(key, (), t).psi)
-
-
-def scores(name):
-    """What the searches took the scores to be: the true ones, or by the evaluator and the spread of its estimate."""
-    period, action, *_ = as_numpy(HISTORIES[name]())
-    if name == "known":
-        assert action.scoring is None
-        return period["score"]
-    phi, rule = period["features"].astype(float), action.scoring
-    spread = np.sqrt(np.einsum("rtka,rtab,rtkb->rtk", phi, rule.inverse, phi))
-    predictor = np.einsum("rtka,rta->rtk", phi, rule.theta) + rule.width[..., None] * spread
-    return 1 / (1 + np.exp(-predictor))
-
-
-def by_a_loop(priority, threshold, score, final):
-    """The search as it is told: boxes opened, and the one deployed."""
-    opened, best = [], -math.inf
-    for a in sorted(range(len(priority)), key=lambda a: (-priority[a], a)):
-        if opened and not best < threshold[a]:
-            break
-        opened.append(a)
-        best = max(best, score[a])
-    return opened, min(opened, key=lambda a: (-final[a], a))
 
 
 @pytest.mark.parametrize("name", ["known", slow("unknown")])
@@ -92,61 +50,6 @@ def test_only_what_was_opened_is_shown(name):
     # The free first period: all boxes, no deployment, no reward.
     assert opened[:, 0].all() and not deployed[:, 0].any() and (feedback.reward[:, 0] == 0).all()
     assert (deployed[:, 1:].sum(axis=-1) == 1).all() and not (deployed & ~opened).any()
-
-
-@pytest.mark.parametrize("name", HISTORIES)
-def test_searches_and_flows_are_what_a_loop_finds(name):
-    """Regret in its three forms, reward, cost, optimism and the decomposition, by a plain loop in float64."""
-    period, action, _, feedback, flows, _ = as_numpy(HISTORIES[name]())
-    taken, weight = scores(name), 1.5 if name == "unknown" else 1.0
-    optimistic = 0
-    for run in range(8):
-        for t in range(1, 81):
-            at = run, t
-            M, sigma, cost, mean = (period[k][at] for k in ("score", "index", "cost", "mean_cost"))
-            u, threshold, score = action.priority[at], action.threshold[at], taken[at]
-            opened, deployed = by_a_loop(u, threshold, score, score)
-            assert np.flatnonzero(feedback.opened[at]).tolist() == sorted(opened)
-            assert np.flatnonzero(feedback.deployed[at]).tolist() == [deployed]
-            best, best_deployed = by_a_loop(sigma, np.minimum(sigma, 1), M, M)
-            excess = np.maximum(M - sigma, 0)
-            regret = np.minimum(M, sigma).max() - (M[deployed] - excess[opened].sum())
-            expected = {
-                "regret": regret,
-                "mean_cost_regret": M[best_deployed] - mean[best].sum() - M[deployed] + mean[opened].sum(),
-                "realised_regret": M[best_deployed] - cost[best].sum() - M[deployed] + cost[opened].sum(),
-                "utility": M[deployed] - cost[opened].sum(),
-                "reward": M[deployed],
-                "cost": cost[opened].sum() / weight,
-                "queries": len(opened),
-                "optimistic": (action.index[at] >= sigma).all(),
-                "optimistic_score": (score >= M).all(),
-                "empty": 0,
-                "violations": 0,
-            }
-            for flow, value in expected.items():
-                assert flows[flow][at] == pytest.approx(float(value), abs=2e-6), (flow, at)
-            np.testing.assert_array_equal(flows["opened"][at], feedback.opened[at])
-            np.testing.assert_array_equal(flows["deployed"][at], feedback.deployed[at])
-            assert regret >= -1e-6
-            if expected["optimistic"] and expected["optimistic_score"]:  # Theorem 3.3, path by path.
-                optimistic += 1
-                assert regret <= score[deployed] - M[deployed] + (action.index[at] - sigma)[opened].sum() + 1e-5
-    assert optimistic > 50
-
-
-def increments(data, name, policy):
-    values = data[name].sel(policy=policy).values
-    return np.diff(values, axis=1, prepend=0)
-
-
-@pytest.mark.slow
-def test_regret_is_never_negative():
-    data = runs()
-    assert data["valid"].all() and float(data["empty"].max()) == 0 and float(data["violations"].max()) == 0
-    for policy in data["policy"].values:
-        assert increments(data, "regret", policy).min() > -2e-6
-    assert float(data["realised_regret"].sel(policy="COSMOS").min()) < 0  # Other measures of it may be.
 
 
 class Replaced:
@@ -252,17 +155,6 @@ def test_theorem_3_3_allows_every_index_its_rounding():
 
     flows = jax.jit(jax.vmap(violations, in_axes=(None, 0)))(low, jnp.arange(2000))
     assert flows["violations"].sum() == 0 and (flows["queries"] == 2).any() and (flows["regret"] < 1e-6).any()
-
-
-@pytest.mark.slow
-def test_three_measures_of_regret_have_one_mean():
-    data = first_study().isel(time=-1)
-    for name in ("COSMOS", "all", "one call"):
-        one, mean, real = (data[f].sel(policy=name) for f in ("regret", "mean_cost_regret", "realised_regret"))
-        for other in (mean, real):
-            assert_near(other - one, 0.0, 0.0, name)
-    spread = {f: float(data[f].sel(policy="COSMOS").std()) for f in ("regret", "mean_cost_regret", "realised_regret")}
-    assert spread["mean_cost_regret"] < spread["regret"]  # Common draws cancel.
 
 
 @functools.partial(jax.jit, static_argnums=1)

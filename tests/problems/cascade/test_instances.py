@@ -35,19 +35,6 @@ def test_constants_of_ref():
     np.testing.assert_allclose(theta, [0.626224, -0.751469, 0.876714, -1.001959, 1.127204], atol=6e-7)
 
 
-@pytest.mark.parametrize("size", [(2, 1), (4, 2), (5, 5), (10, 7)])
-def test_constants_of_any_size(size):
-    K, m = size
-    cost, quantile, width, index = constants(ca.uniform_cascade(K, m))
-    for a in range(K):
-        f = a / (K - 1)
-        c, q = 0.015 * 5**f, 0.7 - 0.4 * f
-        wave = [math.cos(1.3 * a + 2.1 * j + 0.7 * a * j) for j in range(1, m)]
-        row = [0.52 + 0.05 * math.cos(2.4 * a)] + [0.20 * v / sum(map(abs, wave)) for v in wave]
-        np.testing.assert_allclose([cost[a], quantile[a], width[a]], [c, q, 2 * c / (1 - q) ** 2], atol=1e-6)
-        np.testing.assert_allclose(index[a], row, atol=1e-6)
-
-
 def score_range(env, requests):
     """Least and largest score that a box can have for these requests `[n, m]`, for uniform scores."""
 
@@ -103,22 +90,6 @@ def test_ranges_of_groups_misfits_and_spikes():
     env = ca.safe_and_risky(gap)
     np.testing.assert_allclose(env.boxes.width(psi, env.base_index(psi)), [0.1, 0.4], rtol=1e-6)
     np.testing.assert_allclose(env.true_index(psi), [0.5, 0.5 - gap], rtol=1e-6)
-
-
-def test_numbers_of_pass_and_fail_and_of_groups():
-    env = ca.pass_fail_cascade()
-    psi = f32([1.0, 0.5, -1.0])
-    np.testing.assert_allclose(env.boxes.probability(psi), [0.30, 0.55, 0.80], atol=1e-6)
-    loc = np.asarray(ca.uniform_cascade().index, float)
-    np.testing.assert_allclose(env.index[:, 0], 0.78 + 0.4 * (loc[:, 0] - 0.52), atol=1e-6)
-    np.testing.assert_allclose(env.index[:, 1:], loc[:, 1:] / 2, atol=1e-6)
-    base = np.asarray(env.base_index(psi))
-    np.testing.assert_allclose(env.boxes.mean_cost(psi, base), np.array([0.3, 0.55, 0.8]) * (0.95 - base), rtol=1e-5)
-    group = ca.group_cascade()
-    table = [[0.52 + 0.15 * math.cos(2.4 * a + 1.7 * g + 0.9 * a * g) for g in range(6)] for a in range(3)]
-    np.testing.assert_allclose(group.index, table, atol=1e-6)
-    np.testing.assert_allclose(group.contexts.probabilities, [0.40, 0.30, 0.15, 0.10, 0.04, 0.01], atol=1e-7)
-    assert (group.context_bound, ca.uniform_cascade(3, 7).context_bound) == (1.0, pytest.approx(math.sqrt(7)))
 
 
 def test_features_are_not_longer_than_said():

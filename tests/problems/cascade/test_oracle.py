@@ -2,33 +2,10 @@
 
 import numpy as np
 import pytest
-from cascade_cases import assert_near, play, study
+from cascade_cases import assert_near, play
 
-import jaxroute as jr
 from jaxroute import metrics
 from jaxroute.problems import cascade as ca
-
-
-@pytest.mark.slow
-def test_the_cascade_beats_every_single_call():
-    """Two boxes, and .04 per request between the cascade and the best single call."""
-    env = ca.two_boxes()
-    data = study(env, {"oracle": ca.Oracle.of, "one call": ca.ContextSingle.of}, horizon=400).isel(time=-1)
-    assert_near(data["utility"].sel(policy="oracle"), 0.54, 0.0, "cascade")
-    assert_near(data["regret"].sel(policy="one call"), 0.04 * 400, 0.0, "one call")
-    assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
-
-
-@pytest.mark.slow
-def test_cost_and_quality():
-    """Score and cost of the oracle at all cost weights lie above those of fixed thresholds, and both grow with falling weights."""
-    weights, levels = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], [0.40, 0.45, 0.50, 0.55, 0.60, 0.65]
-    oracle = study(jr.grid(ca.uniform_cascade, cost_weight=weights), {"oracle": ca.Oracle.of}, horizon=800)
-    frugal = study(ca.uniform_cascade(), {"frugal": jr.grid(ca.Frugal, threshold=levels)}, horizon=800)
-    oracle, frugal = (one.isel(policy=0, time=-1) for one in (oracle, frugal))
-    cost, reward = (oracle[n].mean("seed").values[::-1] for n in ("cost", "reward"))
-    above = np.interp(frugal["cost"].mean("seed"), cost, reward) - frugal["reward"].mean("seed")
-    assert (np.diff(cost) > 0).all() and (np.diff(reward) > 0).all() and (above > 0.001).all()
 
 
 def both_right(rows=50):

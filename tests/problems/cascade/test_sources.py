@@ -14,7 +14,7 @@ from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.sources.contexts import RecordedContexts, TwoTimesContexts, UniformContexts
-from jaxroute.problems.cascade.sources.features import RadialNoise, ScoredFeatures, reward_of
+from jaxroute.problems.cascade.sources.features import RadialNoise, ScoredFeatures
 from jaxroute.solvers.reservation import discrete_index, linear_index
 
 
@@ -55,26 +55,6 @@ def test_excess_and_probabilities_of_a_distribution_belong_together(name):
         assert (product >= least * (grid[far] - index[a]) ** 2 - 1e-5).all()
     if name == "SPIKE":
         assert above[grid < 0.97].min() >= 0.01 - 1e-6
-
-
-def test_costs_go_with_quality():
-    period = drawn(ca.uniform_cascade())
-    for a in range(3):  # l = (2 U - 1) / 2 + L / 2, of which the score drives one half.
-        quality = np.asarray(period.score - period.index)[:, a]
-        assert np.corrcoef(quality, period.cost[:, a])[0, 1] == pytest.approx(math.sqrt(0.5), abs=0.03)
-    across = np.corrcoef(np.asarray(period.score - period.index).T)
-    assert np.abs(across - np.eye(3)).max() < 0.06  # Boxes are independent given the request.
-
-
-def test_uniform_and_group_contexts():
-    psi = np.asarray(drawn(ca.uniform_cascade()).psi)
-    assert (psi[:, 0] == 1).all() and (np.abs(psi) <= 1).all() and np.linalg.norm(psi, axis=1).max() <= math.sqrt(3)
-    for j in range(1, 3):
-        assert stats.kstest(psi[:, j], stats.uniform(-1, 2).cdf).pvalue > 1e-3
-    psi = np.asarray(drawn(ca.group_cascade()).psi)
-    assert (psi.sum(axis=1) == 1).all() and set(np.unique(psi)) == {0.0, 1.0}
-    probability = np.array([0.40, 0.30, 0.15, 0.10, 0.04, 0.01])
-    assert (np.abs(psi.mean(axis=0) - probability) < 4 * np.sqrt(probability / 20_000)).all()
 
 
 def test_contexts_of_two_times_and_recorded_ones():
@@ -162,43 +142,6 @@ def test_the_linear_index_solves_its_moment_and_is_exact_in_groups():
         assert np.abs(moment).max() < 1e-6
 
 
-@pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT), links.IDENTITY], ids=str)
-def test_features_of_an_output_hold_its_score(link):
-    features = ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, link=link)
-    env = ca.uniform_cascade(evaluator=features)
-    period = drawn(env)
-    predictor = np.asarray(period.features, float) @ np.asarray(features.theta, float)
-    np.testing.assert_allclose(link.value(f32(predictor)), period.score, atol=5e-6)
-    assert env.spec.feature_dim == 5 and env.spec.score_link is link
-    other = np.asarray(period.features, float) - predictor[..., None] * features.theta / 4.0
-    assert np.abs(other @ features.theta).max() < 1e-5 and other.std(axis=(0, 1)).min() > 0.3
-
-
-@pytest.mark.parametrize("link", [links.LOGISTIC, links.IDENTITY], ids=str)
-def test_rewards_are_noisy_scores(link):
-    coin = (jnp.arange(2000) + 0.5) / 2000
-    for score in (0.05, 0.4, 0.9):
-        reward = np.asarray(reward_of(link, f32(score), coin))
-        assert reward.mean() == pytest.approx(score, abs=6e-4)
-        if link is links.LOGISTIC:
-            assert set(reward) == {0.0, 1.0}
-        else:
-            assert reward.min() >= score - min(0.2, score) - 1e-6 and reward.max() <= score + min(0.2, score)
-
-
-def test_frozen_features():
-    env = ca.frozen_cascade()
-    theta = np.asarray(env.evaluator.theta)
-    np.testing.assert_allclose(theta, [0.1, 1.0])
-    for key in range(6):
-        period = drawn(env, key)
-        x = np.asarray(period.psi)[:, 1]
-        assert len(set(x)) == 1 and x[0] in (0.0, 1.0)
-        np.testing.assert_allclose(np.asarray(period.features) @ theta, period.score, atol=1e-6)
-        np.testing.assert_array_equal(np.asarray(period.features)[..., 0], np.broadcast_to(x[:, None], (NUMBER, 3)))
-        assert np.linalg.norm(period.features, axis=-1).max() <= env.feature_bound
-
-
 def test_lengths_of_radial_noise_follow_their_distribution():
     d, longest, freedom = 5, 3.0, 4.0
     square = longest**2 / d
@@ -222,17 +165,6 @@ def test_lengths_of_radial_noise_follow_their_distribution():
         assert np.abs(direction.T @ direction / 20_000 - np.eye(d) / d).max() < 0.01
         with pytest.raises(AssertionError):  # The test can fail: another distribution is told apart.
             assert stats.kstest(length, stats.chi(d, scale=1.1).cdf).pvalue > 1e-3
-
-
-@pytest.mark.slow
-def test_shifted_features_differ_between_boxes():
-    shift = np.array([[0, 0, 0, 0, 2.0], [0, 0, 0, 0, 0], [0, 0, 0, 0, -2.0]], np.float32)
-    theta = np.array([1.0, 1.0, 0, 0, 0], np.float32)
-    env = ca.uniform_cascade(evaluator=ScoredFeatures(theta, shift))
-    period = drawn(env)
-    np.testing.assert_allclose(np.asarray(period.features)[..., 4].mean(axis=0), [2, 0, -2], atol=0.1)
-    np.testing.assert_allclose(links.LOGISTIC.value(f32(np.asarray(period.features) @ theta)), period.score, atol=1e-5)
-    assert np.linalg.norm(period.features, axis=-1).max() <= env.feature_bound
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -265,21 +197,6 @@ def test_replayed_outcomes_are_those_of_their_group(joint):
         ]
         np.testing.assert_allclose(env.true_index(f32(np.eye(3)[g])), index, atol=1e-6)
         np.testing.assert_allclose(env.boxes.mean_cost(f32(np.eye(3)[g]), None), cost[rows_of_group].mean(axis=0), rtol=1e-5)
-
-
-@pytest.mark.parametrize("weight", [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
-def test_index_with_a_cost_weight(weight):
-    env = ca.uniform_cascade(cost_weight=weight)
-    psi = f32([1.0, 0.3, -0.8])
-    sigma = np.asarray(env.base_index(psi), float)
-    c, q = np.asarray(env.boxes.base_cost, float), np.asarray(env.boxes.quantile, float)
-    w = 2 * c / (1 - q) ** 2
-    low = sigma - w * q
-    inside = low + w - np.sqrt(2 * w * weight * c)
-    expected = np.where(weight * c <= w / 2, inside, low + w / 2 - weight * c)
-    np.testing.assert_allclose(env.true_index(psi), expected, atol=2e-6)
-    if weight == 1.0:
-        np.testing.assert_allclose(env.true_index(psi), sigma, atol=2e-6)
 
 
 @pytest.mark.parametrize("weight", [0.25, 1.0, 4.0])
@@ -319,12 +236,3 @@ def test_features_with_noise_of_any_distribution(name):
     for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
         share = (np.abs(phi @ v) <= 0.05).mean(axis=0)
         assert (share < 5 * 0.05).all() and (share > 0).any()
-
-
-def test_frozen_features_are_not_spread():
-    """The test above can fail: where `x` is 0 for ever, all outputs are orthogonal to the first direction."""
-    shares = {
-        int(p.psi[0, 1]): float((np.abs(p.features[..., 0]) <= 0.05).mean())
-        for p in (drawn(ca.frozen_cascade(), k) for k in range(6))
-    }
-    assert shares == {0: 1.0, 1: 0.0}

@@ -1,9 +1,10 @@
-"""Baselines over whole runs."""
+"""Baselines, and policies for which all means are known, over whole runs."""
 
 import numpy as np
 import pytest
-from combinatorial_cases import RECORD, SUBJECTS, TASKS, end, per_seed_rounds, play
+from combinatorial_cases import RECORD, SUBJECTS, TASKS, end, play
 from helpers import assert_mean_close
+from reference import combinatorial as plain
 
 from jaxroute import simulate
 from jaxroute.data import C2MABV_TABLE_3
@@ -43,20 +44,6 @@ def test_offline_set_follows_the_shift():
 
 
 @pytest.mark.slow
-def test_exploration_schedule():
-    """Always up to round 36, then by the printed probabilities: .98639 in round 37, .6 in round 100, .18974 in round 1,000."""
-    env = cb.sciq_cloud(reward="suc")
-    data = simulate(
-        env, cb.EpsilonGreedy(), horizon=1000, seeds=2048, record_every=1, record=["info.explored"], progress=False
-    )
-    mean = data["info.explored"].isel(policy=0).transpose("seed", "time").values
-    explored = np.diff(mean * np.arange(1, 1001), axis=1, prepend=0)
-    assert (explored[:, :36] > 0.99).all()
-    for t, share in ((37, 0.98639), (100, 0.6), (1000, 0.18974)):
-        assert_mean_close(explored[:, t - 1], share, what=f"round {t}")
-
-
-@pytest.mark.slow
 def test_beta_and_normal_posteriors_agree():
     env = cb.sciq_cloud(reward="suc")
     beta, normal = (play(env, cb.Thompson(p), horizon=3000, seeds=64) for p in (cb.BetaPosterior(), cb.NormalPosterior()))
@@ -72,23 +59,12 @@ def test_direct_without_a_bound_on_the_size(models):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [cb.C2MABV(1.0), cb.EpsilonGreedy(), cb.ConstrainedThompson(), cb.RandomSet(), cb.CUCB()])
-def test_sets_have_their_size_in_every_round(policy):
-    data = play(cb.sciq_cloud(reward="suc"), policy, horizon=1000, seeds=16, record_every=1, record=["num_selected"])
-    np.testing.assert_allclose(per_seed_rounds(data, "num_selected"), 4, atol=1e-6)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_one_group_is_none(task):
     """The same draws without rounding: one group of all models, and one budget for it, change nothing."""
     made = [
         cb.sciq_cloud(reward=task, **more)
-        for more in (
-            {},
-            {"groups": [0] * 9, "size": [4]},
-            {"groups": [0] * 9, "size": [4], "budget": [BUDGETS[task]]},
-        )
+        for more in ({}, {"groups": [0] * 9, "size": [4]}, {"groups": [0] * 9, "size": [4], "budget": [BUDGETS[task]]})
     ]
     plays = [
         simulate(env, {"CUCB": cb.CUCB(), "Direct": cb.Direct()}, horizon=200, seeds=8, record=RECORD, progress=False)
@@ -120,3 +96,35 @@ def test_groups_are_learned(task, budget):
         assert abs(float(own["lp_regret"])) < 0.03 * 3000 * float(env.best_relaxed[0, 0])
     assert float(own["violation"]) < float(mean["violation"].sel(policy="RandomSet"))
     np.testing.assert_allclose(mean["regret"].sel(policy="OracleInteger"), 0, atol=0.05)
+
+
+@pytest.mark.slow
+def test_steady_state_of_the_relaxed_oracle():
+    """Closed form: two sets mixed by one coin. Cost at the budget, violation of a round above zero for ever."""
+    for costs, fixed in ((cb.ScaledCosts(), False), (cb.FixedCosts(), True)):
+        data = play(cb.sciq_cloud(reward="suc", costs=costs), cb.OracleRelaxed.of, horizon=4000, seeds=64)
+        expected = plain.steady_state("SUC", plain.SCIQ9_MU, [p / 0.12 for p in plain.SCIQ9_PRICE], 4, 0.5, fixed)
+        for name in ("reward", "cost", "violation"):
+            assert_mean_close(end(data, name), float(expected[name]), what=f"{costs} {name}")
+
+
+@pytest.mark.parametrize(
+    ("task", "budget"),
+    [
+        pytest.param(task, budget, marks=() if (task, budget) in (("suc", "common"), ("awc", "own")) else pytest.mark.slow)
+        for task in TASKS
+        for budget in ("common", "own")
+    ],
+)
+def test_oracle_of_groups(task, budget):
+    """Its mean cost meets every budget, sum up earns the relaxed optimum, and its sets take as many of each group as they may."""
+    budget = {"common": 0.9, "own": [0.3, 0.15, 0.6]}[budget]
+    env = cb.sciq_cloud(reward=task, costs=cb.FixedCosts(), budget=budget, **SUBJECTS)
+    data = play(env, cb.OracleRelaxed.of, horizon=500, seeds=64)
+    assert data["valid"].all()
+    relaxed = float(env.best_relaxed[0, 0])
+    if task == "suc":
+        assert_mean_close(end(data, "reward"), relaxed, what="reward")
+    else:
+        assert end(data, "reward").mean() >= relaxed - 5e-3 * relaxed
+    assert end(data, "violation_eq1").mean() < 0.02

@@ -51,94 +51,68 @@ def test_copies_keep_the_other_conditions():
     assert end(play(env, cb.Everything(), horizon=20, seeds=2), "reward") == pytest.approx(0.398, rel=1e-5)
 
 
+def plays(policy, **options):
+    return lambda: play(cb.sciq_cloud(**options), policy, horizon=5, seeds=1)
+
+
+def pair(success=(0.5, 0.2), cost=(0.1, 0.2), **options):
+    return lambda: cb.parametric_cloud(success, cost, reward="suc", budget=1.0, size=1, **options)
+
+
+def cloud(**options):
+    return lambda: cb.sciq_cloud(**options)
+
+
+TWO_ROWS = RoutingTable(np.ones((2, 2)), np.ones((2, 2)), ("a", "b"))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: cb.sciq_cloud(groups=[0, 1], size=[1, 1]), "groups must be 9 whole numbers"),
-        (lambda: cb.sciq_cloud(groups=[0] * 8 + [2], size=[1, 1]), "groups must be 9 whole numbers"),
-        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=4), "size must have shape"),
-        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=[4, 1, 1]), "size must be whole numbers from 1"),
-        (lambda: cb.sciq_cloud(budget=[0.1, 0.2], **SUBJECTS), "budget must have shape"),
-        (lambda: cb.sciq_cloud(sizes=(1, 4), **SUBJECTS), "sizes must be None"),
-        (lambda: cb.sciq_cloud(arrival=0.0), "arrival must be in"),
-        (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
-        (
-            lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1),
-            "width must be at least 0",
-        ),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Vertices()), horizon=5, seeds=1), "Vertices is for AnyWin"),
-        (
-            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed(-1.0)), horizon=5, seeds=1),
-            "temperature must be above 0",
-        ),
-        (
-            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.ProjectedGradient(0.0)), horizon=5, seeds=1),
-            "learning_rate must be",
-        ),
-        (
-            lambda: play(cb.sciq_cloud(reward="awc"), cb.C2MABV(solver=cb.BestOf(0)), horizon=5, seeds=1),
-            "steps must be at least 1",
-        ),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed), horizon=5, seeds=1), "solver must be an object"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver="pga"), horizon=5, seeds=1), "solver must be an object"),
-        (
-            lambda: cb.copies_of(
-                cb.table_cloud(RoutingTable(np.ones((2, 2)), np.ones((2, 2)), ("a", "b")), budget=1.0, size=1), 0
-            ),
-            "no independent copies",
-        ),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(order="price"), horizon=5, seeds=1), "order must be an object"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(prior_pulls=0.5), horizon=5, seeds=1), "prior_pulls must be whole numbers"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(batch=np.nan), horizon=5, seeds=1), "batch must be finite"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=True), horizon=5, seeds=1), "allowed must have one entry"),
-        (
-            lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=np.zeros(9, bool)), horizon=5, seeds=1),
-            "allowed must leave at least",
-        ),
-        (
-            lambda: play(cb.sciq_cloud(), cb.OfflineFixed(np.array([0.5]), np.array([0.1]), 0.5, 4), horizon=5, seeds=1),
-            "one entry per model",
-        ),
-        (lambda: cb.sciq_cloud(costs=cb.ScaledCosts), "costs must be an object"),
-        (
-            lambda: cb.parametric_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1, switch=[0, 2.5]),
-            "whole numbers",
-        ),
-        (lambda: cb.copies_of(cb.sciq_cloud(availability=0.5), 0), "env must have no availability"),
-        (lambda: cb.sciq_cloud(reward="any"), "reward must be one of"),
-        (lambda: cb.sciq_cloud(budget=-1.0), "budget must be above 0"),
-        (lambda: cb.sciq_cloud(size=10), "size must be from 1 to 9"),
-        (lambda: cb.sciq_cloud(availability=1.5), "availability must be in"),
-        (lambda: cb.parametric_cloud([0.5, 1.2], [0.1, 0.2], reward="suc", budget=1.0, size=1), "success must be in"),
-        (
-            lambda: cb.parametric_cloud([0.5, np.nan], [0.1, 0.2], reward="suc", budget=1.0, size=1),
-            "success must be finite",
-        ),
-        (
-            lambda: cb.parametric_cloud([0.5, 0.2], [0.1, -0.2], reward="suc", budget=1.0, size=1),
-            "cost must be at least 0",
-        ),
-        (lambda: cb.parametric_cloud([0.5, 0.2], [0.1], reward="suc", budget=1.0, size=1), "cost must have one column"),
-        (lambda: cb.parametric_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1), "switch must give"),
-        (
-            lambda: cb.parametric_cloud([0.5, 0.2], [0.1, 0.2], reward="suc", budget=1.0, size=1, correlation=1.0),
-            "correlation",
-        ),
-        (lambda: cb.table_cloud([[0.1]], reward="suc", budget=1.0, size=1), "table must be a RoutingTable"),
-        (lambda: cb.copies_of(cb.sciq_cloud(), "GPT-9"), "model must be one of"),
-        (lambda: cb.cloud(None, reward="suc", budget=1.0, size=1), "outcomes must be"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(-1.0), horizon=5, seeds=1), "reward_width must be at least 0"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(delta=2.0), horizon=5, seeds=1), "delta must be in"),
-        (lambda: play(cb.sciq_cloud(), cb.C2MABV(batch=0.5), horizon=5, seeds=1), "batch must be a whole number"),
-        (
-            lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=np.ones(4, bool)), horizon=5, seeds=1),
-            "allowed must have one entry",
-        ),
-        (
-            lambda: play(cb.sciq_cloud(availability=0.5), cb.OracleRelaxed.of, horizon=5, seeds=1),
-            "availability must be None",
-        ),
+        (cloud(groups=[0, 1], size=[1, 1]), "groups must be 9 whole numbers"),
+        (cloud(groups=[0] * 8 + [2], size=[1, 1]), "groups must be 9 whole numbers"),
+        (cloud(groups=SUBJECTS["groups"], size=4), "size must have shape"),
+        (cloud(groups=SUBJECTS["groups"], size=[4, 1, 1]), "size must be whole numbers from 1"),
+        (cloud(budget=[0.1, 0.2], **SUBJECTS), "budget must have shape"),
+        (cloud(sizes=(1, 4), **SUBJECTS), "sizes must be None"),
+        (cloud(arrival=0.0), "arrival must be in"),
+        (cloud(costs=cb.ScaledCosts), "costs must be an object"),
+        (cloud(reward="any"), "reward must be one of"),
+        (cloud(budget=-1.0), "budget must be above 0"),
+        (cloud(size=10), "size must be from 1 to 9"),
+        (cloud(availability=1.5), "availability must be in"),
         (lambda: cb.uniform_cloud(num_models=14, availability=0.5), "availability needs at most 12 models"),
+        (lambda: cb.cloud(None, reward="suc", budget=1.0, size=1), "outcomes must be"),
+        (lambda: cb.table_cloud([[0.1]], reward="suc", budget=1.0, size=1), "table must be a RoutingTable"),
+        (pair((0.5, 1.2)), "success must be in"),
+        (pair((0.5, np.nan)), "success must be finite"),
+        (pair(cost=(0.1, -0.2)), "cost must be at least 0"),
+        (pair(cost=(0.1,)), "cost must have one column"),
+        (pair([[0.5, 0.2]] * 2), "switch must give"),
+        (pair([[0.5, 0.2]] * 2, switch=[0, 2.5]), "whole numbers"),
+        (pair(correlation=1.0), "correlation"),
+        (lambda: cb.copies_of(cb.sciq_cloud(), "GPT-9"), "model must be one of"),
+        (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
+        (lambda: cb.copies_of(cb.sciq_cloud(availability=0.5), 0), "env must have no availability"),
+        (lambda: cb.copies_of(cb.table_cloud(TWO_ROWS, budget=1.0, size=1), 0), "no independent copies"),
+        (plays(cb.CUCB(radius=cb.UnionRadius(-1.0))), "width must be at least 0"),
+        (plays(cb.C2MABV(solver=cb.Vertices())), "Vertices is for AnyWin"),
+        (plays(cb.C2MABV(solver=cb.Smoothed(-1.0))), "temperature must be above 0"),
+        (plays(cb.C2MABV(solver=cb.ProjectedGradient(0.0))), "learning_rate must be"),
+        (plays(cb.C2MABV(solver=cb.BestOf(0)), reward="awc"), "steps must be at least 1"),
+        (plays(cb.C2MABV(solver=cb.Smoothed)), r"solver must be an object such as BestOf\(\), got"),
+        (plays(cb.C2MABV(solver="pga")), r"solver must be an object such as BestOf\(\), got"),
+        (plays(cb.C2MABV(order="price")), "order must be an object"),
+        (plays(cb.C2MABV(prior_pulls=0.5)), "prior_pulls must be whole numbers"),
+        (plays(cb.C2MABV(batch=np.nan)), "batch must be finite"),
+        (plays(cb.C2MABV(batch=0.5)), "batch must be a whole number"),
+        (plays(cb.C2MABV(-1.0)), "reward_width must be at least 0"),
+        (plays(cb.C2MABV(delta=2.0)), "delta must be in"),
+        (plays(cb.C2MABV(allowed=True)), "allowed must have one entry"),
+        (plays(cb.C2MABV(allowed=np.ones(4, bool))), "allowed must have one entry"),
+        (plays(cb.C2MABV(allowed=np.zeros(9, bool))), "allowed must leave at least"),
+        (plays(cb.OfflineFixed(np.array([0.5]), np.array([0.1]), 0.5, 4)), "one entry per model"),
+        (plays(cb.OracleRelaxed.of, availability=0.5), "availability must be None"),
     ],
 )
 def test_bad_input(make, message):

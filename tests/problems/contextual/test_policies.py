@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference import contextual as plain
 
-from jaxroute import draws, simulate
+from jaxroute import draws
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems import contextual
 from jaxroute.problems.contextual import DisjointParameters, SharedParameters
@@ -186,19 +186,3 @@ def test_single_precision_stays_near_the_exact_estimate():
     exact = np.linalg.inv(np.eye(10) + x.T @ x)
     np.testing.assert_allclose(ridge.inverse[:, :, 0], exact, atol=1e-4 * np.abs(exact).max())
     np.testing.assert_allclose(ridge.theta[:, 0], exact @ x.T @ y, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_regret_of_a_numpy_loop():
-    """LinUCB has the mean regret of the reference with separate random numbers."""
-    rng = np.random.default_rng(7)
-    theta = np.float32([[0.9, -0.3, 0.2], [-0.5, 0.7, 0.4], [0.1, 0.2, -0.9]])
-    data = simulate(contextual.linear(theta, 0.3), contextual.LinUCB(alpha=0.5), horizon=300, seeds=512, progress=False)
-    ours = data["regret"].isel(policy=0, time=-1).values
-    order, theirs = np.tile(np.arange(3), (300, 1)), []
-    for _ in range(64):
-        contexts, normal = rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), rng.normal(size=300)
-        theirs.append(plain.simulate(contexts, theta, normal, plain.linucb(3, 3, 0.5, order), noise=0.3)[2][-1])
-    theirs = np.array(theirs)
-    error = np.hypot(ours.std(ddof=1) / np.sqrt(ours.size), theirs.std(ddof=1) / np.sqrt(theirs.size))
-    assert abs(ours.mean() - theirs.mean()) < 5 * error

@@ -1,7 +1,5 @@
 """ACQB as a user meets it: exploration, sizes of assortments, solvers, and what is refused."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,19 +7,9 @@ import pytest
 from queueing_cases import play, small
 
 import jaxroute as jr
-from jaxroute import testing
 from jaxroute.core import draws
-from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.estimators.mnl import Newton
 from jaxroute.problems import queueing as qu
-
-
-def test_exploration_is_as_often_as_the_sum_of_eta():
-    data = play(small(horizon=200), qu.ACQB(solver=Online()), horizon=200, seeds=512, record=("explored",))
-    count = data["explored"].isel(policy=0, time=-1).where(data["valid"].isel(policy=0), drop=True)
-    expected = qu.expected_explorations(200, 0.6, 1.0)
-    assert abs(float(count.mean()) - expected) < 4 * float(count.std(ddof=1)) / math.sqrt(count.size)
-    assert qu.expected_explorations(1000, 0.7, 1.0) == pytest.approx(42.56, abs=0.005)
-    assert qu.expected_explorations(5000, 0.7, 1.0) == pytest.approx(97.28, abs=0.005)
 
 
 @pytest.mark.slow
@@ -41,32 +29,6 @@ def test_grid_of_kappa_c1_ridge_and_arrival_rate_in_one_trace():
     np.testing.assert_array_equal(data["queue_length"].sel(where), alone["queue_length"])
     np.testing.assert_allclose(data["routing_regret"].sel(where), alone["routing_regret"], atol=1e-5)
     assert (data["explored"].sel(c1=0.0) == 0).all()
-
-
-@pytest.mark.slow
-def test_all_models_explored_in_turn():
-    """Every arrival is explored, with the next pair in lexicographic order."""
-    policy = qu.ACQB(trigger=qu.PhaseThenCoin(phase=1000.0, coin=0.0), solver=Online())
-    rounds = testing.run_eagerly(small(num_offered=2), policy, horizon=30, jit=True)
-    shown = [
-        np.flatnonzero(r["action"].offered).tolist() for r in rounds if r["action"].explored and r["obs"].queue_length > 0
-    ]
-    assert len(shown) > 9
-    assert shown == [[[0, 1], [0, 2], [1, 2]][i % 3] for i in range(len(shown))]
-
-
-@pytest.mark.slow
-def test_one_answer_is_shown_where_sizes_are_mixed():
-    env = small(num_offered=2, mixed=True)
-    data = play(
-        env,
-        {p: qu.ACQB(second_answer=float(p), solver=Online(), trigger=qu.DecayingExploration(0.0)) for p in ("0", "1")},
-        record=("offered_share", "idle"),
-    )
-    shown = data["offered_share"].isel(time=-1).sum("model") * 120 / (120 - data["idle"].isel(time=-1))
-    np.testing.assert_allclose(shown.sel(policy="0"), 1.0, rtol=1e-5)
-    np.testing.assert_allclose(shown.sel(policy="1"), 2.0, rtol=1e-5)
-    assert data["valid"].all()
 
 
 def test_cuda_code_is_made_without_a_gpu():

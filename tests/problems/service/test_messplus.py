@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,23 +41,6 @@ def test_ties_go_to_the_cheaper_model():
     assert decision(sv.MostSatisfying(), observed((1, 2, 3), (0.2, 0.5, 0.5), 0.5))[0] == 1
 
 
-def test_without_a_weight_of_cost_the_likeliest_model_serves():
-    found = played(typed(), learner(V=0.0))
-    before = np.concatenate([[0.0], found["queue"][:-1]])
-    serves = ~found["action"].explore & (before > 0)
-    assert serves.sum() > 30
-    np.testing.assert_array_equal(found["action"].serve[serves], np.argmax(found["info"]["probability"][serves], axis=1))
-    idle = ~found["action"].explore & (before == 0)
-    assert idle.any() and (found["action"].serve[idle] == 0).all()
-
-
-def test_with_a_huge_weight_of_cost_the_cheapest_model_serves():
-    found = played(typed(), learner(V=1e4))
-    serves = ~found["action"].explore
-    assert serves.sum() > 100
-    np.testing.assert_array_equal(found["action"].serve[serves], np.argmin(found["request"].cost[serves], axis=1))
-
-
 def test_one_model_leaves_nothing_to_choose():
     env = sv.typed_service([[0.7], [0.4]], [[10.0], [12.0]], alpha=0.5)
     assert decision(sv.MessPlus(), observed([10.0], [0.7], 0.5), 3.0)[0] == 0
@@ -67,15 +49,6 @@ def test_one_model_leaves_nothing_to_choose():
     _, feedback, flows = env.step(key, env.init(key), action, jnp.int32(0))
     assert float(flows["cost"]) == float(flows["served_cost"]) in (10.0, 12.0) and float(flows["explore_overhead"]) == 0.0
     assert feedback.labels.shape == (1,) and float(env.best.cost) == pytest.approx(11.0)
-
-
-@pytest.mark.slow
-def test_a_run_with_one_model():
-    env = sv.typed_service([[0.7], [0.4]], [[10.0], [12.0]], alpha=0.5)
-    found = played(env, learner(c=0.3), horizon=100)
-    assert (found["action"].serve == 0).all() and 0 < found["action"].explore.sum() < 100
-    np.testing.assert_allclose(found["flows"]["cost"], found["request"].cost[:, 0], rtol=1e-6)
-    np.testing.assert_array_equal(found["flows"]["explore_overhead"], np.zeros(100))
 
 
 def test_a_target_out_of_reach_gives_a_queue_that_grows_evenly():
@@ -89,49 +62,6 @@ def test_a_target_out_of_reach_gives_a_queue_that_grows_evenly():
     assert queue[-1] >= shortfall.sum() - 1e-3 and queue[-1] > 5
     # The slope of the second half is the mean shortfall.
     assert queue[-1] - queue[149] == pytest.approx(shortfall[150:].sum(), abs=1e-2)
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_queue_of_every_path(seed):
-    env, policy = typed(), learner(V=1e-3)
-    found = played(env, policy, seed=seed)
-    alpha, served = float(env.alpha), found["flows"]["satisfaction"]
-    for queue in (found["gauges"]["virtual_queue"], found["queue"]):
-        assert (queue >= 0).all() and (queue >= np.cumsum(alpha - served) - 1e-3).all()
-        steps = np.diff(queue, prepend=0.0)
-        up = np.abs(steps - alpha) < 1e-4
-        np.testing.assert_array_equal(up, served == 0)
-        down = steps[served == 1]
-        assert ((np.abs(down - (alpha - 1)) < 1e-4) | (queue[served == 1] == 0)).all()
-    violation = found["gauges"]["violation"]
-    np.testing.assert_allclose(violation, alpha - np.cumsum(served) / np.arange(1, 301), atol=1e-5)
-
-
-def test_the_predictor_does_not_depend_on_weight_and_target():
-    runs = [
-        played(typed(alpha=a), learner(V=v, margin=m))
-        for a, v, m in ((0.75, 1e-3, 0.0), (0.75, 1e-1, 0.0), (0.9, 1e-5, 0.1))
-    ]
-    for other in runs[1:]:
-        for name in ("loss", "steps", "u"):
-            np.testing.assert_array_equal(runs[0][name], other[name])
-        np.testing.assert_array_equal(runs[0]["info"]["probability"], other["info"]["probability"])
-        np.testing.assert_array_equal(runs[0]["action"].explore, other["action"].explore)
-        jax.tree.map(np.testing.assert_array_equal, runs[0]["last"].params, other["last"].params)
-        assert not np.array_equal(runs[0]["action"].serve, other["action"].serve)
-
-
-@pytest.mark.slow
-def test_more_satisfaction_costs_more():
-    """Cost and satisfaction fall with V on average, on the same requests."""
-    env = sv.benchmark_service("winogrande")
-    data = simulate(
-        env, jr.grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2]), horizon=1267, seeds=128, record_every=1267,
-        record=["cost", "satisfaction"], progress=False,
-    ).isel(policy=0, time=-1)  # fmt: skip
-    for name in ("cost", "satisfaction"):
-        fall = -data[name].diff("V").transpose("V", "seed").values
-        assert (fall.mean(1) > 5 * fall.std(1, ddof=1) / math.sqrt(128)).all(), name
 
 
 @pytest.mark.slow

@@ -1,21 +1,17 @@
 """Distributions of the requests of every source."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_mean_close
 from reference import service as ref
-from scipy.special import ndtr
 from service_cases import assert_columns_close, cells, probit, recorded_table, small_table, table, typed
 
 import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.data import RoutingTable
 from jaxroute.problems import service as sv
-from jaxroute.problems.service.sources import all_labels, draw_requests
+from jaxroute.problems.service.sources import draw_requests
 
 
 def test_posterior_of_section_4_5():
@@ -58,46 +54,6 @@ def test_distribution_of_types(comonotone):
         assert hits.sum() == here.sum()
     assert_calibrated(features, satisfied, success, "types")
     np.testing.assert_allclose(env.requests.success(jnp.asarray(features[0])), success[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("signal", [0.0, 0.6])
-def test_distribution_of_cells(signal):
-    features, satisfied, cost, success = drawn(cells(signal=signal))
-    counts = np.array(ref.CELLS["winogrande"])
-    hits = (satisfied[:, None] == all_labels(3)).all(2)
-    np.testing.assert_array_equal(all_labels(3), [ref.cell_labels(j) for j in range(8)])
-    assert_columns_close(hits, counts / counts.sum(), "cells")
-    mean, spread = (np.array(x) for x in ref.ENERGY["winogrande"])
-    assert_columns_close(cost, mean, "cost")
-    assert_columns_close((cost - mean) ** 2, spread**2, "variance of the cost")
-    assert_columns_close(features[:, 3:5], np.zeros(2), "noise")
-    assert (features[:, 5] == 1).all()
-    for m in range(3):
-        sign = 2 * satisfied[:, m] - 1
-        assert_columns_close((features[:, m] - signal * sign)[:, None], [0.0], f"feature {m}")
-        yes, no = features[satisfied[:, m] == 1, m], features[satisfied[:, m] == 0, m]
-        size = min(len(yes), len(no))
-        assert_mean_close(yes[:size] > no[:size], ndtr(math.sqrt(2) * signal), what=f"area under the curve of feature {m}")
-    assert_calibrated(features, satisfied, success, "cells")
-
-
-@pytest.mark.slow
-def test_distribution_of_probit():
-    accuracy = np.array([0.6, 0.65, 0.8, 0.9])
-    env = probit(from_features=0.5, shared=0.5)
-    features, satisfied, cost, success = drawn(env)
-    assert_columns_close(satisfied, accuracy, "accuracy")
-    assert_columns_close(success, accuracy, "mean probability")
-    assert_columns_close(cost, [40.0, 60.0, 200.0, 900.0], "cost")
-    np.testing.assert_allclose(cost / cost[:, :1], np.tile(np.array([1, 1.5, 5, 22.5]), (len(cost), 1)), rtol=1e-5)
-    assert_calibrated(features, satisfied, success, "probit")
-    # A shared difficulty makes successes dependent beyond what the features tell.
-    left = (satisfied - success)[:, :2].prod(axis=1)
-    assert left.mean() > 5 * left.std() / math.sqrt(len(left))
-    independent = drawn(probit(from_features=0.5, shared=0.0))
-    assert_mean_close(
-        (independent[1] - independent[3])[:, :2].prod(axis=1), 0.0, what="dependence without a shared difficulty"
-    )
 
 
 def test_requests_from_their_draws():

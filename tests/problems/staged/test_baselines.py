@@ -11,7 +11,7 @@ from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.core.types import planned_state
 from jaxroute.problems import staged
-from jaxroute.problems.staged import estimators, fillers, routing, scopes
+from jaxroute.problems.staged import fillers
 
 
 def test_greedy_at_the_true_values():
@@ -31,19 +31,9 @@ def test_policies_outside_the_paper_are_marked(policy):
     assert "Not in the paper" in policy.__doc__
 
 
-# Results of NumPy loops: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
+# Results of NumPy loops of what the reference does not have: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
 VARIANTS = {
-    "StageRoute": (staged.StageRoute(), (32, 4), (0, 3), (-1, 3)),
-    "no filler": (staged.StageRoute(filler=fillers.NoFiller()), (32, 5), (107, 4), (107, 4)),
     "random filler": (staged.StageRoute(filler=fillers.RandomFiller()), (32, 5), (73, 8), (20, 6)),
-    "index filler": (staged.StageRoute(filler=fillers.IndexFiller()), None, (132, 4), (19, 4)),
-    "lemma3": (staged.StageRoute(estimator=estimators.Lemma3()), (685, 11), (611, 4), (610, 4)),
-    "pseudo": (staged.StageRoute(estimator=estimators.PseudoObservation()), (38, 3), (6, 3), (6, 3)),
-    "routing scope": (staged.StageRoute(scope=scopes.RoutingScope()), (42, 4), (51, 3), (96, 4)),
-    "stage scope": (staged.StageRoute(scope=scopes.StageScope()), (3549, 5), (572, 20), (152, 20)),
-    "Greedy": (staged.Greedy(), (1517, 15), (332, 21), (15, 4)),
-    "Greedy argmax": (staged.Greedy(routing=routing.BestRatioRouting()), (1646, 2), (1928, 22), (1928, 22)),
-    "Greedy ratio": (staged.Greedy(routing=routing.RatioRouting()), (3151, 22), (3423, 22), (3423, 22)),
     "Cheapest": (staged.CheapestModels(), (2850, 22), (1064, 5), (39, 4)),
     "RandomDeploy": (staged.RandomDeploy(), (2337, 111), (1162, 122), (244, 42)),
     "Uniform": (staged.Uniform(), (2436, 100), (2640, 65), (2667, 18)),
@@ -55,8 +45,6 @@ VARIANTS = {
 def test_comparators_against_numpy_loops(name):
     policy, *expected = VARIANTS[name]
     for slots, figures in zip((3, 6, 10), expected, strict=True):
-        if figures is None:
-            continue
         env = staged.arena_market(max_deployed=slots, stage_length=500)
         near(final_values(env, by_index(policy), 10_000, 48), *figures)
 

@@ -12,33 +12,11 @@ from jaxroute.problems import staged
 
 # The interval effect, measured with NumPy loops.
 
-LAGGED = {
-    **{("StageRoute", 250): (97, 3), ("StageRoute", 500): (194, 3), ("StageRoute", 1000): (388, 3)},
-    **{("Greedy", 250): (413, 13), ("Greedy", 500): (472, 13), ("Greedy", 1000): (600, 13)},
-    **{("Oracle", 250): (95, 3), ("Oracle", 500): (190, 3), ("Oracle", 1000): (382, 3)},
-}
-
-
-def lagged(policy, stage, **options):
-    policies = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
-    env = staged.arena_market(max_deployed=6, stage_length=stage, arrival_lag=1, optimum="continuous", **options)
-    return final_values(env, policies[policy], 10_000, 48)
-
 
 def test_new_models_that_miss_their_window():
-    near(lagged("StageRoute", 500), *LAGGED["StageRoute", 500])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("policy", "stage"), [k for k in LAGGED if k != ("StageRoute", 500)])
-def test_longer_intervals_cost_more_with_a_lag(policy, stage):
-    near(lagged(policy, stage), *LAGGED[policy, stage])
-
-
-@pytest.mark.slow
-def test_interval_effect_with_the_other_normalisation():
-    for stage, expected in ((250, 44), (500, 58), (1000, 84)):
-        near(lagged("StageRoute", stage, normalisation="max"), expected, 3)
+    """The regret against an optimum that has each model at once, by NumPy loops: 194 (3)."""
+    env = staged.arena_market(max_deployed=6, stage_length=500, arrival_lag=1, optimum="continuous")
+    near(final_values(env, staged.StageRoute(), 10_000, 48), 194, 3)
 
 
 @pytest.mark.slow

@@ -10,11 +10,8 @@ from reference import staged as plain
 from staged_cases import (
     arena,
     by_index,
-    end,
-    final_values,
     four_models,
     jitted,
-    near,
     per_round,
     random_numbers,
     run_all_rounds,
@@ -22,39 +19,9 @@ from staged_cases import (
     two_models,
 )
 
-from jaxroute import grid, simulate
 from jaxroute.core import draws
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
-
-# Results of NumPy loops: regret, conditional regret, cost ratio, infeasible share.
-MEASURED = {
-    (6, 250, "StageRoute"): ((2.3, 1.4), (3.3, 0.3), (0.915, 0.002), 0.0),
-    (6, 250, "Greedy"): ((341, 7), (345, 7), (0.561, 0.004), 0.0),
-    (3, 500, "StageRoute"): ((36, 1.6), (37.7, 0.5), (0.976, 0.004), 0.248),
-    (3, 500, "Greedy"): ((1534, 6), (1540, 6), (0.496, 0.002), 0.0),
-    (10, 500, "StageRoute"): ((-1.1, 3.6), (3.0, 0.5), (0.918, 0.004), 0.0),
-}
-
-
-@pytest.mark.parametrize(("slots", "stage", "policy"), MEASURED)
-def test_regret_of_numpy_loops(slots, stage, policy):
-    regret, conditional, ratio, infeasible = MEASURED[slots, stage, policy]
-    data = arena(slots, stage, policy)
-    near(end(data, "regret"), *regret)
-    near(end(data, "conditional_regret"), *conditional)
-    near(end(data, "cost_ratio"), *ratio)
-    assert end(data, "infeasible_share").mean() == pytest.approx(infeasible, abs=0.01)
-
-
-def test_order_of_the_figures():
-    """StageRoute beats Greedy everywhere, most with three slots (Figures 2 and 4)."""
-    gaps = {}
-    for slots, stage in ((3, 500), (6, 250)):
-        ours, theirs = (end(arena(slots, stage, p), "conditional_regret") for p in ("StageRoute", "Greedy"))
-        gaps[slots] = theirs - ours
-        assert (gaps[slots] > 0).mean() > 0.95
-    assert np.median(gaps[3]) > 3 * np.median(gaps[6])
 
 
 def sets_by_stage(policy):
@@ -100,17 +67,6 @@ def test_deployed_sets_of_figure_5(policy, expected):
             assert share > 0.8, f"stage {stage}: {found} in only {share:.0%} of the runs"
 
 
-def test_same_seed_alone_or_in_a_batch():
-    env = staged.arena_market(max_deployed=6, stage_length=250)
-    names = ["pulls", "deployed", "regret"]
-    alone = simulate(
-        env, by_index(staged.StageRoute()), horizon=10_000, seeds=[17], record_every=250, record=names, progress=False
-    )
-    batch = arena(6, 250, "StageRoute").sel(seed=[17])
-    for name in names:
-        np.testing.assert_array_equal(alone[name].isel(policy=0).values, batch[name].values)
-
-
 def test_units_of_cost_change_the_bounds_and_not_the_program():
     """The radius is not scale-free: with costs (and floor and ceiling) times 1,000 the lower bounds are not 1,000 times as large.
 
@@ -126,27 +82,6 @@ def test_units_of_cost_change_the_bounds_and_not_the_program():
     assert float(high[0]) == pytest.approx(9.1108, abs=1e-3)
     assert float(high[1]) > 1.05e3 * float(low[1])
     assert "not scale-free" in staged.routerbench_market.__doc__
-
-
-@pytest.mark.slow
-def test_sweep_of_gamma():
-    """More optimism causes more regret and more spending, as measured with NumPy loops."""
-    policy = grid(staged.StageRoute, gamma=[0.02, 0.2, 1.0, 5.0, 14.0])
-    env = staged.arena_market(max_deployed=6, stage_length=500)
-    data = simulate(env, policy, horizon=10_000, seeds=64, record=["regret", "cost_ratio"], progress=False)
-    data = data.isel(policy=0, time=-1)
-    figures = ((-4, 3, 0.86), (0, 3, 0.92), (17, 3, 0.97), (54, 4, 1.05), (102, 4, 1.20))
-    for i, (mean, error, ratio) in enumerate(figures):
-        near(data["regret"].isel(gamma=i).values, mean, error)
-        assert data["cost_ratio"].isel(gamma=i).values.mean() == pytest.approx(ratio, abs=0.02)
-
-
-@pytest.mark.slow
-def test_other_normalisation():
-    """Scores divided by the largest; in NumPy loops StageRoute has regret 30.0 (.8), Greedy 173.5 (.6)."""
-    env = staged.arena_market(max_deployed=6, stage_length=250, normalisation="max")
-    near(final_values(env, staged.StageRoute(), 10_000, 64), 30.0, 0.8)
-    near(final_values(env, staged.Greedy(), 10_000, 64), 173.5, 0.6)
 
 
 def test_a_market_can_be_simulated_without_the_engine():

@@ -11,27 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from reference import staged as reference
-from staged_cases import arena, by_index, final_values, near
+from staged_cases import final_values
 
 import jaxroute as jr
 from jaxroute import grid, simulate
 from jaxroute.core import draws
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems import staged
-
-
-def test_decomposition_into_deployment_and_routing():
-    """About +1812 and -1774 for three slots in NumPy loops, where sets that are infeasible at the true costs have value 0.
-
-    Without the stages that deploy such a set both parts are small.
-    """
-    data = arena(3, 500, "StageRoute")
-    parts = staged.decompose(data, staged.arena_market(max_deployed=3, stage_length=500))
-    near(parts["deployment_regret"].values, 1812, 10)
-    near(parts["routing_regret"].values, -1774, 10)
-    assert 0 < parts["feasible_deployment_regret"].values.mean() < 200
-    assert abs(parts["feasible_routing_regret"].values.mean()) < 200
-    assert 2 < parts["infeasible_stages"].values.mean() < 8
 
 
 @pytest.fixture(scope="module")
@@ -183,34 +169,6 @@ def test_lemma_3_coverage():
 
 # The discovery instance: 30 models at once, three slots.
 
-DISCOVERY = (10**3, 16**3, 24**3, 32**3, 44**3)
-
-
-STAGES = {
-    # Number of stages by the cube root of T, accepted slopes, and the regrets of NumPy loops with 50 seeds (the first of the reference).
-    "cube root": (lambda root: root, 0.62, 0.70, (352, 873, 1927, 3398, 6384)),
-    "twice the cube root": (lambda root: 2 * root, 0.62, 0.70, None),
-    "ten": (lambda root: 10, 0.94, 1.02, None),
-    "square root": (lambda root: round(root**1.5), 0.45, 0.54, None),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STAGES)
-def test_discovery_exponent(name):
-    """The discovery term N T / (M K) dominates: the exponent is one minus that of the number of stages."""
-    stages, low, high, expected = STAGES[name]
-    values = []
-    for horizon in DISCOVERY:
-        root = round(horizon ** (1 / 3))
-        env = staged.discovery_market(horizon=horizon, stages=stages(root))
-        values.append(final_values(env, by_index(staged.StageRoute()), horizon, 64))
-    found, error = slope(DISCOVERY, values)
-    assert error < 0.02
-    assert low < found < high, f"{found:.3f} ({error:.3f})"
-    if expected:
-        np.testing.assert_allclose(np.mean(values, axis=1), expected, rtol=0.01)
-
 
 def at_27000(stages, slots):
     env = staged.discovery_market(horizon=27_000, stages=stages, max_deployed=slots)
@@ -268,25 +226,6 @@ def test_lower_bound_instances():
     np.testing.assert_allclose(np.sort(env.optimum_value)[-9:], 0.5 + np.arange(1, 10) * eps, atol=1e-6)
     total = sum(min(1112, 10_000 - 1112 * j) * (0.5 + (j + 1) * eps) for j in range(9))
     assert staged.optimum_total(env, 10_000) == pytest.approx(total, abs=1e-2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slots", [2, 4])
-def test_lower_bound_exponent(slots):
-    """Slope 2/3 on the hard instances, for both gammas, and every value above the bound M^(1/3) T^(2/3) / 16."""
-    horizons = (2000, 8000, 32_000, 128_000)
-    policy = grid(staged.StageRoute, gamma=[0.2, 1.0])
-    values = [
-        final_values(staged.lower_bound_market(horizon=t, max_deployed=slots), policy, t, 112) for t in horizons
-    ]  # [gamma, seed] each
-    for g, expected in ((0, {2: 0.682, 4: 0.694}), (1, {2: 0.666, 4: 0.663})):
-        runs = [v[g] for v in values]
-        found, error = slope(horizons, runs)
-        assert 0.60 < found < 0.75, f"{found:.3f} ({error:.3f})"
-        assert abs(found - expected[slots]) < 5 * np.sqrt(2) * error
-        for t, run in zip(horizons, runs, strict=True):
-            ratio = run.mean() / (slots ** (1 / 3) * t ** (2 / 3) / 16)
-            assert 2.0 < ratio < 6.5, (t, ratio)
 
 
 # Overspending.

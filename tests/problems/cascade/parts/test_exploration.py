@@ -7,17 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import runs
 
 from jaxroute.core import draws
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
-
-
-@pytest.mark.slow
-def test_a_warm_up_opens_everything_for_a_while():
-    data = runs()["queries"].sel(policy="COSMOS")
-    queries = np.diff((data * data["time"]).values, axis=1, prepend=0)
-    assert (queries[:, :5] > 2.99).all() and queries[:, 5:10].mean() < 2.8 and queries[:, 60:].mean() < 2.2
 
 
 @functools.partial(jax.jit, static_argnums=2)

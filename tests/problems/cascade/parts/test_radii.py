@@ -5,11 +5,9 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import moment_of, runs, study
+from cascade_cases import moment_of, runs
 
 from jaxroute.core import draws
-from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 
 
@@ -45,12 +43,3 @@ def test_practical_radii():
     np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * math.sqrt(square), rtol=1e-6)
     width = c_r * math.sqrt(5 * math.log(1 + 50 * 8 / 0.7) + 2 * (math.log(2) + log_delta))
     assert float(PracticalRadius().scoring(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
-
-
-@pytest.mark.slow
-def test_bootstrap_needs_a_warm_up():
-    """Without one the spread of the copies vanishes with the first sample or two."""
-    policies = {str(w): ca.BootstrapCOSMOS(exploration=WarmUp(w)) for w in (0, 10, 30)}
-    regret = study(ca.uniform_cascade(), policies, horizon=10_000, seeds=128)["regret"].isel(time=-1)
-    assert float(regret.sel(policy="0").mean()) > 100
-    assert float(regret.sel(policy=["10", "30"]).max()) < 30

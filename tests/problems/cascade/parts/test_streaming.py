@@ -16,18 +16,6 @@ def test_streaming_estimate():
     np.testing.assert_allclose(rho[-1], [0.57481026, 0.23064624], atol=1e-8)
 
 
-def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
-    """`(A0 I + sum h psi psi') rho = sum psi (h M - c)`, each indicator `h` at the estimate of its time."""
-    psi, score, cost = random_samples(60)
-    _, rho = fed(StreamingNewton(floor=0.0, bound=100.0), psi, score, cost)
-    active = score > np.einsum("nm,nm->n", psi, np.vstack([np.zeros(3), rho[:-1]]))
-    assert 10 < active.sum() < 50
-    for n in (1, 5, 60):
-        h = active[:n].astype(float)
-        matrix = 0.1 * np.eye(3) + (psi[:n].T * h) @ psi[:n]
-        np.testing.assert_allclose(rho[n - 1], np.linalg.solve(matrix, psi[:n].T @ (h * score[:n] - cost[:n])), atol=1e-7)
-
-
 def test_inverse_is_symmetric_to_the_last_bit():
     """What differs from that would stay while the rest shrinks."""
     psi, score, cost = random_samples(2000)

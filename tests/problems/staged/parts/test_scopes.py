@@ -12,8 +12,7 @@ from jaxroute.problems.staged import estimators, scopes
 
 
 @pytest.mark.parametrize(
-    ("scope", "slots", "book"),
-    [(scopes.RunScope(), 5, 5), (scopes.RoutingScope(), 0, 5), (scopes.StageScope(), 0, 0)],
+    ("scope", "slots", "book"), [(scopes.RunScope(), 5, 5), (scopes.RoutingScope(), 0, 5), (scopes.StageScope(), 0, 0)]
 )
 def test_scopes_at_a_stage_start(scope, slots, book):
     """Five pulls of model 1 in the first stage, and their statistics in the second."""
