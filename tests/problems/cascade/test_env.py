@@ -6,16 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import (
-    DISTRIBUTIONS,
-    FEW,
-    HISTORIES,
-    NUMBER,
-    as_numpy,
-    f32,
-    play,
-    slow,
-)
+from cascade_cases import DISTRIBUTIONS, FEW, HISTORIES, NUMBER, as_numpy, f32, play, slow
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy

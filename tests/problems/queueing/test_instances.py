@@ -1,9 +1,13 @@
-"""Ready-made queues: what is refused, and horizons that do not fit."""
+"""Ready-made queues: horizons that do not fit, contexts that are kept, what is counted and flagged."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from queueing_cases import play, pool, small
 
+from jaxroute.core import draws
+from jaxroute.estimators.mnl import Online
 from jaxroute.problems import queueing as qu
 
 
@@ -38,3 +42,31 @@ def test_how_many_contexts_are_kept():
 def test_parameters_that_serve_hardly_any_context_are_warned_of():
     with pytest.warns(UserWarning, match=r"theta serves 0 % of the contexts .* some 100 % of runs of 1,000 rounds"):
         qu.fixed_queue([[0.1, 0.1]])
+
+
+def test_what_finds_a_full_buffer_is_counted():
+    """`simulate` would play the run again with more places."""
+    env = small(limit=4, arrival_rate=0.9)
+
+    def round_of(carry, t):
+        state, key = carry, draws.fold_in(draws.key(0), t)
+        action, _ = qu.Random().act(key, qu.Random().init(key, env.spec), env.observe(key, state, t), t)
+        state, _, flows = env.step(key, state, action, t)
+        return state, flows["dropped"]
+
+    state, dropped = lax.scan(round_of, env.init(draws.key(0)), jnp.arange(60))
+    assert float(dropped.sum()) > 0 and int(state.backlog.length) <= 4
+    assert env.with_double_capacity().backlog.limit == 8
+
+
+@pytest.mark.slow
+def test_showing_one_answer_where_two_are_asked_for_is_flagged():
+    policy = qu.ACQB(second_answer=0.0, solver=Online(), trigger=qu.DecayingExploration(0.0))
+    key, env = draws.key(0), small(num_offered=2)
+    state, own = env.init(key), policy.init(key, env.spec)
+    for t in range(20):
+        place = draws.fold_in(key, t)
+        action, _ = policy.act(place, own, env.observe(place, state, jnp.int32(t)), jnp.int32(t))
+        waits = bool(state.backlog.length > 0)
+        state, _, flows = env.step(place, state, action, jnp.int32(t))
+        assert bool(flows["illegal"]) == waits

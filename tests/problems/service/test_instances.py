@@ -1,12 +1,53 @@
-"""Constructors refuse what is out of range."""
+"""The service: what is charged, when the target is met, what constructors refuse; bounds against the reference."""
 
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference import service as ref
 from service_cases import run, table
 
+import jaxroute as jr
+from jaxroute.core import draws
 from jaxroute.problems import service as sv
+
+RECORD = ["satisfaction", "complied", "first_compliance"]
+
+
+def test_decision_energy_is_charged():
+    env = sv.typed_service()
+    key, t = draws.key(1), jnp.int32(0)
+    state = env.init(key)
+    free, dear = (env.step(key, state, sv.baselines.serve_with(1, energy), t)[2] for energy in (0.0, 7.0))
+    assert float(dear["cost"]) == pytest.approx(float(free["cost"]) + 7.0)
+    assert float(dear["decision_cost"]) == 7.0 and float(dear["served_cost"]) == float(free["served_cost"])
+
+
+def test_violation_is_signed_as_the_pages_say():
+    """The target less the satisfaction, below 0 where more than the target is met: no maximum with 0."""
+    env = jr.grid(sv.typed_service, alpha=[0.3, 0.9])  # The small model satisfies .64.
+    data = jr.simulate(env, sv.Single(0), horizon=400, seeds=16, progress=False, record=["violation", "satisfaction"])
+    last = data.isel(time=-1, policy=0)
+    np.testing.assert_allclose(last["violation"], last["alpha"] - last["satisfaction"], atol=1e-6)
+    assert (last["violation"].sel(alpha=0.3) < 0).all() and (last["violation"].sel(alpha=0.9) > 0).all()
+
+
+def test_a_target_that_is_never_met_has_no_first_request():
+    env = jr.grid(sv.typed_service, alpha=[0.66, 0.9])  # The small model satisfies .64.
+    data = jr.simulate(env, sv.Single(0), horizon=300, seeds=64, record_every=100, progress=False, record=RECORD)
+    assert data["valid"].all()
+    one = data.sel(policy="Single")
+    easy, hard = (one.sel(alpha=alpha) for alpha in (0.66, 0.9))
+    first, complied = easy["first_compliance"], easy["complied"]
+    np.testing.assert_array_equal(np.isnan(first), complied == 0.0)
+    assert set(np.unique(complied)) == {0.0, 1.0} and (complied.diff("time") >= 0).all(), "who has met it has met it"
+    assert ((first >= 50) & (first <= first["time"])).where(complied == 1.0, True).all()
+    assert (hard["complied"] == 0.0).all() and hard["first_compliance"].isnull().all()
+    share = float(complied.isel(time=-1).mean())
+    median = float(first.isel(time=-1).median())
+    rows = jr.metrics.table(data, ["complied", "first_compliance"]).splitlines()[3:5]
+    assert rows[0].endswith(f"{median:.4g} in {100 * share:.0f} %") and rows[1].split()[-1] == "-"
 
 
 @pytest.mark.parametrize(
@@ -73,3 +114,39 @@ def test_a_target_out_of_reach_is_said():
         warnings.simplefilter("error")
         sv.benchmark_service(alpha=0.79)
         sv.benchmark_service(alpha=0.85, signal=1.0)  # Out of reach of the best model, not of who tells requests apart.
+
+
+def test_expected_explorations_of_section_4_9():
+    for c, printed in ((0.1, (23.64, 133.3, 749.7)), (1.0, (236.4, 1332.6, 7497.1))):
+        for horizon, value in zip((1_000, 10_000, 100_000), printed, strict=True):
+            got = sv.expected_explorations(c, horizon, explores_first=False)
+            assert got == pytest.approx(value, abs=0.0501) and got == pytest.approx(ref.expected_explorations(horizon, c))
+            forced = ref.expected_explorations(horizon, c, force_first=True)
+            assert sv.expected_explorations(c, horizon) == pytest.approx(forced)
+
+
+def test_safety_margin_is_that_of_the_reference():
+    for V, cost_range, slack, horizon in ((1e-3, 1450.0, 0.05, 1000), (1e-2, 900.0, 0.1, 5000)):
+        expected = ref.safety_margin(0.7, V, cost_range, slack, horizon) - 0.7
+        assert sv.safety_margin(V, cost_range, slack, horizon) == pytest.approx(expected)
+        gamma = ref.queue_floor(0.7, 30.0, V, cost_range, slack)
+        queue, mean = ref.theorem1(horizon, gamma, 0.9, 0.7)
+        assert sv.bound_queue(V, cost_range, slack, horizon, 30.0, 0.7) == pytest.approx(queue)
+        assert sv.bound_mean_queue(V, cost_range, slack, 0.9 - 0.7, 30.0, 0.7) == pytest.approx(mean)
+        assert sv.bound_violation(V, cost_range, slack, horizon, 30.0, 0.7) == pytest.approx(ref.corollary1(horizon, gamma))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sv.safety_margin(0.0, 1.0, 0.1, 10), "V must be above 0"),
+        (lambda: sv.safety_margin(1.0, 1.0, 0.0, 10), "slack must be above 0"),
+        (lambda: sv.bound_mean_queue(1.0, 1.0, 0.1, 0.0), "excess must be above 0"),
+        (lambda: sv.bound_queue(1.0, 1.0, 0.1, 0), "horizon must be at least 1"),
+        (lambda: sv.expected_explorations(-1.0, 10), "c must be at least 0"),
+        (lambda: sv.bound_queue(1.0, 1.0, 0.0, 10), "slack must be above 0"),
+    ],
+)  # fmt: skip
+def test_bad_input_of_theory(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
