@@ -67,23 +67,17 @@ def index_link(name, iota0=0.8):
 
 
 class RewardLink(NamedTuple):
-    """G, G', G^-1 and b with b' = G (for a probit G, b is only the potential of the quasi-score: 8.21)."""
+    """G, G' and G^-1."""
 
     value: callable
     slope: callable
     inverse: callable
-    potential: callable
-
-
-def _density(s):
-    return np.exp(-(np.asarray(s) ** 2) / 2) / math.sqrt(2 * math.pi)
 
 
 REWARD_LINKS = {
-    "logistic": RewardLink(expit, lambda s: expit(s) * expit(-s), logit, lambda s: np.logaddexp(0, s)),
-    "probit": RewardLink(ndtr, _density, ndtri, lambda s: s * ndtr(s) + _density(s)),
-    # Not clipped to [0, 1] in scores and decisions.
-    "identity": RewardLink(lambda s: s, lambda s: np.ones_like(s), lambda p: p, lambda s: s * s / 2),
+    "logistic": RewardLink(expit, lambda s: expit(s) * expit(-s), logit),
+    "probit": RewardLink(ndtr, lambda s: np.exp(-(np.asarray(s) ** 2) / 2) / math.sqrt(2 * math.pi), ndtri),
+    "identity": RewardLink(lambda s: s, np.ones_like, lambda p: p),  # Not clipped to [0, 1] in scores and decisions.
 }
 
 # --- Instances of the catalogue ------------------------------------------------------------------------------------
@@ -342,20 +336,6 @@ def optimal_index(inst, psi):
     return index_uniform(low, w, cost)
 
 
-def index_coefficients(inst):
-    """`[K, m]` true rho at the weight lambda, or NaN where the index is no longer Lambda(rho.psi)."""
-    if inst.weight == 1.0:
-        return inst.rho
-    constant_width = inst.distribution in ("LOC", "GROUP", "SAFE_RISKY", "FROZEN_X")
-    if inst.distribution == "TWOBOX":
-        return optimal_index(inst, np.ones(1))[:, None]
-    if not constant_width or inst.link != "identity":
-        return np.full(inst.rho.shape, np.nan)
-    move = index_uniform(-inst.width * inst.quantile, inst.width, inst.weight * inst.mean_cost)
-    shift = move[:, None] * (np.ones(inst.rho.shape[1]) if inst.distribution == "GROUP" else np.eye(inst.rho.shape[1])[0])
-    return inst.rho + shift
-
-
 # --- One period of the world ---------------------------------------------------------------------------------------
 
 
@@ -444,16 +424,12 @@ def search(priority, threshold, score, deploy_score=None, ties=None):
 
 def stage_thresholds(rank, tau):
     """`[K]` threshold per box of a fixed order. tau: a number, or `[K - 1]`: tau[k] is for stopping after k + 1 openings."""
-    K = len(rank)
-    tau = np.broadcast_to(np.asarray(tau, float), (K - 1,)) if np.ndim(tau) == 0 else np.asarray(tau, float)
-    return np.array([math.inf if rank[a] == 0 else tau[rank[a] - 1] for a in range(K)])
+    return np.append(math.inf, np.broadcast_to(tau, len(rank) - 1))[rank]
 
 
 def cost_rank(inst):
     """`[K]` place of each box by increasing mean cost (at x = 0), ties to the lower id."""
-    rank = np.empty(len(inst.mean_cost), int)
-    rank[np.argsort(inst.mean_cost, kind="stable")] = np.arange(len(rank))
-    return rank
+    return np.argsort(np.argsort(inst.mean_cost, kind="stable"))
 
 
 def oracle_value(inst, psi):
@@ -499,10 +475,9 @@ def best_single(inst):
 
 def static_index(inst):
     """`[K]` intercept-only index Lambda(rho_a0) (GROUP, without intercept: the mean over groups)."""
-    rho = index_coefficients(inst)
     if inst.distribution == "GROUP":
-        return rho @ GROUP_PROBABILITY
-    return index_link(inst.link, inst.iota0).value(rho[:, 0])
+        return inst.rho @ GROUP_PROBABILITY
+    return index_link(inst.link, inst.iota0).value(inst.rho[:, 0])
 
 
 # --- Index estimation ----------------------------------------------------------------------------------------------
@@ -719,12 +694,14 @@ def log_complexity(n, T, m, K, C_psi, delta, k):
     return m * math.log(1 + 2 * k.d_B * C_psi * T) + math.log(Q + 1) + math.log(6 * K * T / delta)
 
 
+def _inner(C_psi, k):
+    return 144 / (k.kappa * k.mu1) + 2 * min(2 * k.iota, C_psi * k.d_B) + 6
+
+
 def theory_radius_known(n, T, m, K, C_psi, eta1, delta, k=Constants()):
     """B*_at. Source: eq. (51)."""
-    km = k.kappa * k.mu1
-    inner = 144 / km + 2 * min(2 * k.iota, C_psi * k.d_B) + 6
-    gamma = log_complexity(n, T, m, K, C_psi, delta, k)
-    return math.sqrt(8 / (3 * km) * inner * gamma + 40 / (3 * km) + 1 / 3 + eta1 * k.d_B**2)
+    km, gamma = k.kappa * k.mu1, log_complexity(n, T, m, K, C_psi, delta, k)
+    return math.sqrt(8 / (3 * km) * _inner(C_psi, k) * gamma + 40 / (3 * km) + 1 / 3 + eta1 * k.d_B**2)
 
 
 def _reward_radius(t, d, C_phi2, eta0, odds, k):
@@ -738,14 +715,16 @@ def theory_beta(t, d, C_phi2, eta0, delta, k=Constants()):
     return _reward_radius(t, d, C_phi2, eta0, 2 / delta, k)
 
 
+def _first_root(n, T, m, K, C_psi, eta1, delta, k):
+    km, gamma = k.kappa * k.mu1, log_complexity(n, T, m, K, C_psi, delta, k)
+    return math.sqrt(4 * gamma / km * _inner(C_psi, k) + 20 / km + 0.5 + eta1 * k.d_B**2)
+
+
 def theory_radius_unknown(n, t, T, m, K, d, C_psi, C_phi2, eta1, eta0, delta, trace, k=Constants()):
     """B_at, a sum of two roots. Source: Prop. 11.2."""
-    km = k.kappa * k.mu1
-    inner = 144 / km + 2 * min(2 * k.iota, C_psi * k.d_B) + 6
-    gamma = log_complexity(n, T, m, K, C_psi, delta, k)
-    first = math.sqrt(4 * gamma / km * inner + 20 / km + 0.5 + eta1 * k.d_B**2)
     C_t = _reward_radius(t, d, C_phi2, eta0, 3 / delta, k) ** 2
-    return first + 2 * math.sqrt(2) * k.L / km * math.sqrt(C_t * trace)
+    second = 2 * math.sqrt(2) * k.L / (k.kappa * k.mu1) * math.sqrt(C_t * trace)
+    return _first_root(n, T, m, K, C_psi, eta1, delta, k) + second
 
 
 def practical_radius(b, c_p, t, T, m, K, d, log_inverse_delta, trace):
@@ -770,16 +749,11 @@ def regret_bound_known(T, m, K, C_psi, eta1, k=Constants()):
     return 2 * k.L * B * K * math.sqrt(T * potential_bound(T, m, C_psi**2, eta1))
 
 
-def regret_bound_unknown(T, m, K, d, C_psi, C_phi2, eta1, eta0, polylog, k=Constants(), printed=True):
-    """Eq. (86) with C_mu (81), C_sigma (83), tau_0, delta = 1 / sqrt(T).
-
-    printed: Gamma with log(2Q + 2) and C with log(6 / delta), as in the paper's (83); else 3.5's shorter n -> T, t -> T.
-    """
+def regret_bound_unknown(T, m, K, d, C_psi, C_phi2, eta1, eta0, polylog, k=Constants()):
+    """Eq. (86) with C_mu (81), C_sigma (83), tau_0, delta = 1 / sqrt(T); Gamma and C as in the radii, which are below those of (83)."""
     delta, km = T**-0.5, k.kappa * k.mu1
-    inner = 144 / km + 2 * min(2 * k.iota, C_psi * k.d_B) + 6
-    gamma = log_complexity(T, T, m, K, C_psi, delta, k) + (math.log(2) if printed else 0)
-    first = math.sqrt(4 * gamma / km * inner + 20 / km + 0.5 + eta1 * k.d_B**2)
-    C_a = _reward_radius(T, d, C_phi2, eta0, (6 if printed else 3) / delta, k) ** 2
+    C_a = _reward_radius(T, d, C_phi2, eta0, 3 / delta, k) ** 2
+    first = _first_root(T, T, m, K, C_psi, eta1, delta, k)
     C_sigma = 2 * k.L * (first + 8 * math.sqrt(2) * k.L / km * math.sqrt(C_phi2 * C_a * polylog))
     C_mu = 2 * k.L * theory_beta(T, d, C_phi2, eta0, delta, k)
     C_mu *= math.sqrt((1 + C_phi2 / eta0) * math.log(1 + T * C_phi2 / (eta0 * d)))

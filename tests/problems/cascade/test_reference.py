@@ -348,10 +348,12 @@ def of(build, *options, **more):
     return lambda env, T: build.of(env, *options, **more) if hasattr(build, "of") else build(*options, **more)
 
 
-@functools.cache
-def offline_theta(d=4):
-    """What a fit on some pairs may have found."""
-    return ref.evaluator_coefficients(d) + 0.2 * np.cos(np.arange(d))
+def exact_glm(iterations, fit=StreamingNewton()):
+    """COSMOS with the exact evaluator."""
+    return lambda env, T: ca.COSMOS(fit=fit(T) if callable(fit) else fit, evaluator=ExactGLM(T, iterations=iterations))
+
+
+OFFLINE = ref.evaluator_coefficients(4) + 0.2 * np.cos(np.arange(4))  # What a fit on some pairs may have found.
 
 
 def all_samples(T):
@@ -401,28 +403,16 @@ CASES = {
     "unknown, streaming": Case(UNKNOWN, fit(StreamingNewton()), STREAM | ONLINE),
     "unknown, tanh": Case({"distribution": "TANH", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
     "unknown, flat": Case({"link": "flat", "d": 4}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
-    "unknown, both exact": Case(UNKNOWN, lambda env, T: ca.COSMOS(fit=all_samples(T), evaluator=ExactGLM(T, iterations=8)), {"estimator": "exact", "evaluator": "exact"}, 80, tolerance=FLAT),
-    "unknown, exact evaluator": Case(UNKNOWN, lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=6)), STREAM | {"evaluator": "exact"}, quick=True),
+    "unknown, both exact": Case(UNKNOWN, exact_glm(8, all_samples), {"estimator": "exact", "evaluator": "exact"}, 80, tolerance=FLAT),
+    "unknown, exact evaluator": Case(UNKNOWN, exact_glm(6), STREAM | {"evaluator": "exact"}, quick=True),
     "unknown, probit": Case({"d": 4, "reward_link": "probit"}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
-    "unknown, probit, exact evaluator": Case(
-        {"d": 4, "reward_link": "probit"},
-        lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=8)),
-        STREAM | {"evaluator": "exact"},
-    ),
+    "unknown, probit, exact evaluator": Case({"d": 4, "reward_link": "probit"}, exact_glm(8), STREAM | {"evaluator": "exact"}),
     "unknown, identity": Case({"d": 4, "reward_link": "identity"}, fit(to_minimum(size=8)), ONLINE | {"W": 8}),
-    "unknown, identity, exact evaluator": Case(
-        {"d": 4, "reward_link": "identity"},
-        lambda env, T: ca.COSMOS(fit=StreamingNewton(), evaluator=ExactGLM(T, iterations=2)),
-        STREAM | {"evaluator": "exact"},
-    ),
+    "unknown, identity, exact evaluator": Case({"d": 4, "reward_link": "identity"}, exact_glm(2), STREAM | {"evaluator": "exact"}),
     "unknown, shift": Case({"d": 4, "shift": 0.3 * np.cos(np.arange(12.0)).reshape(3, 4)}, fit(StreamingNewton()), STREAM | ONLINE),
     "unknown, ridges and bounds": Case(UNKNOWN, fit(StreamingNewton(), eta1=2.0, eta0=0.3, evaluator_bound=0.5), STREAM | ONLINE | {"eta1": 2.0, "eta0": 0.3, "R_theta": 0.5}),
     "unknown, own horizon": Case(UNKNOWN, fit(StreamingNewton(), horizon=5000.0), STREAM | ONLINE | {"horizon": 5000}),
-    "frozen evaluator": Case(
-        UNKNOWN,
-        lambda env, T: ca.COSMOS(fit=to_minimum(size=8), evaluator=FrozenGLM(offline_theta())),
-        {"W": 8, "evaluator": "offline", "theta_offline": offline_theta()},
-    ),
+    "frozen evaluator": Case(UNKNOWN, fit(to_minimum(size=8), evaluator=FrozenGLM(OFFLINE)), {"W": 8, "evaluator": "offline", "theta_offline": OFFLINE}),
     "deployment by the estimate": Case(UNKNOWN, fit(StreamingNewton(), deploy_optimism=0.0), STREAM | ONLINE | {"deploy_optimism": False}),
     # Cost weight, full information.
     "weight": Case({"weight": 2.0}, fit(StreamingNewton()), STREAM),
@@ -433,29 +423,16 @@ CASES = {
     "radii of the proofs": Case(LOC, fit(StreamingNewton(), radius=TheoreticalRadius()), STREAM | {"radius": "theory"}),
     "radii of the proofs, unknown": Case({"d": 4, "reward_link": "identity"}, fit(StreamingNewton(), radius=TheoreticalRadius()), STREAM | ONLINE | {"radius": "theory"}, quick=True),
     "radii of the proofs, own constants": Case(
-        UNKNOWN,
-        fit(
-            StreamingNewton(),
-            radius=TheoreticalRadius(0.9, 0.8, 0.2, 0.9, 1.2, 1.1),
-            eta1=0.5,
-            eta0=2.0,
-            evaluator_bound=0.7,
-        ),
-        STREAM
-        | ONLINE
-        | {"radius": "theory", "eta1": 0.5, "eta0": 2.0, "R_theta": 0.7}
-        | {"constants": ref.Constants(0.9, 0.8, 0.2, 4.0, 1.1, 0.9, 1.2, 0.7)},
+        UNKNOWN, fit(StreamingNewton(), radius=TheoreticalRadius(0.9, 0.8, 0.2, 0.9, 1.2, 1.1), eta1=0.5, eta0=2.0, evaluator_bound=0.7),
+        STREAM | ONLINE | {"radius": "theory", "eta1": 0.5, "eta0": 2.0, "R_theta": 0.7, "constants": ref.Constants(0.9, 0.8, 0.2, 4.0, 1.1, 0.9, 1.2, 0.7)},
     ),
     "own radii": Case(UNKNOWN, fit(StreamingNewton(), radius=PracticalRadius(0.03, 0.1, 0.6)), STREAM | ONLINE | {"b": 0.03, "c_p": 0.1, "c_r": 0.6}),
     "Thompson": Case(LOC, of(ca.ThompsonSampling), STREAM | {"radius": "thompson"}),
     "Thompson, unknown": Case(UNKNOWN, of(ca.ThompsonSampling), STREAM | ONLINE | {"radius": "thompson"}),
     "bootstrap": Case(LOC, of(ca.BootstrapCOSMOS), STREAM | {"radius": "bootstrap", "warm": 10}, 60),
     "bootstrap, floor, unknown": Case(
-        UNKNOWN,
-        of(ca.BootstrapCOSMOS, radius=BootstrapRadius(floor=PracticalRadius(index=0.06)), exploration=WarmUp(0)),
-        STREAM | ONLINE | {"radius": "bootstrap", "boot_floor": 0.06},
-        40,
-        quick=True,
+        UNKNOWN, of(ca.BootstrapCOSMOS, radius=BootstrapRadius(floor=PracticalRadius(index=0.06)), exploration=WarmUp(0)),
+        STREAM | ONLINE | {"radius": "bootstrap", "boot_floor": 0.06}, 40, quick=True,
     ),
     # Exploration.
     "greedy, warm": Case(LOC, of(ca.Greedy, fit=StreamingNewton(), exploration=WarmUp(10)), STREAM | ZERO | {"warm": 10}),
@@ -853,7 +830,7 @@ def test_bounds_and_ridges():
         close(known, ref.regret_bound_known(T, m, K, longest, eta1, k), "(58)", 1e-5)
         spec = CascadeSpec(**sizes, feature_dim=int(d), feature_bound=output)
         ours = ca.regret_bound(spec, T, radius, eta1=eta1, eta0=eta0, growth=growth, **options)
-        bound = ref.regret_bound_unknown(T, m, K, d, longest, output**2, eta1, eta0, growth, k, printed=False)
+        bound = ref.regret_bound_unknown(T, m, K, d, longest, output**2, eta1, eta0, growth, k)
         close(ours, bound, "(86)", 1e-5)
         close(potential_bound(T, int(m), longest, eta1), ref.potential_bound(T, m, longest**2, eta1), "potential", 1e-12)
         for corrected in (False, True):
