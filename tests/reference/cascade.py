@@ -474,10 +474,9 @@ def best_single(inst):
 
 
 def static_index(inst):
-    """`[K]` intercept-only index Lambda(rho_a0) (GROUP, without intercept: the mean over groups)."""
-    if inst.distribution == "GROUP":
-        return inst.rho @ GROUP_PROBABILITY
-    return index_link(inst.link, inst.iota0).value(inst.rho[:, 0])
+    """`[K]` index at the mean request."""
+    grid, weights = context_grid(inst, 2)
+    return optimal_index(inst, weights @ grid)
 
 
 # --- Index estimation ----------------------------------------------------------------------------------------------

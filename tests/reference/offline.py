@@ -13,8 +13,7 @@ from scipy.optimize import linprog, minimize
 
 def mixture(scores, costs, first, second, weight):
     """Expected score and cost of each query."""
-    quality = [(1 - weight) * s[first] + weight * s[second] for s in scores]
-    return np.array(quality), np.array([(1 - weight) * c[first] + weight * c[second] for c in costs])
+    return tuple((1 - weight) * x[:, first] + weight * x[:, second] for x in map(np.asarray, (scores, costs)))
 
 
 def best_mixture(quality, cost, target):
@@ -26,11 +25,7 @@ def best_mixture(quality, cost, target):
 
 def router(predicted, mean_costs, price):
     """Model of each query."""
-    chosen = []
-    for row in predicted:
-        values = [p - price * c for p, c in zip(row, mean_costs)]
-        chosen.append(values.index(max(values)))
-    return chosen
+    return np.argmax(np.asarray(predicted) - price * np.asarray(mean_costs), axis=1).tolist()
 
 
 def cascade(scores, costs, values, stages, thresholds):
@@ -112,26 +107,16 @@ def cascade_routing(before, scores, covariance, mean_costs, price):
 def cheapest_right(scores, costs, target):
     """Least mean cost at which a mean score is reached, when every score is known: a linear program with a share of each model per query."""
     q, n = np.shape(scores)
-    equal = np.kron(np.eye(q), np.ones(n))
-    solved = linprog(
-        np.ravel(costs) / q,
-        A_ub=[-np.ravel(scores) / q],
-        b_ub=[-target],
-        A_eq=equal,
-        b_eq=np.ones(q),
-        bounds=[(0, 1)] * (q * n),
-    )
+    each = {"A_eq": np.kron(np.eye(q), np.ones(n)), "b_eq": np.ones(q), "bounds": (0, 1)}
+    solved = linprog(np.ravel(costs) / q, A_ub=[-np.ravel(scores) / q], b_ub=[-target], **each)
     assert solved.status == 0
     return solved.fun
 
 
 def neighbours(columns, recorded, scores, size):
     """Mean scores of the nearest recorded queries."""
-    predicted = []
-    for row in columns:
-        order = sorted(range(len(recorded)), key=lambda r: sum((a - b) ** 2 for a, b in zip(row, recorded[r])))
-        predicted.append(np.mean([scores[r] for r in order[:size]], axis=0))
-    return np.array(predicted)
+    order = [np.argsort(((recorded - row) ** 2).sum(axis=1), kind="stable") for row in columns]
+    return np.array([scores[nearest[:size]].mean(axis=0) for nearest in order])
 
 
 def logistic(columns, scores, penalty):

@@ -8,6 +8,7 @@ A run returns `[quality, cost, calls, latency]`, means per query that was answer
 in the unit of the table; what policies see is in mean calls of the dearest model, at least 1e-6.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -156,13 +157,15 @@ def messplus(table, rng, *, alpha, V, c=0.1, lr=0.06, momentum=0.9, weight_decay
         table.unit[rows][:, order],
         rng.random(len(rows)),
         predictor=("logistic", head),
-        V=V,
-        alpha=alpha,
-        c=c,
-        cost_mode="running_mean",
-        lr=lr,
-        momentum=momentum,
-        weight_decay=weight_decay,
+        **{
+            "V": V,
+            "alpha": alpha,
+            "c": c,
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "cost_mode": "running_mean",
+        },
     )
     meter = Meter(table)
     for t, row in enumerate(rows):
@@ -171,7 +174,7 @@ def messplus(table, rng, *, alpha, V, c=0.1, lr=0.06, momentum=0.9, weight_decay
     return meter.means()
 
 
-def _c2mabv(table, rng, budget, size, reward, in_turn):
+def _c2mabv(table, rng, *, budget, size, reward, in_turn=False):
     """C2MAB-V in the setting (c) of its widths, delta 1/T: bounds, relaxed problem, rounding of the paper.
 
     Any win, all at once: the relaxed reward is that of a cascade, but all of the set are called and seen.
@@ -182,7 +185,7 @@ def _c2mabv(table, rng, budget, size, reward, in_turn):
     for t, row in enumerate(rng.permutation(queries), 1):
         reward_bound, cost_bound = statistics.bounds(t, models, 1.0 / queries, 0.3, 0.01)
         w = combinatorial.conditioned(reward_bound, rng.random(models))
-        z = combinatorial.relaxed_optimum(reward, w, cost_bound, size, budget)
+        z = combinatorial.relaxed_optimum(reward, w, cost_bound, min(size, models), budget)
         if reward == "SUC":
             selected = combinatorial.round_pairwise(z, rng.random(models))
         else:
@@ -194,19 +197,10 @@ def _c2mabv(table, rng, budget, size, reward, in_turn):
     return meter.means()
 
 
-def one_answer(table, rng, *, budget):
-    """C2MAB-V, one model a query (a sum of one)."""
-    return _c2mabv(table, rng, budget, 1, "SUC", False)
-
-
-def best_of_several(table, rng, *, budget):
-    """C2MAB-V for any win, up to three asked at once; the best recorded score counts."""
-    return _c2mabv(table, rng, budget, min(ASKED, table.scores.shape[1]), "AWC", False)
-
-
-def asked_in_turn(table, rng, *, budget):
-    """C2MAB-V for any win, up to three asked in rising order of mean cost until one succeeds; scores are 0 or 1."""
-    return _c2mabv(table, rng, budget, min(ASKED, table.scores.shape[1]), "AWC", True)
+# One model a query (a sum of one); up to three at once, of which the best score counts; up to three by rising mean cost, until one succeeds.
+one_answer = functools.partial(_c2mabv, size=1, reward="SUC")
+best_of_several = functools.partial(_c2mabv, size=ASKED, reward="AWC")
+asked_in_turn = functools.partial(_c2mabv, size=ASKED, reward="AWC", in_turn=True)
 
 
 def stageroute(table, rng, *, budget, gamma=0.2, multiplier=2.0):

@@ -462,27 +462,3 @@ def routerdc_sample_sample(h, inside, outside):
         own = math.exp(sim[i, inside[i]])
         total -= math.log(own / (own + sum(math.exp(sim[i, j]) for j in outside[i])))
     return total / len(h)
-
-
-# --- Theory (7) --------------------------------------------------------------------------------------------------
-
-
-def queue_floor(alpha, psi, V, delta_E, beta):
-    """gamma = max{alpha psi, V Delta_E / beta}."""
-    return max(alpha * psi, V * delta_E / beta)
-
-
-def theorem1(t, gamma, q, alpha):
-    """Bounds of (E[Q_t], (1/t) Sum_{tau <= t} E[Q_tau]): gamma + sqrt(t) and gamma + 1 / (2 (q - alpha))."""
-    return gamma + math.sqrt(t), gamma + 1 / (2 * (q - alpha))
-
-
-def corollary1(T, gamma):
-    """Bound of the violation alpha - E[mean satisfaction]: gamma / T + 1 / sqrt(T)."""
-    return gamma / T + 1 / math.sqrt(T)
-
-
-def safety_margin(alpha, V, delta_E, beta, T0, psi=0.0):
-    """The smallest raised SLA a with a >= alpha + max{a psi, V Delta_E / beta} / T0 + 1 / sqrt(T0), psi < T0. Source: 3.7."""
-    root = 1 / math.sqrt(T0)
-    return max(alpha + V * delta_E / (beta * T0) + root, (alpha + root) / (1 - psi / T0))

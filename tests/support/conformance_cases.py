@@ -46,9 +46,8 @@ def small_bandit(**options):
 
 
 def small_routing(**options):
-    return contextual.table_routing(
-        small_table(features=np.random.default_rng(0).normal(size=(30, 4))), directions=2, **options
-    )
+    table = small_table(features=np.random.default_rng(0).normal(size=(30, 4)))
+    return contextual.table_routing(table, directions=2, **options)
 
 
 def small_cloud(**options):
@@ -169,6 +168,7 @@ _SHARED = tuple(
     at_horizon(made(parameters=contextual.SharedParameters()))
     for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
 )
+_CONTEXT_OF_EACH = _lazy(contextual.linear, [0.5, -0.5], num_models=3, intercept=True)
 _POOL = (queueing.ACQB(), queueing.Random(), queueing.QUCB(), queueing.Optimal.of)
 _PROBIT = _lazy(service.probit_service, [0.4, 0.6, 0.7, 0.8], [1.0, 2.0, 5.0, 9.0], alpha=0.6, arrival=0.6, knows_cost=False)
 _OPTIONS_OF_MESSPLUS = (
@@ -180,10 +180,12 @@ _OPTIONS_OF_MESSPLUS = (
 def _options_of_c2mabv(budget):
     """Groups, lost feedback, batches that hold the relaxed selection, a start of its own, a random order."""
     env = _lazy(small_cloud, reward="awc", groups=[0, 0, 1, 1], size=[1, 1], budget=budget, arrival=0.7)
-    policy = combinatorial.C2MABV(
-        batch=3, hold=combinatorial.HoldRelaxed(), start=combinatorial.RoundRobin(), order=combinatorial.ByProbability()
-    )
-    return Pair(policy, env)
+    choices = {
+        "hold": combinatorial.HoldRelaxed(),
+        "start": combinatorial.RoundRobin(),
+        "order": combinatorial.ByProbability(),
+    }
+    return Pair(combinatorial.C2MABV(batch=3, **choices), env)
 
 
 # Policies with other settings than the default ones, in environments that need them.
@@ -198,12 +200,7 @@ OPTIONS = {
     },
     **{f"queueing/pool {i}": Pair(policy, _lazy(small_pool)) for i, policy in enumerate(_POOL)},
     **{f"service/options {i}": Pair(policy, _PROBIT) for i, policy in enumerate(_OPTIONS_OF_MESSPLUS)},
-    **{
-        f"contextual/shared {type(policy).__name__}": Pair(
-            policy, _lazy(contextual.linear, [0.5, -0.5], num_models=3, intercept=True)
-        )
-        for policy in _SHARED
-    },
+    **{f"contextual/shared {type(policy).__name__}": Pair(policy, _CONTEXT_OF_EACH) for policy in _SHARED},
     "contextual/descriptors": Pair(
         contextual.LinearThompson(parameters=contextual.SharedParameters(np.float32([[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]))),
         _lazy(small_routing),

@@ -1,6 +1,5 @@
 """What all tests share: error bars, real data beside the repository, double precision."""
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -43,17 +42,9 @@ def assert_means_agree(first, second, num_sigma=5.0, what="means"):
     )
 
 
-@contextlib.contextmanager
 def x64(enabled=True):
     """Double precision inside the block."""
-    if hasattr(jax, "enable_x64"):
-        context = jax.enable_x64(enabled)
-    else:
-        from jax.experimental import enable_x64
-
-        context = enable_x64(enabled)
-    with context:
-        yield
+    return jax.enable_x64(enabled)
 
 
 def backends(result):

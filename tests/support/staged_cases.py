@@ -16,20 +16,10 @@ KNOWN_COSTS = (0.1, 50.0)
 
 
 EVERYTHING = [
-    *("regret", "conditional_regret", "realised_regret", "reward", "mean_reward", "expected_reward", "cost", "mean_cost"),
-    *(
-        "expected_cost",
-        "cost_ratio",
-        "served",
-        "served_reward",
-        "capacity_excess",
-        "deployments",
-        "fee",
-        "pulls",
-        "overspend",
-    ),
-    *("worst_overspend", "deployed", "infeasible_share"),
-]
+    *("regret", "conditional_regret", "realised_regret", "reward", "mean_reward", "expected_reward", "cost", "mean_cost", "expected_cost"),
+    *("cost_ratio", "served", "served_reward", "capacity_excess", "deployments", "fee", "pulls", "overspend", "worst_overspend"),
+    *("deployed", "infeasible_share"),
+]  # fmt: skip
 
 
 def by_index(policy):

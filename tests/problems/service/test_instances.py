@@ -125,15 +125,13 @@ def test_expected_explorations_of_section_4_9():
             assert sv.expected_explorations(c, horizon) == pytest.approx(forced)
 
 
-def test_safety_margin_is_that_of_the_reference():
-    for V, cost_range, slack, horizon in ((1e-3, 1450.0, 0.05, 1000), (1e-2, 900.0, 0.1, 5000)):
-        expected = ref.safety_margin(0.7, V, cost_range, slack, horizon) - 0.7
-        assert sv.safety_margin(V, cost_range, slack, horizon) == pytest.approx(expected)
-        gamma = ref.queue_floor(0.7, 30.0, V, cost_range, slack)
-        queue, mean = ref.theorem1(horizon, gamma, 0.9, 0.7)
-        assert sv.bound_queue(V, cost_range, slack, horizon, 30.0, 0.7) == pytest.approx(queue)
-        assert sv.bound_mean_queue(V, cost_range, slack, 0.9 - 0.7, 30.0, 0.7) == pytest.approx(mean)
-        assert sv.bound_violation(V, cost_range, slack, horizon, 30.0, 0.7) == pytest.approx(ref.corollary1(horizon, gamma))
+def test_bounds_of_section_7_by_hand():
+    """V Delta / beta = 1e-3 * 1450 / .05 = 29, above alpha psi = 4 for psi = 5 and below 40 for psi = 50."""
+    assert sv.bound_queue(1e-3, 1450.0, 0.05, 100, 5.0, 0.8) == pytest.approx(29 + 10)
+    assert sv.bound_queue(1e-3, 1450.0, 0.05, 100, 50.0, 0.8) == pytest.approx(40 + 10)
+    assert sv.bound_mean_queue(1e-3, 1450.0, 0.05, 0.906 - 0.8, 5.0, 0.8) == pytest.approx(29 + 1 / 0.212)
+    assert sv.bound_violation(1e-3, 1450.0, 0.05, 10_000, 5.0, 0.8) == pytest.approx(0.0029 + 0.01)
+    assert sv.safety_margin(1e-3, 1450.0, 0.05, 10_000) == pytest.approx(0.0029 + 0.01)
 
 
 @pytest.mark.parametrize(

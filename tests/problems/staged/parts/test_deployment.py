@@ -294,16 +294,6 @@ def test_random_ties():
 # The number of deployed models, and the support.
 
 
-def test_everything_is_deployed_from_a_small_pool():
-    u, c, capacity, available, budget = random_instances(7, 200, 6)
-    available &= np.arange(6) != 5
-    for slots in (6, 4):
-        deployed, _ = deploy(u, c, capacity, available, budget, slots)
-        small = available.sum(1) <= slots
-        np.testing.assert_array_equal(deployed[small], available[small])
-        assert small.mean() > 0.1
-
-
 @pytest.mark.parametrize(("capacity", "bound"), [(1.0, 2), (0.5, 3), (0.4, 4), (1 / 3, 4), (0.3, 5), (0.25, 5), (0.1, 11)])
 def test_support_bound(capacity, bound):
     """No optimal routing needs more models than the bound, and (with a frontier that uses them) some need that many."""
