@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import assert_mean_close
 from reference import service as ref
-from service_cases import SPEC, assert_columns_close, cells, decision, first_observation, observed, run
+from service_cases import assert_columns_close, cells, decision, first_observation, observed
 
 from jaxroute import simulate
 from jaxroute.core import draws
@@ -153,29 +153,3 @@ def test_a_router_that_knows_keeps_its_share_and_gains():
     assert abs(share[1] - share[0]) < 0.1
     with pytest.raises(ValueError, match="tell requests apart"):
         sv.RouteLLM.knowing(sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.0, 0.0], alpha=0.5), 0.5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: run(sv.ShadowPrice(price=-1.0)), "price must be at least 0"),
-        (lambda: run(sv.Single(0.5)), "model must be a whole number"),
-        (lambda: run(sv.Single(-2)), "model must be a whole number"),
-        (lambda: run(sv.RandomMix(np.array([0.5, 0.5]))), "probabilities must have one entry per model"),
-        (lambda: run(sv.RandomMix(np.zeros(3))), "probabilities must be .* not all 0"),
-        (lambda: run(sv.RandomMix(np.array([1.0, -1.0, 1.0]))), "probabilities must be at least 0"),
-        (lambda: run(sv.RouteLLM(threshold=1.5)), r"threshold must be in \[0, 1\]"),
-        (lambda: run(sv.RouteLLM(spread=0.0)), "spread must be above 0"),
-        (lambda: run(sv.RouteLLM(energy=-1.0)), "energy must be at least 0"),
-        (lambda: run(sv.RouteLLM(advantage=1.0)), "advantage needs a predictor"),
-        (lambda: sv.fit_routerdc(sv.typed_service(), batch=0), "batch must be at least 1"),
-        (lambda: sv.fit_routerdc(sv.typed_service(), learning_rate=0.0), "learning_rate must be above 0"),
-        (lambda: sv.fit_routerdc(sv.typed_service(), cluster_weight=-1.0), "cluster_weight must be at least 0"),
-        (lambda: sv.RouterDC(np.zeros((3, 2)), np.zeros((9, 2))).init(draws.key(0), SPEC), "encoder and experts must have"),
-        (lambda: sv.RouteLLM(predictor=sv.Learned()).check(), "predictor must be TrueProbabilities"),
-        (lambda: sv.fit_routerdc(sv.benchmark_service(), num_clusters=1), "num_clusters must be at least 2"),
-    ],
-)  # fmt: skip
-def test_bad_input_of_baselines(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

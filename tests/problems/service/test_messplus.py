@@ -5,13 +5,13 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from service_cases import LOGISTIC, decision, end, learner, observed, played, recorded_table, run, typed
+from service_cases import LOGISTIC, decision, end, learner, observed, played, recorded_table, typed
 
 import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.data import MESSPLUS_BENCHMARKS
-from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.estimators.sgd import SGD
 from jaxroute.problems import service as sv
 
 
@@ -81,34 +81,6 @@ def test_figures_of_the_specification():
         error = cost.std(ddof=1) / 8  # The specification's figures are means of 64 seeds too.
         assert abs(cost.mean() - megajoule) < 0.05 + 3 * math.sqrt(2) * error, name
         assert abs(end(found, "satisfaction").mean() - satisfaction) < 0.01, name
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: run(sv.MessPlus(V=-1.0)), "V must be at least 0, got -1"),
-        (lambda: run(sv.MessPlus(V=np.nan)), "V must be finite"),
-        (lambda: run(sv.MessPlus(c=-0.1)), "c must be at least 0, got -0.1"),
-        (lambda: run(sv.MessPlus(explore_power=-1.0)), "explore_power must be at least 0"),
-        (lambda: run(sv.MessPlus(l2=-1.0)), "l2 must be at least 0"),
-        (lambda: run(sv.MessPlus(energy=-1.0)), "energy must be at least 0"),
-        (lambda: run(sv.MessPlus(margin=np.nan)), "margin must be finite"),
-        (lambda: run(sv.MessPlus(repeats=0)), "repeats must be at least 1"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(learning_rate=-0.1))), "learning_rate must be at least 0, got -0.1"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(momentum=1.0))), "momentum must be at least 0 and below 1, got 1"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(weight_decay=-1.0))), "weight_decay must be at least 0"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(clip=0.0))), "clip must be above 0"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(0.0, 1.0)))), "mu must be above 0"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(1.0, -1.0)))), "smoothness must be above 0"),
-        (lambda: run(sv.MessPlus(optimiser="sgd")), "optimiser must be SGD"),
-        (lambda: run(sv.MessPlus(costs="known")), "costs must be KnownCost"),
-        (lambda: run(sv.MessPlus(predictor=sv.Logistic())), "predictor must be Learned"),
-        (lambda: run(env=sv.typed_service(knows_cost=False)), "KnownCost needs an environment with knows_cost=True"),
-    ],
-)  # fmt: skip
-def test_bad_input_of_messplus(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 @pytest.mark.slow

@@ -201,15 +201,3 @@ def test_hindsight_is_the_optimum_of_the_realised_requests():
         sv.best_in_hindsight(rows.scores, rows.costs, 0.75).value
     )
     assert not sv.best_in_hindsight(np.zeros((4, 2)), np.ones((4, 2)), 0.1).feasible
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: sv.best_in_hindsight(np.ones(3), np.ones(3), 0.5), "satisfied must have shape"),
-        (lambda: sv.best_in_hindsight(np.ones((3, 2)), np.ones(3), 0.5), "cost must have shape"),
-    ],
-)  # fmt: skip
-def test_bad_input_of_optimum(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
