@@ -72,15 +72,12 @@ def cell_request(u, z_feature, z_cost, counts, kappa, mean, sd):
 
 def probit_satisfied(x, g, epsilon, accuracy, w, rho_f, rho_c):
     """`[M]` labels of one ProbitEnv request from its normal draws x `[d]`, g `[]`, epsilon `[M]`. Source: 2.7(3)."""
-    rest = math.sqrt(1 - rho_f**2 - rho_c**2)
-    return np.array(
-        [float(ndtri(a) + rho_f * (w_m @ x) + rho_c * g + rest * e > 0) for a, w_m, e in zip(accuracy, w, epsilon)]
-    )
+    return (ndtri(accuracy) + rho_f * (w @ x) + rho_c * g + math.sqrt(1 - rho_f**2 - rho_c**2) * epsilon > 0).astype(float)
 
 
 def probit_probability(x, accuracy, w, rho_f):
     """`[M]` P(s_m = 1 | x) = Phi((Phi^-1(acc_m) + rho_f w_m.x) / sqrt(1 - rho_f^2)). Source: 2.7(3)."""
-    return np.array([ndtr((ndtri(a) + rho_f * (w_m @ x)) / math.sqrt(1 - rho_f**2)) for a, w_m in zip(accuracy, w)])
+    return ndtr((ndtri(accuracy) + rho_f * (w @ x)) / math.sqrt(1 - rho_f**2))
 
 
 def lognormal_cost(mean, sigma, z):
@@ -93,18 +90,11 @@ def label_distribution(p, coupling):
 
     "independent": all 2^M vectors. "comonotone": s_m = 1[u < p_m] with one uniform u, so at most M + 1 vectors.
     """
-    p = [float(value) for value in p]
-    distribution = []
+    p = np.asarray(p, float)
     if coupling == "independent":
-        for labels in itertools.product([0.0, 1.0], repeat=len(p)):
-            distribution.append((np.array(labels), math.prod(q if s else 1 - q for q, s in zip(p, labels))))
-    elif coupling == "comonotone":
-        edges = sorted({0.0, 1.0, *p})
-        for low, high in itertools.pairwise(edges):
-            distribution.append((np.array([float(low < q) for q in p]), high - low))
-    else:
-        raise ValueError(coupling)
-    return distribution
+        vectors = np.array(list(itertools.product([0.0, 1.0], repeat=len(p))))
+        return list(zip(vectors, np.prod(np.where(vectors, p, 1 - p), axis=1)))
+    return [((low < p).astype(float), high - low) for low, high in itertools.pairwise(np.unique([0.0, 1.0, *p]))]
 
 
 # --- Exploration, decision, queue (2.3, 3.1, 4.1, 4.2) -----------------------------------------------------------
@@ -380,10 +370,7 @@ def cell_contexts(name, kappa=None, x=None):
 
 def q_of_beta(w, P, sat_hat, beta):
     """Sum_w w min{P_m : max s_hat - s_hat_m <= beta}, Assumption 1 averaged over requests. Source: 2.4."""
-    total = 0.0
-    for w_k, P_k, hat in zip(w, P, sat_hat):
-        total += w_k * min(P_k[m] for m in range(len(P_k)) if max(hat) - hat[m] <= beta)
-    return total
+    return sum(w_k * P_k[hat >= hat.max() - beta].min() for w_k, P_k, hat in zip(w, P, sat_hat))
 
 
 # --- Baselines (4.3, 4.7, 4.8) -----------------------------------------------------------------------------------
@@ -449,7 +436,7 @@ def routerdc_sample_llm(logits, score, k_plus=3, k_minus=3):
 
 def cosines(a, b):
     """`[n, k]` cosine similarities of the rows of a `[n, d]` and b `[k, d]`."""
-    return np.array([[u @ v / math.sqrt((u @ u) * (v @ v)) for v in b] for u in a])
+    return a @ b.T / np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
 
 
 def routerdc_sample_sample(h, inside, outside):

@@ -4,13 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reference import contextual as plain
 
 from jaxroute import draws
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems import contextual
 from jaxroute.problems.contextual import DisjointParameters, SharedParameters
-from jaxroute.problems.contextual.policies.logistic import newest_slope
 from jaxroute.problems.contextual.policies.squarecb import inverse_gap_weights
 
 KEY = draws.key(0)
@@ -58,18 +56,6 @@ def test_inverse_gap_weights_by_hand():
     """Three models, gamma = 10, gaps .1 and .7: 1 / (3 + 1) and 1 / (3 + 7), and .65 for the best."""
     np.testing.assert_allclose(inverse_gap_weights(jnp.float32([0.8, 0.9, 0.2]), 10.0), [0.25, 0.65, 0.1], rtol=1e-5)
     np.testing.assert_allclose(inverse_gap_weights(jnp.zeros(4), 10.0), np.full(4, 0.25), rtol=1e-6)
-
-
-@pytest.mark.fast
-@pytest.mark.parametrize("label", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("level, variance", [(0.0, 0.1), (-8.0, 50.0), (6.0, 1e4), (25.0, 1e-6)])
-def test_the_slope_solves_its_equation(level, variance, label):
-    c = float(newest_slope(jnp.float32(level), jnp.float32(variance), jnp.float32(label)))
-    low, high = label - 1.0, label
-    for _ in range(80):  # Bisection in double precision.
-        middle = (low + high) / 2
-        low, high = (low, middle) if middle - label + plain.sigmoid(level + middle * variance) > 0 else (middle, high)
-    assert c == pytest.approx(low, abs=1e-4)
 
 
 @pytest.mark.fast

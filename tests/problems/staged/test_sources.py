@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
-from helpers import assert_mean_close, assert_means_agree
+from helpers import assert_mean_close
 from scipy import stats
 
 from jaxroute import simulate
@@ -71,26 +70,3 @@ def test_runs_over_a_table():
     np.testing.assert_allclose(data["reward"].isel(policy=0, time=-1).values, best, rtol=1e-5)
     np.testing.assert_allclose(data["regret"].isel(time=-1).values, 0.0, atol=1e-4)
     assert data["reward"].isel(policy=0, time=10).values.std() > 0.01
-
-
-@pytest.mark.slow
-def test_independent_models_give_the_same_distribution():
-    """One random number drives all models. A market with separate numbers per model has the same mean regret and spread."""
-
-    class Independent(staged.ParametricOutcomes):
-        def draw(self, key, state, t):
-            del state, t
-            size = self.reward_mean.shape[-1]
-            normal = draws.normal(key, (2, size))
-            return self.reward_mean + self.reward_noise * normal[0], self.cost_mean * (1 + self.cost_noise * normal[1])
-
-    Independent = struct.dataclass(Independent)
-    shared = staged.arena_market(max_deployed=3, stage_length=500)
-    fields = {name: getattr(shared.outcomes, name) for name in ("reward_mean", "cost_mean", "reward_noise", "cost_noise")}
-    own = shared.replace(outcomes=Independent(**fields))
-    regrets = []
-    for env in (shared, own):
-        data = simulate(env, staged.StageRoute(), horizon=10_000, seeds=256, record=["conditional_regret"], progress=False)
-        regrets.append(data["conditional_regret"].isel(policy=0, time=-1).values)
-    assert_means_agree(*regrets)
-    assert stats.ks_2samp(*regrets).pvalue > 1e-3

@@ -1,4 +1,4 @@
-"""Policies of the plain bandit: rounds by hand, statistics, limits, and errors."""
+"""Policies of the plain bandit: rounds by hand, statistics, limits, shared states, and errors."""
 
 import math
 
@@ -14,6 +14,7 @@ from jaxroute import simulate
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Spec
 from jaxroute.estimators import families
+from jaxroute.problems import stochastic
 from jaxroute.problems import stochastic as st
 from jaxroute.problems.stochastic.policies.track_and_stop import IdentificationState
 from jaxroute.problems.stochastic.policies.ucb_v import VarianceStatistics
@@ -219,13 +220,6 @@ def test_beta_posterior():
 # Limits.
 
 
-def test_kl_ucb_of_normal_distributions_is_ucb():
-    state = arms([3, 5, 1], [1.0, 3.0, 1.0])
-    np.testing.assert_allclose(
-        acted(st.KLUCB(family=families.Gaussian()), state, 10)[1], acted(st.UCB1(), state, 9)[1], rtol=1e-6
-    )
-
-
 def test_without_forgetting_policies_equal_the_plain_ones():
     """With a window of all rounds, or a discount of 1, sums and draws are those of UCB and of Thompson sampling."""
     history = [(0, 1.0), (1, 0.0), (1, 1.0), (0, 1.0), (1, 1.0)]
@@ -331,3 +325,20 @@ def test_beta_posteriors_against_numpy(name):
     assert stats.ks_2samp(data["regret"].values, regret).pvalue > 1e-4
     for m in range(len(means)):
         assert_means_agree(data["pulls"].values[:, m], pulls[:, m])
+
+
+@pytest.mark.fast
+def test_the_parameters_of_a_posterior_by_hand():
+    policy = stochastic.BetaThompson(successes=2.0, failures=3.0)
+    state = ArmStatistics.empty(jax.random.key(0), 2).add(1, 1.0).add(1, 0.25)
+    wins, losses = policy.posterior(state)
+    assert wins.tolist() == [2.0, 3.25] and losses.tolist() == [3.0, 3.75]
+
+
+@pytest.mark.fast
+def test_order_of_positional_arguments():
+    assert stochastic.SlidingWindowUCB(0.7, 2.0, 50) == stochastic.SlidingWindowUCB(xi=0.7, upper=2.0, window=50)
+    assert stochastic.SlidingWindowThompson(2.0, 3.0, 50).window == 50
+    assert stochastic.DiscountedUCB(0.9, 0.7, 2.0) == stochastic.DiscountedUCB(discount=0.9, xi=0.7, upper=2.0)
+    assert stochastic.DiscountedThompson(0.9, 2.0, 3.0).failures == 3.0
+    assert stochastic.BetaThompson(2.0, 3.0).failures == 3.0

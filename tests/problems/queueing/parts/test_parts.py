@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from queueing_cases import play as simulated
-from queueing_cases import pool, small
+from queueing_cases import pool
 from queueing_reference_cases import instance, play
 from reference import queueing as ref
 
@@ -97,14 +96,6 @@ def test_containers_agree_path_by_path(name):
         for what, values in runs[0]["gauges"].items():
             np.testing.assert_array_equal(other["gauges"][what], values, err_msg=what)
     assert not any(run["flows"]["dropped"].any() for run in runs)
-
-
-@pytest.mark.slow
-def test_a_compact_buffer_plays_the_same_runs():
-    policies = {"ACQB": qu.ACQB(solver=mnl.Online()), "Q-UCB": qu.QUCB(), "Optimal": qu.Optimal.of}
-    with_slots, compact = (simulated(small(limit=limit), policies) for limit in (None, 100))
-    for name in ("queue_length", "routing_regret", "departures"):
-        np.testing.assert_allclose(with_slots[name], compact[name], atol=1e-4, err_msg=name)
 
 
 def test_what_is_remembered_fits_the_instance():
