@@ -824,10 +824,10 @@ def _start(inst, o):
     }
 
 
-def _norms(matrices, rows):
-    """`[K]` |v_k|_{A_k^-1}, of one matrix or vector for all k, or one each."""
-    v = np.broadcast_to(rows, (max(len(np.atleast_2d(rows)), len(matrices)), np.shape(rows)[-1]))
-    return np.sqrt(np.maximum(np.einsum("ki,ki->k", v, np.linalg.solve(matrices, v[..., None])[..., 0]), 0.0))
+def _norms(matrices, vectors):
+    """`[K]` |v|_{A^-1} of each matrix and vector; a single one of either serves for all."""
+    solved = np.linalg.solve(matrices, vectors[..., None])[..., 0]
+    return np.sqrt(np.maximum((vectors * solved).sum(axis=-1), 0.0))
 
 
 def _forced(o, t, draws):

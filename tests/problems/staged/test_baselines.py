@@ -26,11 +26,6 @@ def test_greedy_at_the_true_values():
     np.testing.assert_array_equal(np.flatnonzero(chosen), [2, 5, 6, 8, 9, 10])
 
 
-@pytest.mark.parametrize("policy", [staged.CheapestModels, staged.RandomDeploy, staged.Uniform, staged.FirstDeployment])
-def test_policies_outside_the_paper_are_marked(policy):
-    assert "Not in the paper" in policy.__doc__
-
-
 # Results of NumPy loops of what the reference does not have: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
 VARIANTS = {
     "random filler": (staged.StageRoute(filler=fillers.RandomFiller()), (32, 5), (73, 8), (20, 6)),

@@ -333,12 +333,3 @@ def test_the_parameters_of_a_posterior_by_hand():
     state = ArmStatistics.empty(jax.random.key(0), 2).add(1, 1.0).add(1, 0.25)
     wins, losses = policy.posterior(state)
     assert wins.tolist() == [2.0, 3.25] and losses.tolist() == [3.0, 3.75]
-
-
-@pytest.mark.fast
-def test_order_of_positional_arguments():
-    assert stochastic.SlidingWindowUCB(0.7, 2.0, 50) == stochastic.SlidingWindowUCB(xi=0.7, upper=2.0, window=50)
-    assert stochastic.SlidingWindowThompson(2.0, 3.0, 50).window == 50
-    assert stochastic.DiscountedUCB(0.9, 0.7, 2.0) == stochastic.DiscountedUCB(discount=0.9, xi=0.7, upper=2.0)
-    assert stochastic.DiscountedThompson(0.9, 2.0, 3.0).failures == 3.0
-    assert stochastic.BetaThompson(2.0, 3.0).failures == 3.0
