@@ -22,7 +22,7 @@ _MESSAGES: dict[str, str] = json.loads(Path(__file__).with_name("messages.json")
 
 
 class _Formatter(string.Formatter):
-    """Formats lists of names (`r`: in quotation marks, a number: only so many), quotes for a shell (`!q`), and shortens (`!v`)."""
+    """Formats messages. `{names:r6}` joins at most 6 names in quotation marks, `!q` quotes for a shell, and `!v` shortens a value."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         special = {"q": lambda: shlex.quote(str(value)), "v": lambda: checks.show(value)}
@@ -36,12 +36,12 @@ class _Formatter(string.Formatter):
 
 
 def message(name: str, /, **values: Any) -> str:
-    """Returns a text of `messages.json` with these values filled in."""
+    """Returns the text called `name` in `messages.json`, with these values filled in."""
     return _Formatter().vformat(_MESSAGES[name], (), values)
 
 
 def refusal(name: str, /, **values: Any) -> ValueError:
-    """Returns the error with a text of `messages.json`."""
+    """Returns the error with the text called `name` in `messages.json`."""
     return ValueError(message(name, **values))
 
 

@@ -1,11 +1,11 @@
 """Files of the same small table in many forms, and where the files of real answers are."""
 
-import gzip
-import json
 import os
 from pathlib import Path
 
+import pandas
 import pytest
+from data_cases import write
 
 LONG = "prompt_id,model,correct,cost\n1,a,0.5,0.01\n1,b,1,0.02\n2,b,0.25,0.03\n2,a,0,0.01\n"
 WIDE = "prompt_id,a,a|total_cost,b,b|total_cost\n1,0.5,0.01,1,0.02\n2,0,0.01,0.25,0.03\n"
@@ -41,39 +41,24 @@ def long_rows():
 
 
 def both_layouts(path, models, scores, costs, groups, layout):
-    """A table as a file of the kind that the end of its name says, or a data frame, with a row per query and model or per query."""
+    """Writes a table as a file of the kind that its name tells, or makes a data frame; `layout` "wide" has a row per query."""
+    frame = pandas.DataFrame({"query_id": range(len(scores)), "task": groups})
+    columns = {f"{m}_score": of for m, of in zip(models, scores.T)} | {f"{m}_cost": of for m, of in zip(models, costs.T)}
     if layout == "wide":
-        names = ["query_id", "task", *(f"{m}_score" for m in models), *(f"{m}_cost" for m in models)]
-        rows = [[q, groups[q], *scores[q].tolist(), *costs[q].tolist()] for q in range(len(scores))]
+        frame = frame.assign(**columns)
     else:
-        names = ["query_id", "task", "model", "score", "cost"]
-        rows = [
-            [q, groups[q], m, float(scores[q, i]), float(costs[q, i])]
-            for q in range(len(scores))
-            for i, m in enumerate(models)
-        ]
+        frame = frame.loc[frame.index.repeat(len(models))].assign(model=[*models] * len(scores))
+        frame = frame.assign(score=scores.ravel(), cost=costs.ravel()).reset_index(drop=True)
     name = path.name
-    if name.endswith(("frame", ".parquet", ".xlsx", ".pkl")):
-        pandas = pytest.importorskip("pandas")
-        frame = pandas.DataFrame(rows, columns=names)
-        if name.endswith("frame"):
-            return frame
-        if name.endswith(".parquet"):
-            pytest.importorskip("pyarrow")
-            frame.to_parquet(path)
-        elif name.endswith(".xlsx"):
-            pytest.importorskip("openpyxl")
-            frame.to_excel(path, index=False)
-        else:
-            frame.to_pickle(path)
-        return path
-    if ".json" in name:
-        records = [dict(zip(names, row, strict=True)) for row in rows]
-        path.write_text(json.dumps(records) if name.endswith(".json") else "\n".join(map(json.dumps, records)))
-        return path
-    mark = "\t" if ".tsv" in name else ";" if ";" in name else ","
-    text = "".join(mark.join(map(str, row)) + "\n" for row in (names, *rows))
-    if mark == ";":
-        text = "\n".join(line if n == 0 else line.replace(".", ",") for n, line in enumerate(text.split("\n")))
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    if name.endswith("frame"):
+        return frame
+    if name.endswith(".xlsx"):
+        frame.to_excel(path, index=False)
+    elif ".json" in name:
+        frame.to_json(path, orient="records", lines=name.endswith("l"), double_precision=15)
+    elif name.endswith((".parquet", ".pkl")):
+        write(frame, path)
+    else:
+        mark = "\t" if ".tsv" in name else ";" if ";" in name else ","
+        frame.to_csv(path, sep=mark, decimal="," if mark == ";" else ".", index=False)
     return path

@@ -55,25 +55,20 @@ SAID = {SMALL: [f"It is {e}." for e in ENDS[SMALL]],
 TOTAL = {m: [r + w for r, w in zip(IN, OUT[m])] for m in MODELS}
 
 def priced(m, read, written):
-    """The cost in USD of so many tokens."""
     return (read * PRICES[m][0] + written * PRICES[m][1]) / 1e6
 
 COST = {m: [priced(m, r, w) for r, w in zip(IN, OUT[m])] for m in MODELS}
 
 def by_characters(m, prompt, text):
-    """The cost in USD of an answer by a quarter of the characters."""
     return priced(m, len(prompt) / 4, len(text) / 4)
 
 def table(cell, name=str):
-    """A truth with a cell for every query and model."""
     return {(name(q), m): cell(m, q) for q in QUERIES for m in MODELS}
 
 def files(truth):
-    """A truth with the names of models as files have them."""
     return {(q, m.split("/")[1]): cell for (q, m), cell in truth.items()}
 
 def uuid(*parts):
-    """An id made from these parts."""
     h = sha256("/".join(map(str, parts)).encode()).hexdigest()
     return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:32]}"
 
@@ -83,15 +78,12 @@ def clock(q, seconds=0.0, form="{}T{}Z"):
     return form.format("2026-03-14", f"10:{ms // 60000:02d}:{ms // 1000 % 60:02d}.{ms % 1000:03d}")
 
 def row(**values):
-    """A row with these values."""
     return values
 
 def cells(names, **values):
-    """A row with these names in their order, None where no value is given."""
     return dict.fromkeys(names.split()) | values
 
 def save(path, content, quoting=csv.QUOTE_MINIMAL):
-    """A file below folders that are made too: csv or lines of JSON from rows, or JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as f:
         if path.suffix == ".csv":
@@ -105,14 +97,12 @@ def save(path, content, quoting=csv.QUOTE_MINIMAL):
     return path
 
 def saved(name, make, **options):
-    """A writer of a file with this name and what `make` returns."""
     return lambda folder: save(folder / name, make(), **options)
 
 # lm-evaluation-harness, --log_samples: a folder for each model, a file for each task, a row for each question and filter.
 PROMPTS = {"towns_math": [f"Solve it, please.\n{t}\n" for t in TEXT], "towns_qa": [f"Question: {t}\nAnswer:" for t in TEXT]}
 
 def lm_eval(folder, tasks):
-    """The output folder: samples of every task and results of every model."""
     date = "2026-03-14T10-05-41.285735"
     for m in MODELS:
         place, every = folder / "output" / m.replace("/", "__"), partial(dict.fromkeys, tasks)
@@ -150,7 +140,6 @@ def lm_eval_choices(m, task):
 
 # HELM: a folder for each run; scores and counts of an instance stand apart, and so do those of its misspelt copy.
 def helm_stat(name, value, copy):
-    """A statistic of one instance."""
     key = {"name": name, "split": "test", **copy}
     if value is None:
         return {"name": key, "count": 0, "sum": 0, "sum_squared": 0}
@@ -158,7 +147,6 @@ def helm_stat(name, value, copy):
             "variance": 0.0, "stddev": 0.0}
 
 def helm(folder):
-    """The runs of a suite, one for each model."""
     twisted = {"name": "misspellings", "robustness": True, "fairness": False, "computed_on": "perturbed", "seed": 0}
     for m in MODELS:
         run = f"towns:subject=all,model={m.replace('/', '_')}"
@@ -284,12 +272,10 @@ def litellm_rows(text=False):
     return [*rows, call(5, SMALL, uuid("failed"), status="failure")]
 
 def litellm_days():
-    """Spend between two dates: sums by day."""
     return [{"startTime": f"2026-03-{d}", "spend": 0.004 * d, "users": {"default_user_id": 0.004 * d},
              "models": dict.fromkeys(MODELS, 0.002 * d), uuid("key"): 0.004 * d} for d in range(11, 15)]
 
 def langfuse_rows():
-    """Observations of six traces: a span without a model, and the generation in it."""
     for q, m in enumerate(ROUTED):
         whole, part, (read, written) = uuid("span", q)[:16], uuid("generation", q)[:16], PRICES[m]
         both = row(traceId=uuid("trace", q), startTime=clock(q), endTime=clock(q, TOOK[m][q]), projectId="cm-towns",
@@ -316,7 +302,6 @@ def langfuse_cells():
         v in r.items()} for r in langfuse_rows()]
 
 def langfuse_page():
-    """A page of /api/public/observations: no scores, and the costs by their old names."""
     drop = ("correctness", "tone", "comments", "projectId", "traceName", "traceTags", "traceTimestamp", "userId")
     rows = [{k: v for k, v in r.items() if k not in drop and not k.endswith("Cost")}
             | {f"calculated{k}Cost": r[f"{k.lower()}Cost"] for k in ("Input", "Output", "Total")}
@@ -325,7 +310,6 @@ def langfuse_page():
     return {"data": rows, "meta": {"page": 1, "limit": 50, "totalItems": 12, "totalPages": 1}}
 
 def langfuse_traces():
-    """The export of traces: neither models nor costs."""
     return [row(id=uuid("trace", q), timestamp=json.dumps(clock(q)), name="towns", userId="u-7", sessionId="", release="",
         version="", environment="production", tags='["prod"]', bookmarked="false", public="false", input=TEXT[q],
         output=SAID[m][q], metadata="{}", comments="[]", correctness=f"[{int(RIGHT[m][q])}]") for q, m in enumerate(ROUTED)]
@@ -359,13 +343,11 @@ def langsmith_rows(form):
             prompt_token_details={"cache_read": 16}, completion_token_details={"reasoning": 2}, **both)
 
 def langsmith_cells():
-    """Runs as pandas writes them: nested parts in the spelling of Python, not JSON."""
     return [{"": i} | {k: "" if v is None else v for k, v in r.items()} for i, r in enumerate(langsmith_rows("{} {}"))]
 
 GENERATION = [f"gen-{1773482714 + q}-{uuid(q)[:8]}" for q in QUERIES]
 
 def openrouter_rows():
-    """The export of the page of activity."""
     return [row(generation_id=GENERATION[q], created_at=clock(q, 0, "{} {}"), cost_total=COST[m][q], cost_web_search=0,
         cost_cache=0, cost_file_processing=0, byok_usage_inference=0, tokens_prompt=IN[q], tokens_completion=OUT[m][q],
         tokens_reasoning=2, tokens_cached=16, model_permaslug=m, provider_name="Acme", variant="standard", cancelled="false",
@@ -375,7 +357,6 @@ def openrouter_rows():
 
 # Published tables of answers.
 def routerbench(folder, end):
-    """The wide table of RouterBench, as csv or as a pickled data frame."""
     rows = [{"sample_id": f"{topic}.val.{q}", "prompt": str([text]), "eval_name": topic, **{m: RIGHT[m][q] for m in MODELS},
              **{f"{m}|model_response": str([SAID[m][q]]) for m in MODELS}, **{f"{m}|total_cost": COST[m][q] for m in MODELS},
              "oracle_model_to_route_to": next((m for m in MODELS if RIGHT[m][q]), "no_model_correct")}
@@ -443,17 +424,14 @@ def alpaca_annotations():
         price_per_example=0.021, time_per_example=0.64) for q, (_, text, _) in enumerate(ASKED)]
 
 def alpaca_leaderboard():
-    """The leaderboard of AlpacaEval: a row for each model."""
     return [{"": m} | row(win_rate=31.5 + 9.25 * i, standard_error=1.1, n_wins=250 + i, n_wins_base=550 - i, n_draws=5,
         n_total=805, discrete_win_rate=31.0 + 9 * i, mode="community", avg_length=1400 + 90 * i,
         length_controlled_winrate=33.0 + 8 * i, lc_standard_error=0.2) for i, m in enumerate(POOL)]
 
 def full(name, cost=lambda m, q: COST[m][q], seconds=True):
-    """A truth of scores of right and wrong, costs and seconds of every query and model."""
     return table(lambda m, q: (RIGHT[m][q], cost(m, q), TOOK[m][q] if seconds else None), name)
 
 def known(name, score=True):
-    """A truth of what a log knows of the one answer to each query."""
     return {(name(q), m): (RIGHT[m][q] if score else None, COST[m][q], TOOK[m][q]) for q, m in enumerate(ROUTED)}
 
 PLAIN = {m.split("/")[1]: p for m, p in PRICES.items()}

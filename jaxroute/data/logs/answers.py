@@ -443,7 +443,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role are not part of `total`: they exceed it, or else the sum of all or their name tells; notes it."""
+    """Whether tokens of a role are counted in addition to `total`, by their number, the sum of all tokens, or their name; notes it."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

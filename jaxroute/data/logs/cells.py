@@ -41,7 +41,7 @@ _Parsed = tuple[float, str | None, bool]  # Number in a cell, its currency, and 
 
 @dataclass
 class Numbers:
-    """Numbers of a column."""
+    """Numbers that were read from a column, and how they were converted."""
 
     values: np.ndarray  #: `[R]` float64, NaN where a cell is empty.
     percent: np.ndarray | None = None  #: `[R]` whether the cell had a % sign; None if no cell had.

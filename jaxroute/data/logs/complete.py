@@ -141,7 +141,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
 
 @dataclass
 class _Keys:
-    """Queries of the answers."""
+    """Assigns each answer to a query."""
 
     query: np.ndarray  #: `[A]` index of the query.
     first: np.ndarray  #: `[Q]` first row of each query in the file.
@@ -201,7 +201,7 @@ def _find_keys(answers: Answers) -> _Keys:
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Replaces an empty label by that of the other rows with its code, if these have only one."""
+    """Replaces the empty label of a row by that of the other rows with the same code, if these have a single label."""
     present = labels != ""
     if present.all():
         return labels

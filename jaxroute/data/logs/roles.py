@@ -50,7 +50,7 @@ _BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows
 
 @dataclass
 class Roles:
-    """Roles of the columns of a sheet."""
+    """Assigns roles to the columns of a sheet."""
 
     sheet: Sheet  #: The open file.
     given: dict[str, str]  #: Columns by role that the caller or the format named.
