@@ -154,13 +154,11 @@ def spelled(rng: random.Random, name: str) -> str:
 def sentence(rng: random.Random, kind: str, number: int) -> str:
     if kind in SCRIPTS:
         parts = SCRIPTS[kind].split()
-        return (
-            "".join(rng.choice(parts) for _ in range(rng.randint(5, 12))) + f"{number}？" * (kind == "Chinese") + str(number)
-        )
+        text = "".join(rng.choice(parts) for _ in range(rng.randint(5, 12)))
+        return text + f"{number}？" * (kind == "Chinese") + str(number)
     if kind == "formulas":
-        return rng.choice(
-            [rf"\int_0^{{{number}}}x^{{2}}dx=?", rf"\sum_{{k=1}}^{{{number}}}k^2", f"x^2+{number}x-7=0", f"{number}*17+4=?"]
-        )
+        integral, total = rf"\int_0^{{{number}}}x^{{2}}dx=?", rf"\sum_{{k=1}}^{{{number}}}k^2"
+        return rng.choice([integral, total, f"x^2+{number}x-7=0", f"{number}*17+4=?"])
     if kind == "code":
         return rng.choice(["f(x)=x**{}+1;print(f(2))", "for(i=0;i<{};i++){{a[i]=i;}}", "SELECT(a,{})"]).format(number)
     if kind == "addresses":
@@ -216,15 +214,9 @@ def make_scale(name: str, rng: random.Random) -> Scale:
             value = low + round((high - low) * _number(rng, skill) * (1 + halves)) / (1 + halves)
             return 0 if value < low + 0.4 else max(value, 2) if low == 0 else value
 
-        def from_one(skill):
-            value = grade(skill)
-            return max(value, 1)
-
-        kind = float if halves else int
-        return Scale(name, grade if low == 0 else from_one, kind, lambda v: (v - low) / (high - low), top=(high, low))
-    low, high, top = rng.choice(
-        [(0, 7, 7), (1, 7, 6), (1, 7, 7), (-1, 1, 1), (0, 3, 3), (1, 5, 4), (0, 1000, 930), (0, 100, 97)]
-    )
+        value = grade if low == 0 else lambda skill: max(grade(skill), 1)
+        return Scale(name, value, float if halves else int, lambda v: (v - low) / (high - low), top=(high, low))
+    low, high, top = rng.choice(CHOICES["other scales"])
 
     def other(skill):
         value = round(low + (top - low) * _number(rng, skill), 2 if high == 1 else None)
@@ -461,9 +453,8 @@ class _Making:
             self.set_mixed(small, groups)
         if theme == "harder":
             self.set_harder()
-        shares = [
-            a.cell > 1 for rows in self.answers.values() for a in rows if self.scale.name == "percent" and theme != "mixed"
-        ]
+        plain = self.scale.name == "percent" and theme != "mixed"
+        shares = [a.cell > 1 for rows in self.answers.values() for a in rows] if plain else []
         if shares and sum(shares) < 0.8 * len(shares):
             raise Unfit
 
@@ -691,13 +682,8 @@ class _Making:
 
     def long_columns(self) -> None:
         rng, theme = self.rng, self.theme
-        rows = [
-            (number, model, answer)
-            for number in range(len(self.queries))
-            for model in self.models
-            if (number, model) not in self.missing_rows
-            for answer in self.answers[number, model]
-        ]
+        pairs = [(n, m) for n in range(len(self.queries)) for m in self.models if (n, m) not in self.missing_rows]
+        rows = [(n, m, answer) for n, m in pairs for answer in self.answers[n, m]]
         order = rng.choice(["query", "model", "mixed"])
         if order == "model" or self.per_model_files:
             rows.sort(key=lambda row: self.models.index(row[1]))
@@ -710,11 +696,8 @@ class _Making:
         level = {"two": rng.choice([0, 1, 1, 2]), "lower": rng.choice([0, 0, 1])}.get(theme)
         suffix = self.scale.suffix
         named_cost = theme == "unit" and self.part == "cost named"
-        made = {
-            "query": [queries[n].id for n, _, _ in rows],
-            "model": [m for _, m, _ in rows],
-            "score": [a.cell for _, _, a in rows],
-        }
+        made = {"query": [queries[n].id for n, _, _ in rows], "model": [m for _, m, _ in rows]}
+        made["score"] = [a.cell for _, _, a in rows]
         if self.mode == "stated":
             made["cost"] = [a.cost_cell for _, _, a in rows]
         two = rng.choice(["score", "score", "cost", "cost", "latency", "model", "query"]) if theme == "two" else ""
@@ -888,9 +871,8 @@ class _Making:
                 continue
             else:
                 exact = self.levels[role] == 0
-                name = rng.choice(
-                    ["model_version", "engine", "deployment", "endpoint"] if exact else ["engine", "endpoint", "agent"]
-                )
+                names = ["model_version", "engine", "deployment", "endpoint"] if exact else ["engine", "endpoint", "agent"]
+                name = rng.choice(names)
                 self.add(name, [f"v{self.models.index(m) // 2}" for _, m, _ in self.rows])
             self.kinds |= {"lower", "L1"} if role != "model" else {"lower"}
 
