@@ -166,7 +166,6 @@ def _decode_object(value: Any) -> Any:
 
 
 def _decode_tree(value: Any) -> Any:
-    """Decodes the arrays inside dicts and lists at any depth."""
     if isinstance(value, dict):
         return {key: _decode_tree(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

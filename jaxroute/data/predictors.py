@@ -34,19 +34,16 @@ class Sample:
 
     @classmethod
     def of(cls, table: RoutingTable) -> "Sample":
-        """Returns all queries of a table."""
         features = None if table.features is None else table.features.astype(float)
         scores, costs = table.scores.astype(float), table.costs.astype(float)
         return cls(table.models, scores, costs, None, features, table.groups, table.prompts)
 
     @property
     def num_queries(self) -> int:
-        """Number `Q` of queries."""
         return self.scores.shape[0]
 
     @property
     def num_models(self) -> int:
-        """Number `N` of models."""
         return self.scores.shape[1]
 
     @property
@@ -406,6 +403,5 @@ def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _r_squared(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Returns the share of the variance that a prediction explains."""
     total = ((truth - truth.mean()) ** 2).sum()
     return float("nan") if total < 1e-12 else float(1.0 - ((truth - predicted) ** 2).sum() / total)

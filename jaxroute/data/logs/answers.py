@@ -68,12 +68,10 @@ class Answers:
 
     @property
     def sheet(self) -> Sheet:
-        """The open file."""
         return self.roles.sheet
 
     @property
     def notes(self) -> list[str]:
-        """Lines for the user about how the file was read."""
         return self.sheet.notes
 
 
@@ -396,10 +394,15 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
             tokens_in, tokens_out = (None if t is None else np.where(lost, np.nan, t) for t in (tokens_in, tokens_out))
     counted_in, counted_out = "input tokens", "output tokens"
     if tokens_in is None:
-        characters, column = _query_characters(answers)
-        counted_in = "no input tokens"
+        roles, sheet, counted_in, characters = answers.roles, answers.sheet, "no input tokens", None
+        if (column := roles.column("prompt_chars")) is not None:
+            roles.note("prompt_chars", column)
+            characters = _read_role(sheet, column, "prompt_chars", {}).values
+        elif (column := roles.column("text")) is not None:
+            characters = np.array([len(text) for text in read_texts(sheet.cells(column))], np.float64)
         if characters is not None:
-            tokens_in, counted_in = characters / _CHARACTERS_PER_TOKEN, f"input tokens, assumed to be {by} of {column!r}"
+            tokens_in = characters[answers.row] / _CHARACTERS_PER_TOKEN
+            counted_in = f"input tokens, assumed to be {by} of {column!r}"
     if tokens_out is None:
         counted_out = f"an assumed {_ANSWER_TOKENS:g} output tokens"
         if "response_chars" in values:
@@ -408,18 +411,6 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
             counted_out = f"output tokens, assumed to be {by}{rest}"
             tokens_out = np.where(unknown, _ANSWER_TOKENS, values["response_chars"] / _CHARACTERS_PER_TOKEN)
     return tokens_in, tokens_out, f"{counted_in} and {counted_out}"
-
-
-def _query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
-    """Returns the `[A]` characters of the prompts, None if they are unknown, and their column."""
-    roles, column = answers.roles, answers.roles.column("prompt_chars")
-    if column is not None:
-        roles.note("prompt_chars", column)
-        return _read_role(answers.sheet, column, "prompt_chars", {}).values[answers.row], column
-    column = roles.column("text")
-    if column is None:
-        return None, ""
-    return np.array([len(text) for text in read_texts(answers.sheet.cells(column))], np.float64)[answers.row], column
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
@@ -455,7 +446,6 @@ def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bo
 
 
 def ways_to_give_costs(answers: Answers) -> str:
-    """Returns the ways to specify the costs that are lacking, in words."""
     roles, sheet, taken, hint = answers.roles, answers.sheet, answers.roles.taken(), ""
     free = [name for name in sheet.single(sheet.names) if name not in taken]
     strange = [name for name in free if "cost" in words(name) and has_unknown_unit("cost", name)]

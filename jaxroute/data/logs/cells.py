@@ -82,7 +82,6 @@ def key_text(cell: object) -> str:
 
 
 def key_texts(cells: np.ndarray) -> np.ndarray:
-    """Returns the `key_text` of each cell."""
     if cells.dtype.kind in "iub":
         return cells.astype(str).astype(object)
     return np.array([key_text(cell) for cell in cells], object)
@@ -282,7 +281,6 @@ def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
 
 
 def _is_number(cell: Any, kind: str) -> bool:
-    """Whether a cell is a number, with a decimal point or a decimal comma."""
     with_comma = isinstance(cell, str) and "," in cell
     return _parse(cell, kind, False) is not None or (with_comma and _parse(cell, kind, True) is not None)
 

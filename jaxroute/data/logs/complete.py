@@ -211,7 +211,6 @@ def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _have_several(codes: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether rows of one code have different labels."""
     return bool(_pair_codes(codes, labels).max(initial=-1) > pd.factorize(codes)[0].max(initial=-1))
 
 

@@ -207,13 +207,17 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
     """Refuses models that are a statistic of the others, or called like the right answer, unless the caller named them."""
     models, parts = answers.models, np.stack([scores, costs])
+
+    def is_close(a: np.ndarray, b: np.ndarray) -> bool:
+        return np.allclose(a, b, rtol=0.01, atol=0.006 * np.abs(b).max(initial=0.0))
+
     for number, model in enumerate(models):
         others = np.arange(len(models)) != number
         why = ""
         if answers.roles.models and plain_name(model) in WORDS["truths"] and not answers.sheet.preset.name:
             why = "it is called like the right answer"
         elif NOT_MODELS & set(words(model)) and len(models) > 2 and len(scores) > 1:
-            made = [any(_are_close(part[:, number], by(part[:, others], axis=1)) for by in _STATISTICS) for part in parts]
+            made = [any(is_close(part[:, number], by(part[:, others], axis=1)) for by in _STATISTICS) for part in parts]
             copied = (parts[:, :, [number]] == parts[:, :, others]).all(axis=0).any(axis=1)
             if all(made) or copied.all():
                 why = message("statistic_of_others")
@@ -222,10 +226,6 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
             only = f"keep the others ({option('--models', ','.join(left))}), or " if len(left) > 1 else ""
             filled = {"model": model, "why": why, "only": only, "models": models, "given": ",".join(models)}
             raise refusal("not_a_model", file=answers.sheet.name, **filled)
-
-
-def _are_close(a: np.ndarray, b: np.ndarray) -> bool:
-    return np.allclose(a, b, rtol=0.01, atol=0.006 * np.abs(b).max(initial=0.0))
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:

@@ -55,7 +55,6 @@ UNIT_COLUMN = re.compile("(.*?)(currency|units?)(code)?")  # Plain names of colu
 
 
 def title(role: str) -> str:
-    """Returns a role in words."""
     return _TITLES.get(role, role)
 
 

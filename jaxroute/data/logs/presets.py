@@ -121,7 +121,6 @@ def cell_at(record: Mapping[str, Any], path: str) -> Any:
 
 
 def _json_beside(path: Path, name: str) -> Any:
-    """Reads another JSON file in the same folder; returns None without one."""
     try:
         return json.loads((path.parent / name).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

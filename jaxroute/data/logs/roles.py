@@ -87,11 +87,9 @@ class Roles:
         return self._codes[column]
 
     def num_different(self, *columns: str) -> int:
-        """Counts the different rows of some columns."""
         return len(pd.DataFrame({column: self.codes(column) for column in columns}).drop_duplicates())
 
     def taken(self) -> set[str]:
-        """Returns all candidates of all roles."""
         return {column for columns in self.candidates.values() for column in columns}
 
 
@@ -444,7 +442,6 @@ def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str
         return None
 
     def share_of_grades(pattern: str) -> float:
-        """Returns the share of whole and half numbers."""
         numbers = [number_of(cell) for name in patterns[pattern].values() for cell in first_cells(sheet.cells(name))]
         return float(np.mean(np.array(numbers) * 2 % 1 == 0))
 

@@ -54,7 +54,6 @@ class Sheet:
         return self._cells[name]
 
     def put(self, name: str, cells: np.ndarray) -> None:
-        """Adds or replaces a column."""
         self.made.add(name)
         if name not in self.names:
             self.names.append(name)
@@ -67,7 +66,6 @@ class Sheet:
 
     @property
     def num_rows(self) -> int:
-        """Number `R` of rows."""
         if self.rows is not None:
             return len(self.rows)
         return len(next(iter(self._cells.values())) if self._cells else self.read(self.names[0]))
@@ -253,7 +251,6 @@ def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
 
 
 def _count_matches(names: Iterable[Any], *roles: str) -> int:
-    """Counts the names that match one of the roles."""
     return sum(any(match_level(role, str(name)) for role in roles) for name in names)
 
 
