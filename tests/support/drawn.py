@@ -1,4 +1,4 @@
-"""Figures of experiments from made-up results, and which of them have faults that are still to be mended."""
+"""Figures of experiments from made-up results, and their faults."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,9 +8,6 @@ from matplotlib.colors import to_hex
 
 from jaxroute.plot import style
 from jaxroute.testing.figures import faults
-
-# By experiment: figures whose owners still mend them. To become empty; a figure without faults must leave it.
-FAULTY: dict[str, tuple[str, ...]] = {}
 
 
 def faults_by_figure(name, results):
