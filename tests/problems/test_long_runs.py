@@ -21,7 +21,7 @@ ROUNDS, NEXT = 10**9, 400
 
 
 def recorded_rounds(case):
-    """How many rounds are repeated: in cascades so many that the Hessians of samples that have left a window are regular."""
+    """Returns how many rounds are repeated. Cascades need enough for regular Hessians of samples that left a window."""
     return 200 if case.startswith("cascade") else 40
 
 
@@ -74,7 +74,7 @@ def named(tree):
 
 
 def error_of(name, state):
-    """The leaf that holds the rounding error of another one."""
+    """Finds the leaf that holds the rounding error of another leaf."""
     before, _, last = name.rpartition(".")
     others = {"total": ".error", "length": ".error", "rho": ".fit.error", "theta": ".fit[1]"}
     found = [f"{before}.errors['{last}']", before + others.get(last, "?")]
@@ -82,7 +82,7 @@ def error_of(name, state):
 
 
 def growth(case, name, state):
-    """The power of the rounds with which a leaf grows; a text if it has no such state."""
+    """Returns the power of the rounds with which a leaf grows, or a text if it has no such state."""
     value = state[name]
     if re.fullmatch(r"\.spread\.total", name):
         return SPREADS.get(case, SUM)
@@ -108,7 +108,7 @@ def players(pair):
 
 
 def recorded(case):
-    """Environment, policy, both states after some rounds, and what came in each of them."""
+    """Plays some rounds. Returns environment, policy, both states after them, and what came in each round."""
     env, policy = players(CASES[case])
     number = recorded_rounds(case)
     spec = dataclasses.replace(env.spec, horizon=number)
@@ -132,7 +132,7 @@ def recorded(case):
 
 
 def aged(case, state):
-    """The state as if the recorded rounds had come again and again."""
+    """Returns the state as if the recorded rounds had come again and again."""
     leaves = named(state)
 
     def old(name, x):
@@ -151,7 +151,7 @@ def aged(case, state):
 
 
 def check_next_rounds(case, update, state, inputs):
-    """Each leaf that grows changes in float32 as in float64; `update(state, input, t)`."""
+    """Checks that each growing leaf changes in float32 as in float64 under `update(state, input, t)`."""
     start, number = aged(case, state), recorded_rounds(case)
 
     def later(start, inputs):
@@ -205,7 +205,7 @@ def marked(names):
 
 
 def check_policy_moves(case):
-    """Whether a leaf of a policy's state grows, and changes as in float64."""
+    """Checks that the growing leaves of a policy's state change as in float64. Returns their names."""
     _, policy, (_, state), inputs = recorded(case)
 
     def update(state, given, t):
@@ -259,7 +259,7 @@ def test_plain_sums_are_noticed(case, monkeypatch):
 
 
 def pulled(policy, reward, number, state=None):
-    """The state after so many rewards of the only model."""
+    """Returns the state after so many rewards of the only model."""
     first = policy.init(draws.key(0), Spec(num_models=1)) if state is None else state
 
     def one(i, state):

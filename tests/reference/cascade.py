@@ -566,12 +566,12 @@ def fit_index(psi, M, c, link, start=None, ridge=1e-4, radius=2.0):
 
 
 def empty_box(m, d):
-    """Statistics of one box: the window of (psi, M, c, phi) and the frozen H0, g0, C0."""
+    """Makes the statistics of one box: the window of (psi, M, c, phi) and the frozen H0, g0, C0."""
     return {"window": [], "H0": np.zeros((m, m)), "g0": np.zeros(m), "C0": np.zeros((m, d))}
 
 
 def window_add(box, sample, rho, theta, W, link, G):
-    """Append a sample; what then exceeds W leaves, oldest first, frozen at the current rho and theta.
+    """Appends a sample. The oldest samples beyond W leave the window and are frozen at the current rho and theta.
 
     G None: the score M of the sample is final (known evaluator). `box` is changed in place.
     """
@@ -831,7 +831,7 @@ def _norms(matrices, vectors):
 
 
 def _forced(o, t, draws):
-    """Is everything opened in period t whatever is seen?"""
+    """Tells whether period t opens every box whatever is seen."""
     if t <= o["warm"]:
         return t > 0
     if o["explore"] == "eps":
@@ -845,7 +845,7 @@ def _forced(o, t, draws):
 
 
 def _frozen(o, t):
-    """Do index estimates stay as they are?"""
+    """Tells whether index estimates stay as they are."""
     return o["explore"] == "etc" and t > ceil_power(o["horizon"], 2 / 3)
 
 
@@ -937,7 +937,7 @@ def _fixed(inst, o, s, psi, world, t, draws):
 
 
 def _learn_evaluator(inst, o, s, phi, r):
-    """theta_hat_t and Phi_t from the deployed output of period t. Source: eq. (19), (20)."""
+    """Computes theta_hat_t and Phi_t from the deployed output of period t. Source: eq. (19), (20)."""
     G = REWARD_LINKS[inst.reward_link]
     s["Phi"] = s["Phi"] + np.outer(phi, phi)
     s["pairs"].append((phi, r))
@@ -949,7 +949,7 @@ def _learn_evaluator(inst, o, s, phi, r):
 
 
 def _learn_indices(inst, o, s, psi, world, seen, t, draws, explored):
-    """rho_hat_{a,t+1} from the boxes seen in period t, with scores of theta_hat_t."""
+    """Computes rho_hat_{a,t+1} from the boxes seen in period t, with scores of theta_hat_t."""
     link, G = index_link(inst.link, inst.iota0), REWARD_LINKS[inst.reward_link]
     fixed = None if o["evaluator"] in ("known", "offline") else G  # scores of stored samples do not move
     M = world.score if o["evaluator"] == "known" else G.value(world.phi @ s["theta"])
@@ -997,7 +997,7 @@ def _teaching(o, seen, t, explored):
 
 
 def _refit(o, s, a, link, G):
-    """rho_hat of box a from all its data. G None: stored scores are final."""
+    """Fits rho_hat of box a to all its data. With G None the stored scores are final."""
     rho, theta = s["rho"][a], s["theta"]
     if o["estimator"] == "window":
         return window_fit(s["box"][a], rho, theta, link, G, o["ridge"], o["R_B"])
@@ -1009,7 +1009,7 @@ def _refit(o, s, a, link, G):
 
 
 def _learn_arms(inst, o, s, psi, world, opened, deployed, r, t):
-    """Per-arm ridge of LinUCB on M - c (known) or r - c (unknown; nothing in period 0, which has no reward)."""
+    """Updates LinUCB's ridge regression of each arm on M - c (known) or r - c (unknown; period 0 has no reward)."""
     known = o["evaluator"] == "known"
     y = (world.score if known else r) - inst.weight * world.cost
     for a in np.flatnonzero(opened) if known else [deployed] * (t > 0):

@@ -51,7 +51,7 @@ class Statistics:
         self.reward_pulls, self.cost_pulls, self.reward_mean, self.cost_mean = pulls, pulls.copy(), reward, cost
 
     def learn(self, reward_seen, cost_seen, outcome, paid):
-        """Adds a round, of whose models the masks say what was observed."""
+        """Adds the observations of a round; the masks say which models were observed."""
         for seen, pulls, mean, value in (
             (reward_seen, self.reward_pulls, self.reward_mean, outcome),
             (cost_seen, self.cost_pulls, self.cost_mean, paid),
@@ -494,7 +494,7 @@ def simulate(
 
 
 def measured(rows, reward, budget):
-    """Regrets, violations (hinges of a round, and of the mean so far, Eq. 1) and the ratios of Section 6, of every round."""
+    """Computes each round's regrets, violations (of the round, and of the mean so far, Eq. 1) and ratios of Section 6."""
     names = ("observed", "num_selected", "num_observed", "reward", "realised", "spent", "spent_selected", "best", "relaxed")
     run = {name: np.array(column) for name, column in zip(names, zip(*rows))}
     rounds, value = np.arange(1, len(rows) + 1), run["reward"]

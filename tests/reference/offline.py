@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize
 
 
 def mixture(scores, costs, first, second, weight):
-    """Expected score and cost of each query."""
+    """Returns the expected score and cost of each query under shares of the models."""
     return tuple((1 - weight) * x[:, first] + weight * x[:, second] for x in map(np.asarray, (scores, costs)))
 
 
@@ -24,12 +24,12 @@ def best_mixture(quality, cost, target):
 
 
 def router(predicted, mean_costs, price):
-    """Model of each query."""
+    """Returns the chosen model of each query."""
     return np.argmax(np.asarray(predicted) - price * np.asarray(mean_costs), axis=1).tolist()
 
 
 def cascade(scores, costs, values, stages, thresholds):
-    """Score served, cost and models called of each query."""
+    """Returns the served score, the cost and the called models of each query."""
     quality, cost, called = [], [], []
     for q in range(len(scores)):
         spent, asked = 0.0, []
@@ -45,7 +45,7 @@ def cascade(scores, costs, values, stages, thresholds):
 
 
 def cuts(values):
-    """All thresholds that part some values differently."""
+    """Returns all thresholds that separate the values differently."""
     seen = sorted(set(values))
     return [(a + b) / 2 for a, b in itertools.pairwise(seen)]
 
@@ -114,7 +114,7 @@ def cheapest_right(scores, costs, target):
 
 
 def neighbours(columns, recorded, scores, size):
-    """Mean scores of the nearest recorded queries."""
+    """Returns the mean scores of the nearest recorded queries."""
     order = [np.argsort(((recorded - row) ** 2).sum(axis=1), kind="stable") for row in columns]
     return np.array([scores[nearest[:size]].mean(axis=0) for nearest in order])
 

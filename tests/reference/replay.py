@@ -63,7 +63,7 @@ def indicators(groups):
 
 
 class Meter:
-    """Adds up what users get and what is paid."""
+    """Adds up what the users receive and what is paid."""
 
     def __init__(self, table):
         self.table = table
@@ -91,7 +91,7 @@ def runs(play, table, number, seed, **setting):
 
 
 def _best(scores, called):
-    """Called model of the best score, the first of equals; None if none is called."""
+    """Returns the called model with the best score, the first of equals; None if none is called."""
     return None if not called.any() else int(np.argmax(np.where(called, scores, -1.0)))
 
 
@@ -273,7 +273,7 @@ def acqb(table, rng, *, weight, rounds, kappa=0.05, ridge=0.1, c1=2.0, arrival=0
 
 
 def _logistic(X, y, ridge, theta, tolerance=1e-8):
-    """Ridge logistic regression by Newton's method, begun where it was."""
+    """Fits ridge logistic regression by Newton's method, from the given start."""
     for _ in range(50):
         p = expit(X @ theta)
         gradient = ridge * theta - X.T @ (y - p)

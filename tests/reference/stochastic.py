@@ -13,7 +13,7 @@ from scipy.special import betainccinv
 
 
 class History:
-    """Arms and rewards of all rounds so far, and the rewards of every arm."""
+    """Holds the arms and rewards of all rounds so far, and the rewards of each arm."""
 
     def __init__(self, size):
         self.size, self.arms, self.rewards, self.own = size, [], [], [[] for _ in range(size)]
@@ -171,7 +171,7 @@ def bayes_ucb(successes=1.0, failures=1.0):
 
 
 def drawn(probability, u):
-    """The arm on which `u` falls when the unit interval is cut by the probabilities."""
+    """Returns the arm on which `u` falls when the unit interval is cut by the probabilities."""
     cuts = np.cumsum(probability)
     return min(int(np.sum(u * cuts[-1] >= cuts)), len(probability) - 1)
 

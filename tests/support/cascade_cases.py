@@ -1,4 +1,4 @@
-"""What several test files of the cascade problem share: environments, runs, worked samples, the first study."""
+"""Makes environments, runs and worked samples that several test files of the cascade problem share."""
 
 import functools
 import math
@@ -38,7 +38,7 @@ def play(env, policies, horizon=200, seeds=64, **options):
 
 @functools.cache
 def table(number=40, groups=3):
-    """Scores, costs, groups and features of made-up queries, in no order."""
+    """Makes scores, costs, groups and features of queries in random order."""
     rng = np.random.default_rng(0)
     group = rng.permutation(np.arange(number) % groups)
     score = np.round(rng.random((number, 3)) ** (1 + group[:, None] * [0.0, 0.5, 1.0]), 2)
@@ -50,7 +50,7 @@ NUMBER = 20_000
 
 @jax.jit
 def drawn(env, key=0):
-    """20,000 periods of one run."""
+    """Draws 20,000 periods of one run."""
     start, now = draws.split(draws.key(key))
     state = env.init(start)
     return jax.vmap(lambda t: env.draw(draws.fold_in(now, t), state, t))(jnp.arange(NUMBER))
@@ -82,7 +82,7 @@ FEW = ("LOC", "SPIKE", "PASSFAIL", "TWOBOX", "expensive", "replay")
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def history(env, policy, kind, horizon, runs):
-    """What happens in periods 0 to `horizon` of some runs, `[runs, horizon + 1, ...]`."""
+    """Plays some runs. Returns what happens in the periods 0 to `horizon`, `[runs, horizon + 1, ...]`."""
     del kind
     spec = spec_for(env, horizon)
 
@@ -108,13 +108,13 @@ def history(env, policy, kind, horizon, runs):
 
 @functools.cache
 def known():
-    """COSMOS where scores are seen."""
+    """Plays COSMOS where scores are seen."""
     return history(ca.uniform_cascade(), ca.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(index=0.05)), 0, 80, 40)
 
 
 @functools.cache
 def unknown():
-    """COSMOS where they are not."""
+    """Plays COSMOS where scores are not seen."""
     env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
     return history(env, ca.COSMOS(fit=Window(size=4)), 1, 80, 40)
 
@@ -140,7 +140,7 @@ SETTINGS = {
 
 @functools.cache
 def runs():
-    """Policies on the main cascade, round by round."""
+    """Simulates three policies on the main cascade, with a record of every round."""
     policies = {
         "COSMOS": ca.COSMOS(fit=StreamingNewton(), exploration=WarmUp(5)),
         "theory": ca.COSMOS(fit=StreamingNewton(), radius=TheoreticalRadius()),

@@ -1,4 +1,4 @@
-"""Runs of the combinatorial problem that several test files play."""
+"""Plays the combinatorial problem for several test files."""
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,18 @@ RECORD = [
 
 
 def play(env, policy, horizon=2000, seeds=32, **options):
-    """One policy on one environment, recorded at the horizon."""
+    """Simulates one policy in one environment and records the horizon only."""
     options = {"record_every": horizon, "record": RECORD, "progress": False} | options
     return simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, **options).isel(policy=0)
 
 
 def end(data, name):
-    """The recorded values at the horizon."""
+    """Returns the values recorded at the horizon."""
     return data[name].isel(time=-1).values
 
 
 def outcomes_of(env, count=20_000, seed=0):
-    """Outcomes, successes and costs `[count, K]` of many rounds."""
+    """Draws many rounds. Returns outcomes, successes and costs, `[count, K]` each."""
     keys = jax.vmap(lambda i: jax.random.fold_in(draws.key(seed), i))(jnp.arange(count))
     return [np.asarray(x) for x in jax.jit(jax.vmap(lambda k: env.outcomes.draw(k, (), jnp.int32(0))))(keys)]
 

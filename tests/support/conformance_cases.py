@@ -1,4 +1,4 @@
-"""What conformance is checked with: a small instance of every environment, every policy, and their options that change a program.
+"""Lists what conformance tests run: small environments, all policies, and the options that change a policy's program.
 
 Each environment is built when it is first asked for, and once.
 """
@@ -30,7 +30,7 @@ from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 
 
 class Pair(NamedTuple):
-    """A policy, or a function `env -> policy`, and a function that builds an environment for it."""
+    """Joins a policy, or a function `env -> policy`, with a function that builds an environment for it."""
 
     policy: Any
     env: Callable[[], Any]
@@ -41,7 +41,7 @@ def bernoulli():
 
 
 def small_bandit(**options):
-    """Three models, two numbers of context."""
+    """Makes a bandit with three models and two context features."""
     return contextual.logistic([[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]], **options)
 
 
@@ -51,13 +51,13 @@ def small_routing(**options):
 
 
 def small_cloud(**options):
-    """Four models, sets of two."""
+    """Makes a cloud with four models and sets of two."""
     success, cost = [0.2, 0.5, 0.4, 0.9], [0.1, 0.4, 0.3, 1.0]
     return combinatorial.parametric_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
 
 
 def small_market(**options):
-    """Five models, two slots, three stages: every branch of the deployment is compiled and quick."""
+    """Makes a market with five models, two slots and three stages. It has all branches of the deployment and is quick."""
     means = np.array([0.2, 0.5, 0.4, 0.9, 0.7]), np.array([0.2, 1.0, 0.5, 4.0, 2.0])
     limits = {"capacity": [1.0, 0.6, 0.6, 0.6, 0.6], "arrival": [1, 1, 1, 8, 15], "budget": 1.5}
     sizes = {"max_deployed": 2, "stage_length": 7, "horizon": 40}
@@ -66,7 +66,7 @@ def small_market(**options):
 
 
 def small_table(**options):
-    """Thirty queries, three models."""
+    """Makes a table of thirty queries and three models."""
     rng = np.random.default_rng(0)
     return RoutingTable(rng.random((30, 3)), rng.random((30, 3)), ("a", "b", "c"), **options)
 
@@ -80,7 +80,7 @@ def small_service():
 
 
 def small_queue(**options):
-    """Three models, two features: quick to compile."""
+    """Makes a queue with three models and two features, which compiles quickly."""
     theta = [[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]]
     return queueing.fixed_queue(theta, **{"horizon": 40, "slack": 0.0, "arrival_rate": 0.6} | options)
 
@@ -98,7 +98,7 @@ def small_recorded():
 
 
 def small_cascade(**options):
-    """Two boxes, two features."""
+    """Makes a cascade with two boxes and two features."""
     return cascade.custom_cascade([[0.5, 0.1], [0.6, -0.1]], [0.02, 0.06], [0.6, 0.3], **options)
 
 
@@ -115,7 +115,7 @@ def small_queries(**options):
 
 
 def at_horizon(policy, horizon=24):
-    """With constants that do not change with the number of rounds that follow."""
+    """Fixes the constants that policies derive from the horizon, so that they do not change with the rounds that follow."""
     return policy.replace(horizon=horizon) if hasattr(policy, "horizon") else policy
 
 

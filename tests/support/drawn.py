@@ -1,4 +1,4 @@
-"""Figures of experiments from made-up results, and their faults."""
+"""Draws the figures of experiments from made-up results, and finds faults in them."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +11,7 @@ from jaxroute.testing.figures import faults
 
 
 def faults_by_figure(name, results):
-    """Faults of the figures of an experiment that have any, drawn from results by case.
+    """Draws an experiment's figures from results by case. Returns the faults by figure, for figures that have any.
 
     Args:
       name: of the experiment.

@@ -47,7 +47,7 @@ _traced: dict[Any, dict[str, tuple[Any, bool]]] = {}
 
 
 def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[str, Any]:
-    """Shapes of what one run records of one round, traced as the engine plays it: start, plan, round, reading.
+    """Traces one round as the engine plays it (start, plan, round, reading). Returns the shapes of what a run records of it.
 
     Everything that environment and policy declare is read, whether it is recorded or not.
 
@@ -92,7 +92,7 @@ def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[s
 
 
 def _everything_declared(env: Any, policy: Any, record: Record) -> Record:
-    """The record with all metrics that an environment (or what a sampler draws) and a policy declare."""
+    """Extends the record to all metrics that the policy and the environment (or what a sampler draws) declare."""
 
     def players(words: jax.Array) -> tuple[Any, Any]:
         drawn = env(draws_key(words))
@@ -107,13 +107,13 @@ def _everything_declared(env: Any, policy: Any, record: Record) -> Record:
 
 
 def _by_kind(metrics: Sequence[Metric]) -> tuple[tuple[Metric, ...], tuple[Metric, ...]]:
-    """Metrics that are summed, and those that are read."""
+    """Splits metrics into those that are summed over rounds and those that are read at the end."""
     gauges = tuple(m for m in metrics if m.kind == "gauge")
     return tuple(m for m in metrics if m.kind != "gauge"), gauges
 
 
 def _declared(name: str, env: Any, policy: Any) -> dict[str, dict[str, tuple[int, ...]]]:
-    """In place of the engine's own trace of a round, which sees what it gives: what is declared, as `trace_round` checks later."""
+    """Replaces the engine's trace of a round by what is declared, which `trace_round` checks later."""
     del name
     kinds = ("flows", "env_gauges", "info", "policy_gauges")
     metrics = (*_by_kind(env.spec.metrics), *_by_kind(metrics_of(policy)))
@@ -121,7 +121,7 @@ def _declared(name: str, env: Any, policy: Any) -> dict[str, dict[str, tuple[int
 
 
 def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
-    """In place of `Block.shapes`: from the trace of one round."""
+    """Replaces `Block.shapes` by shapes from the trace of one round."""
     env, policy = block.grids
     record, horizon, *_ = block.static
     return {name: out.shape for name, out in trace_round(env, policy, record, horizon).items()}
@@ -130,7 +130,7 @@ def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
 def _numbers(
     block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray, begun: Any = None
 ) -> tuple[dict[str, np.ndarray], float]:
-    """In place of `Block.run`: numbers that differ from setting to setting; no run is invalid."""
+    """Replaces `Block.run` by made-up numbers that differ from setting to setting. No run is invalid."""
     del tile, begun
     record, horizon, *_ = block.static
     sizes = tuple(block.layout.tile[axis] for axis in block.axes)
@@ -145,14 +145,14 @@ def _numbers(
 
 
 def _one_tile(components: Components, recording: Any, num_seeds: int, *args: Any) -> Layout:
-    """In place of the layout that memory allows: everything in one call."""
+    """Replaces the layout that memory allows by a single call for everything."""
     del recording, args
     return Layout(num_seeds, {axis: len(values) for axis, values in components.axes.items()})
 
 
 @contextlib.contextmanager
 def dry_engine() -> Iterator[None]:
-    """A context in which `simulate` traces every policy and plays none."""
+    """Makes `simulate` trace every policy and play none, inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recording, "shapes_of_round", _declared)
         patch.setattr(programs.Block, "shapes", _shapes)
@@ -193,7 +193,6 @@ def _untrained_router(kind: type, env: Any, training: int = 0) -> Any:
 
 
 def _first_model(kind: type, scores: np.ndarray, options: dict[str, Any]) -> Any:
-    """A list of one model."""
     number = np.shape(scores)[1]
     return kind(threshold=np.full(number, -np.inf, np.float32), order=np.arange(number, dtype=np.float32), **options)
 
@@ -210,7 +209,7 @@ def _no_pairs(env: Any, number: int, samples: int) -> tuple[np.ndarray, np.ndarr
 
 @functools.cache
 def table_file() -> str:
-    """A small table of scores, costs and features, in place of a user's own."""
+    """Writes a small table of scores, costs and features that stands for a user's own, and returns its path."""
     rng = np.random.default_rng(0)
     scores = (rng.random((90, 5)) < [0.3, 0.5, 0.6, 0.7, 0.8]).astype(float)
     costs = np.tile([1e-4, 2e-4, 4e-4, 8e-4, 16e-4], (90, 1))

@@ -1,4 +1,4 @@
-"""What all tests share: error bars, real data beside the repository, double precision."""
+"""Helpers for all tests: checks of means with error bars, real data beside the repository, double precision."""
 
 import dataclasses
 import functools
@@ -43,17 +43,17 @@ def assert_means_agree(first, second, num_sigma=5.0, what="means"):
 
 
 def x64(enabled=True):
-    """Double precision inside the block."""
+    """Turns on double precision inside the block."""
     return jax.enable_x64(enabled)
 
 
 def backends(result):
-    """Names of what simulated the policies of a result."""
+    """Returns the names of the backends that simulated the policies of a result."""
     return set(decoded(result.attrs)["backend"].values())
 
 
 def shared_data(name):
-    """Path of a real file beside the repository; the test is skipped where there is none."""
+    """Returns the path of a real file beside the repository, and skips the test if the file is missing."""
     path = SHARED_DATA / name
     if not path.exists():
         pytest.skip(f"no real data: {path} does not exist")
@@ -69,7 +69,7 @@ def _double_class(cls):
 
 
 def doubles(tree):
-    """All floating leaves as float64 (inside `x64`)."""
+    """Converts all floating-point leaves to float64 (inside `x64`)."""
 
     def leaf(x):
         floating = not isinstance(x, bool) and jnp.issubdtype(jnp.result_type(x), jnp.floating)
@@ -79,7 +79,7 @@ def doubles(tree):
 
 
 def in_double(player):
-    """An environment or policy whose numbers and state are float64, whatever it declares (inside `x64`).
+    """Wraps an environment or policy so that its numbers and state are float64, whatever it declares (inside `x64`).
 
     Its class is a subclass that only widens what `init` returns, so that the very code under test runs in double precision.
     """

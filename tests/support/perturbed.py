@@ -106,7 +106,7 @@ def perturbed(text, inputs, corrected=True, more=1):
 
 
 def _watched(policy):
-    """The policy, whose Info has the whole numbers of its action."""
+    """Wraps the policy so that its Info also records the integers of its action."""
     kind = type(policy)
 
     def act(self, *args):
@@ -120,7 +120,7 @@ def _watched(policy):
 
 
 class Kernel:
-    """The rounds of one environment against one policy, one at a time.
+    """Runs the rounds of one environment and policy one at a time, in the arithmetic that the caller names.
 
     Attributes:
       inputs: of the first round, `[..., R]` where they differ from run to run.
@@ -151,7 +151,7 @@ class Kernel:
         self._call = host.compiled(perturbed(self._source.for_host(), len(self.inputs), **options))
 
     def simulate(self, inputs, t, way):
-        """Simulates a round of all runs; returns the inputs of the next one, and what is recorded of it, by name."""
+        """Simulates a round of all runs. Returns the inputs of the next round, and what was recorded, by name."""
         given = [np.array([[t, 1]], np.int32), *inputs[1:], np.array([WAYS[way]], np.int32)]
         size = inputs[self.own.index(True)].shape[-1]
         made = [np.zeros((*array.shape, size), array.dtype) for array in self._source.outputs]
@@ -160,14 +160,14 @@ class Kernel:
         return [*inputs[: self.first], *made[len(self._names) :]], dict(zip(self._names, made, strict=False))
 
     def decisions(self, inputs, recorded):
-        """All whole numbers of a round, `[n, R]`: of the action, and of the states after it."""
+        """Returns all integers of a round, `[n, R]`: those of the action and of the states after it."""
         whole = [recorded["info.action"], *(x for x in inputs[self.first :] if x.dtype.kind in "biu")]
         return np.concatenate([np.reshape(x, (-1, x.shape[-1])).astype(np.float64) for x in whole])
 
 
 @dataclasses.dataclass
 class Compared:
-    """Runs in perturbed arithmetic beside the exact ones of the same seeds.
+    """Holds how runs in perturbed arithmetic differ from exact runs of the same seeds.
 
     Attributes:
       nan: runs with a NaN that the exact run does not have.

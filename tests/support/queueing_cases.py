@@ -1,4 +1,4 @@
-"""Small queues, and runs of them as a user makes them."""
+"""Makes small queues and simulates them through the public functions."""
 
 import numpy as np
 

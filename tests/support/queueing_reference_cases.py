@@ -1,4 +1,4 @@
-"""Runs of the simulator and of the plain float64 reference of the queueing problem on shared draws.
+"""Runs the simulator and the float64 reference of the queueing problem on the same draws.
 
 The simulator runs in double precision here (`helpers.in_double`), so that decisions can be compared exactly; its draws keep their float32
 bits, and are handed to the reference as float64 numbers.
@@ -58,7 +58,7 @@ def _play(env, policy, key, horizon, classes):
 
 
 def play(env, policy, double=True):
-    """What happened in each round, and the policy's last state. In round t the policy's key is child t of `KEY`."""
+    """Returns what happened in each round and the policy's last state. The policy's key in round t is child t of `KEY`."""
     if not double:
         return jax.tree.map(np.asarray, _play(env, policy, KEY, env.spec.rounds, classes_of((env, policy))))
     with x64():
@@ -76,7 +76,7 @@ def _uniforms_and_normals(key, horizon, children, size):
 
 
 def noise_of(key, horizon, children=3, size=64):
-    """Uniforms and normals `[T, children, size]` that a policy may draw from the children of its key in each round, as float64.
+    """Draws uniforms and normals `[T, children, size]` that a policy may draw from the children of its key in each round.
 
     A draw of fewer elements holds the first ones of a draw of more, so that one compiled function serves all shapes.
     """
@@ -84,7 +84,7 @@ def noise_of(key, horizon, children=3, size=64):
 
 
 def learner_noise(horizon, parameters, d, M, key=KEY):
-    """(coin `[T]`, normals `[T, parameters, d, M]`, size `[T]`) that `ACQB.act` draws."""
+    """Returns the draws of `ACQB.act`: coin `[T]`, normals `[T, parameters, d, M]`, and the uniform of the size `[T]`."""
     number = parameters * d * M
     uniform, normal = noise_of(key, horizon, size=64 * -(-number // 64))
     return uniform[:, 0, 0], normal[:, 1, :number].reshape(horizon, parameters, d, M), uniform[:, 2, 0]
@@ -92,7 +92,7 @@ def learner_noise(horizon, parameters, d, M, key=KEY):
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance: theta `[N, d]` or `[d]`, contexts `[T, d]` or `[T, N, d]`, arrivals `[T]`, uniforms `[T]`."""
+    """Holds a queue: theta `[N, d]` or `[d]`, contexts `[T, d]` or `[T, N, d]`, arrivals `[T]`, uniforms `[T]`."""
 
     theta: np.ndarray
     contexts: np.ndarray
@@ -119,7 +119,7 @@ def instance(seed, T, N, d, K, pair=False, arrival_rate=0.7):
 
 
 def assert_same_run(seen, inst, K, want):
-    """Equal decisions, choices, queues, flows and gauges in every round, and no flow that must be zero."""
+    """Checks decisions, choices, queues, flows and gauges of every round, and that flows of errors are zero."""
     optimal = ref.simulate(inst.A, inst.U, inst.utility, K, ref.Optimal(inst.utility, K))
     busy = ~want["idle"]
 
@@ -150,7 +150,7 @@ def assert_same_run(seen, inst, K, want):
 
 @dataclass(frozen=True)
 class Pool:
-    """features `[P, d]`, log odds `[P, N]`, prompts `[T]`, arrivals `[T]`, uniforms `[T]`."""
+    """Holds a queue on a pool of prompts: features `[P, d]`, log odds `[P, N]`, prompts, arrivals and uniforms, `[T]` each."""
 
     features: np.ndarray
     log_odds: np.ndarray

@@ -20,7 +20,7 @@ COST = np.array([0.3, 1.0, 3.0, 8.0])
 
 @dataclass(frozen=True)
 class Case:
-    """A table of the simulator, its latencies, and the same for the reference."""
+    """Holds a recorded table for the simulator, its latencies, and the same table for the NumPy reference."""
 
     table: RoutingTable
     latency: np.ndarray
@@ -28,7 +28,7 @@ class Case:
 
 
 def case(kind="binary", queries=300, features="vectors", seed=7):
-    """Four models whose probabilities depend on features; later models are better and dearer, the second dearest comes first.
+    """Makes a table of four models whose quality depends on features. Its first column is the second dearest model.
 
     Args:
       kind: "binary" scores or "fractional" ones.
@@ -60,7 +60,7 @@ def case(kind="binary", queries=300, features="vectors", seed=7):
 
 
 def totals(of, name, orders, record_every=None, **setting):
-    """The simulator's curves of one strategy at one setting, and its rounds."""
+    """Simulates one strategy at one setting. Returns its recorded curves and the number of rounds."""
     env, policy, rounds = setting_of(of.table, name, latency=of.latency, **setting)
     data = jr.simulate(
         env, {name: policy}, horizon=rounds, seeds=orders, record_every=record_every or rounds, progress=False
@@ -69,7 +69,7 @@ def totals(of, name, orders, record_every=None, **setting):
 
 
 def means(of, name, orders, **setting):
-    """`[orders, 4]` quality, cost, calls and latency per answered query, by the simulator."""
+    """Simulates one strategy. Returns `[orders, 4]`: quality, cost, calls and latency per answered query."""
     data, _ = totals(of, name, orders, **setting)
     at = {
         key: np.asarray(data[key].isel(time=-1).values, float).reshape(orders)
@@ -79,7 +79,7 @@ def means(of, name, orders, **setting):
 
 
 def decisions(env, policy, rounds, seed=0):
-    """One run by a scan over the protocol: what was seen, done, fed back and measured in each round that counts, `[T, ...]`."""
+    """Plays one run round by round. Returns observation, action, feedback and flows of each counted round, `[T, ...]`."""
     env, policy = on_device(env), build_policy(on_device(policy), on_device(env))
     names = ("env_init", "policy_init", "env", "plan", "act", "update")
     keys = dict(zip(names, jax.random.split(jax.random.key(seed), len(names)), strict=True))
@@ -106,7 +106,7 @@ def decisions(env, policy, rounds, seed=0):
 
 
 def scripted(env, policy, rounds, fill, seed=0):
-    """The same of random actions: all rounds from the first state, which knows the order of the rows.
+    """Plays random actions in place of a policy's. Returns the same as `decisions`; the first state fixes the rows' order.
 
     Args:
       fill: `(rng, T, N) -> leaves of the action by name`; the others are 0.
@@ -138,7 +138,7 @@ def scripted(env, policy, rounds, fill, seed=0):
 
 @dataclass(frozen=True)
 class Read:
-    """Decisions of a run, models in the order of the table.
+    """Holds which row, models and answer each round of a run had; models are numbered as in the table.
 
     Attributes:
       rows: `[T]` rows of the table, from the policy's observations or costs.
@@ -154,7 +154,7 @@ class Read:
 
 
 def _row_of(unit, shown, which):
-    """Rows whose costs `unit` `[Q, N]` are those shown `[T, N]`, of models `which` `[T, N]`."""
+    """Finds the rows of `unit` `[Q, N]` that equal the costs `shown` `[T, N]` at the models in the mask `which` `[T, N]`."""
     return np.array([np.abs(np.where(w, unit - s, 0.0)).max(axis=1).argmin() for s, w in zip(shown, which, strict=True)])
 
 
@@ -208,7 +208,7 @@ def _retried(of, data):
 
 
 def read(of, name, env, data, setting):
-    """Decisions without `Metered`: from actions, and from the policy's observations or costs."""
+    """Recovers a run's decisions from its actions and from observed costs, independently of `Metered`."""
     if name in ("COSMOS", "LinUCB"):
         return _searched(of, data, setting["weight"])
     if name == "MESS+":

@@ -20,7 +20,7 @@ WINOGRANDE = (ref.CELLS["winogrande"], *ref.ENERGY["winogrande"])
 
 
 def small_table(rows=150, models=3, seed=0):
-    """Recorded requests whose first features tell who satisfies."""
+    """Makes a table of recorded requests whose first features tell which models satisfy."""
     rng = np.random.default_rng(seed)
     scores = (rng.random((rows, models)) < np.linspace(0.5, 0.9, models)).astype(float)
     costs = np.geomspace(50.0, 900.0, models) * rng.uniform(0.7, 1.3, (rows, models))
@@ -30,7 +30,7 @@ def small_table(rows=150, models=3, seed=0):
 
 @functools.partial(jax.jit, static_argnums=3, compiler_options={"xla_backend_optimization_level": 0})
 def _played(env, policy, words, horizon):
-    """The protocol's loop as one scan; also the requests, the exploration's uniforms and dropout's factors of every round."""
+    """Plays a run in one scan. Also returns each round's request, exploration uniform and dropout factors."""
 
     def at(name, t):
         return draws.fold_in(draws_key(words[name]), t)
@@ -60,7 +60,7 @@ def _played(env, policy, words, horizon):
 
 
 def played(env, policy, horizon=300, seed=3):
-    """One run: everything of every round, float64 where it is a float."""
+    """Plays one run. Returns everything that happened in every round; floating-point numbers become float64."""
     streams = run_streams(jax.random.key_data(draws.key(0)), np.asarray([seed], np.uint32))
     words = {name: value[:, 0] for name, value in streams.items()}
     found = _played(canonical(env), canonical(policy), words, horizon)
@@ -92,7 +92,7 @@ def learner(cls=sv.MessPlus, **options):
 
 
 def observed(cost, probability, alpha):
-    """What a policy with the predictor `Labels` sees, with probabilities in place of labels."""
+    """Builds what a policy with the predictor `Labels` observes, with probabilities in place of labels."""
     cost, probability = jnp.asarray(cost, jnp.float32), jnp.asarray(probability, jnp.float32)
     return sv.types.Observation(features=jnp.ones(1), cost=cost, labels=probability, alpha=jnp.float32(alpha))
 
@@ -101,7 +101,7 @@ SPEC = sv.types.ServiceSpec(num_models=3, num_features=1, reveals_labels=True)
 
 
 def decision(policy, obs, queue=0.0, seed=1):
-    """(model, scores) of a request that is not explored."""
+    """Returns the model and the scores that the policy gives to a request that it does not explore."""
     policy = policy.replace(predictor=sv.Labels(), c=0.0)
     state = policy.init(draws.key(0), SPEC).replace(queue=VirtualQueue.empty().replace(length=jnp.float32(queue)))
     action, info = policy.act(draws.key(seed), state, obs, jnp.int32(7))
@@ -110,7 +110,7 @@ def decision(policy, obs, queue=0.0, seed=1):
 
 
 def assert_columns_close(samples, expected, what, num_sigma=5.0):
-    """The mean of each column is within its own standard errors of the expected value; a constant column is equal."""
+    """Checks that the mean of each column is within `num_sigma` standard errors of the expected value."""
     samples, expected = np.asarray(samples, float), np.asarray(expected, float)
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     gap = np.abs(samples.mean(axis=0) - expected)

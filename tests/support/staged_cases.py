@@ -1,4 +1,4 @@
-"""Markets, runs and random numbers of a run for tests of the staged problem."""
+"""Makes markets, runs and the random numbers of runs for tests of the staged problem."""
 
 import functools
 
@@ -23,7 +23,7 @@ EVERYTHING = [
 
 
 def by_index(policy):
-    """The policy, or function of an environment, with ties that go to the lower index, as in the NumPy loops."""
+    """Makes a policy, or function of an environment, resolve ties to the lower index, as the NumPy loops do."""
     if not hasattr(policy, "act"):
         return lambda env: by_index(policy(env))
     if hasattr(policy, "tie"):
@@ -33,7 +33,7 @@ def by_index(policy):
 
 @functools.cache
 def arena(slots, stage, policy):
-    """64 runs of the paper's synthetic market (10,000 rounds), recorded at the end of every stage, for one policy; ties go by index."""
+    """Simulates 64 runs of one policy on the paper's synthetic market (10,000 rounds), recorded at the end of each stage."""
     policies = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
     env = staged.arena_market(max_deployed=slots, stage_length=stage)
     data = simulate(
@@ -49,7 +49,7 @@ def arena(slots, stage, policy):
 
 
 def final_values(env, policy, horizon, seeds, name="regret"):
-    """Values of a metric at the horizon, `[..., seed]`."""
+    """Returns the values of a metric at the horizon, `[..., seed]`."""
     data = simulate(env, policy, horizon=horizon, seeds=seeds, record_every=horizon, record=[name], progress=False)
     assert data["valid"].all()
     return data[name].isel(policy=0, time=-1).values
@@ -60,7 +60,7 @@ def end(data, name):
 
 
 def near(samples, mean, error, num_sigma=5.0):
-    """Checks that the samples' mean agrees with a result of NumPy loops, given as mean and standard error."""
+    """Checks that the samples' mean agrees with a mean and standard error that NumPy loops measured."""
     own = np.std(samples, ddof=1) / np.sqrt(len(samples))
     gap = abs(np.mean(samples) - mean)
     assert own > 0
@@ -68,7 +68,7 @@ def near(samples, mean, error, num_sigma=5.0):
 
 
 def jitted(policy):
-    """`plan`, `act` and `update` of a policy, compiled once."""
+    """Compiles `plan`, `act` and `update` of a policy once."""
     return (jax.jit(getattr(policy, verb)) for verb in ("plan", "act", "update"))
 
 
@@ -108,7 +108,7 @@ def random_numbers(seed, horizon):
 
 
 def per_round(data, name, seed):
-    """Values of a recorded flow in each round, from its totals or averages."""
+    """Recovers the values of a flow in each round from its recorded totals or averages."""
     variable = data[name].isel(policy=0).sel(seed=seed)
     values = variable.values
     if variable.attrs["kind"] == "gauge":
@@ -119,7 +119,7 @@ def per_round(data, name, seed):
 
 
 def run_all_rounds(market, policy, horizon, seeds, double):
-    """Runs with a record of every round."""
+    """Simulates with a record of every round."""
     options = {"horizon": horizon, "seeds": seeds, "record_every": 1, "record": RECORD, "progress": False}
     if not double:
         return simulate(market, policy, **options)

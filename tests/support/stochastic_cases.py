@@ -1,4 +1,4 @@
-"""Bandits, random numbers of a run and runs for tests of the plain bandit."""
+"""Makes bandits, plays them, and recovers the random numbers of their runs, for tests of the plain bandit."""
 
 import functools
 from typing import NamedTuple
@@ -16,7 +16,7 @@ SEEDS = (0, 5, 12)
 
 
 class RandomNumbers(NamedTuple):
-    """Random numbers of a run, float64.
+    """Holds the random numbers of a run, as float64.
 
     Attributes:
       uniform: `[T]` uniform draw of the rewards.
@@ -34,7 +34,7 @@ class RandomNumbers(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _random_numbers(run, horizon, size):
-    """Draws from the documented keys of a run: child 2 of its key has the environment's rounds, child 5 the policy's acts."""
+    """Draws a run's random numbers from the documented keys: child 2 is for the environment, child 5 for the policy's acts."""
 
     def one(t):
         env, act = (jax.random.fold_in(jax.random.fold_in(run, child), t) for child in (2, 5))
@@ -61,7 +61,7 @@ def tie_order(seed, size=len(MEANS)):
 
 
 def run_all_rounds(env, policy, horizon, seeds=SEEDS, double=True, record=("pulls", "reward", "regret")):
-    """Chosen models `[seed, T]`, and the result with a record of every round."""
+    """Simulates with a record of every round. Returns the chosen models `[seed, T]` and the result."""
     if double:
         with x64():
             return run_all_rounds(in_double(env), in_double(policy), horizon, seeds, False, record)

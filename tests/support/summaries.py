@@ -24,7 +24,7 @@ def model(index, number, scale):
 
 
 def point(strategy, kind, setting, quality, cost, **more):
-    """A point with plausible values of what is not given."""
+    """Makes a point and fills in plausible values for what is not given."""
     blank = dict.fromkeys(("latency", "late_quality", "late_cost", "without", "saving", "learning"))
     blank |= {"calls": pair(1.0, 0.0), "meets": False, "answer": False, "needs": [], "shares": {}, "further": ""}
     return blank | {"strategy": strategy, "kind": kind, "setting": setting, "quality": quality, "cost": cost} | more
@@ -58,7 +58,7 @@ WAYS = (
 def typical(
     target=0.75, models=MODELS, scale=1.0, unit="USD per query", ways=WAYS, seed=3, latency=True, file="traffic.csv"
 ):
-    """About ten strategyes with five settings each, on eleven models."""
+    """Makes a summary of about ten strategies with five settings each, on eleven models."""
     rng = random.Random(seed)
     listed, points = [], []
     for i, name in enumerate(models):
@@ -166,7 +166,7 @@ def sensitivity(points):
 
 
 def unanswered():
-    """Nobody reaches the target, not even a bound."""
+    """Makes a summary in which no strategy reaches the target, not even a bound."""
     return typical(target=0.995)
 
 
@@ -175,7 +175,7 @@ def no_learners():
 
 
 def one_single():
-    """Only one single model meets the target."""
+    """Makes a summary in which a single model, and only one, meets the target."""
     return typical(target=0.79, latency=False)
 
 
@@ -185,7 +185,7 @@ def many_models(number=112):
 
 
 def free():
-    """Some calls cost nothing."""
+    """Makes a summary in which some calls cost nothing."""
     found = typical()
     for p in found["points"]:
         if p["setting"] in MODELS[:4] or (p["strategy"] == "cascade" and p["setting"].endswith("0.001")):
@@ -203,7 +203,7 @@ def all_free():
 
 
 def unknown_errors():
-    """Errors that are not known: NaN, infinite or null; one point has no quality."""
+    """Makes a summary with unknown errors (NaN, infinite or null) and one point without quality."""
     found = typical()
     for i, p in enumerate(found["points"]):
         error = (math.nan, None, math.inf)[i % 3]
@@ -233,7 +233,7 @@ def tiny():
 
 
 def hostile():
-    """Names that try to be markup, are very long, or in other scripts."""
+    """Makes a summary whose names contain markup, are very long, or are written in other scripts."""
     evil = "<script>alert(1)</script>"
     names = (
         evil,

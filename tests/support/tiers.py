@@ -1,4 +1,4 @@
-"""Which tests wait for the slow tier because they take long: chosen from a measured run, and kept in `tests/long.txt`.
+"""Chooses the tests that run only in the slow tier from their measured times. `tests/long.txt` lists them.
 
     python -m pytest -vv --durations=0 > times.txt
     python tests/support/tiers.py times.txt --seconds 1200
@@ -28,12 +28,12 @@ _STAY = (
 
 
 def listed() -> set[str]:
-    """Tests that wait, as paths below `tests`."""
+    """Returns the tests that `tests/long.txt` lists, as paths below `tests`."""
     return set(LIST.read_text().splitlines())
 
 
 def measured(report: str) -> dict[str, float]:
-    """Seconds of each test, with those of the fixtures that it made, from what `--durations=0` prints."""
+    """Reads the seconds of each test, its fixtures included, from what `--durations=0` prints."""
     seconds: dict[str, float] = collections.defaultdict(float)
     for taken, test in re.findall(r"^(\d+\.\d+)s (?:setup|call|teardown) +tests/(.*)$", report, re.MULTILINE):
         seconds[test] += float(taken)
@@ -41,7 +41,7 @@ def measured(report: str) -> dict[str, float]:
 
 
 def long_ones(seconds: dict[str, float], budget: float) -> set[str]:
-    """Those that wait, so that the others take no more than the budget, if that can be."""
+    """Chooses the tests for the slow tier so that the other tests take no more than the budget, if possible."""
     cases = collections.defaultdict(list)
     for test in seconds:
         cases[test.partition("[")[0]].append(test)

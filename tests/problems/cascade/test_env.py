@@ -44,7 +44,7 @@ def test_only_what_was_opened_is_shown(name):
 
 
 class Replaced:
-    """An environment in which a period holds what it is told."""
+    """Stands for an environment in which a period holds what the test gives it."""
 
     def __init__(self, env, period):
         self.env, self.period = env, period
@@ -59,7 +59,7 @@ class Replaced:
 
 @jax.jit
 def both_worlds(env, key, state, action, t, rubbish):
-    """Feedback of a period, and of the same one with rubbish in all boxes that the search leaves closed."""
+    """Returns the feedback of a period, and of the same period with rubbish in all boxes that the search leaves closed."""
     period = env.draw(key, state, t)
     known = env.evaluator is None
     opened = action.run(Outputs(period.score if known else None, period.features, period.cost)).opened | (t < 1)
@@ -150,7 +150,7 @@ def test_theorem_3_3_allows_every_index_its_rounding():
 
 @functools.partial(jax.jit, static_argnums=1)
 def searched_periods(env, search):
-    """Flows of 20,000 periods of one run with a search that knows the environment."""
+    """Returns the flows of 20,000 periods of one run with a search that knows the environment."""
     start, now = draws.split(draws.key(0))
     state = env.init(start)
 
@@ -166,7 +166,7 @@ def optimal(env, obs):
 
 
 def everything(env, obs, bounded):
-    """Opens all boxes, whatever their indices, and says that it follows them."""
+    """Returns a search that opens all boxes, whatever their indices."""
     index = env.true_index(obs.context)
     return IndexSearch(index, jnp.full_like(index, jnp.inf), index=index, bounded=jnp.asarray(bounded))
 
@@ -191,7 +191,7 @@ def test_violations_of_the_decomposition_are_counted():
 
 
 class DeploysUnseen:
-    """A search that deploys a box which it has not opened, or opens none."""
+    """Deploys a box that it has not opened, or opens none."""
 
     def __init__(self, opened):
         self.opened = jnp.asarray(opened)

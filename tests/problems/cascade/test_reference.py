@@ -48,7 +48,7 @@ MODULES += [module for name, module in sys.modules.items() if name.startswith("j
 
 
 class _Wide:
-    """`jax.numpy` in which float32 means float64."""
+    """Stands for `jax.numpy`; its float32 means float64."""
 
     float32 = jnp.float64
 
@@ -114,7 +114,7 @@ def _play(env, policy, key, horizon, classes):
 
 
 def play(env, policy, horizon, key=KEY):
-    """What happened in each round from the free one on, and the policy's last state, in double precision."""
+    """Plays a run in double precision. Returns what happened in each round, free ones too, and the policy's last state."""
     with double():
         env, policy = doubles(env), doubles(policy)
         return jax.tree.map(np.asarray, _play(env, policy, key, horizon, classes_of((env, policy))))
@@ -149,7 +149,7 @@ def _raw_noise(horizon, size=256):
 
 @functools.cache
 def _ties(horizon, number):
-    """The orders of equal boxes, of COSMOS and its kin and of LinUCB."""
+    """Returns the orders of equal boxes: that of COSMOS and its relatives, and that of LinUCB."""
     act = draws.split(KEY, 5)[1]
     keys = jax.vmap(lambda t: draws.fold_in(act, t))(jnp.arange(horizon + 1, dtype=jnp.int32))
     with double():
@@ -158,7 +158,7 @@ def _ties(horizon, number):
 
 
 def noise_of(inst, horizon):
-    """The draws of a run for the reference.
+    """Returns the draws of a run for the reference.
 
     A draw of fewer elements holds the first ones of a draw of more, so that one compiled function serves all shapes.
     """
@@ -189,7 +189,7 @@ def noise_of(inst, horizon):
 
 
 def _same(ours, theirs, what):
-    """The reference's number, if the simulator's is its float32."""
+    """Returns the reference's number after checking that the simulator's is its float32."""
     theirs = np.broadcast_to(np.asarray(theirs, float), np.shape(ours))
     np.testing.assert_allclose(ours, theirs, rtol=2e-7, atol=1e-7, err_msg=what)
     return theirs

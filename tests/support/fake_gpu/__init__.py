@@ -82,7 +82,7 @@ def build() -> Path:
 
 
 def _stubs(text: str) -> str:
-    """Functions that do nothing, for all names of the driver that the plugin knows and the text lacks."""
+    """Returns C code of functions that do nothing, for all names that the plugin knows and the driver's text lacks."""
     own = set(re.findall(r"^\w[\w ]* \*?(\w+)\(", text, re.MULTILINE))
     named = {
         name.decode()
@@ -94,7 +94,7 @@ def _stubs(text: str) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Variables with which Python finds a fake GPU; what is compiled there, and the log of the driver, are in the folder."""
+    """Returns the variables with which Python finds a fake GPU. `folder` gets what is compiled and the driver's log."""
     built = build()
     return {
         "LD_LIBRARY_PATH": str(built),
@@ -108,13 +108,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def start(folder: Path, function: str, *arguments: str, **settings: str) -> "subprocess.Popen[str]":
-    """Begins a process that calls a function of `child.py`; `settings` are variables of driver and compiler."""
+    """Starts a process that calls a function of `child.py`; `settings` are variables of driver and compiler."""
     command = [sys.executable, str(HERE / "child.py"), function, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=os.environ | environment(folder) | settings, **pipes)
 
 
 def log(folder: Path) -> list[str]:
-    """Lines that the driver has written, without the times."""
+    """Reads the lines that the driver has written, without the times."""
     file = folder / "log.txt"
     return [line.split(" ", 1)[1] for line in file.read_text().splitlines()] if file.exists() else []

@@ -30,23 +30,23 @@ SEEDS = 100  # The last block of threads is not full.
 
 
 def call_of(*players, every=5, **options):
-    """The call of a kernel: its operands, which a CPU computes, the function of them, and names of the results."""
+    """Builds the call of a kernel. Returns its operands (computed on a CPU), a function of them, and the results' names."""
     operands, params, names = kernel_calls.call_of(*players, every=every, runs=SEEDS, **options)
     return operands, lambda *given: rounds_p.bind(*given, **params), names
 
 
 def on(device, operands, function, *_):
-    """Results of a call on a device."""
+    """Returns the results of a call on a device."""
     return [np.asarray(x) for x in jax.jit(function)(*jax.device_put(operands, device))]
 
 
 def unequal(ours, theirs):
-    """Numbers of the results that have other bits."""
+    """Returns the positions of results that differ in a bit."""
     return [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if (a.shape, a.tobytes()) != (b.shape, b.tobytes())]
 
 
 def unequal_calls(*call):
-    """Results of the GPU that differ from those of the host: of as few launches as there can be, and of one for each round."""
+    """Returns which results differ between GPU and host, for as few launches as possible and for one launch a round."""
     theirs = on(CPU, *call)
     whole = unequal(on(GPUS[0], *call), theirs)
     cuda.LAUNCH_S = 0.0
@@ -56,7 +56,7 @@ def unequal_calls(*call):
 
 
 def policies(*names):
-    """Default policies, given as "problem/policy"."""
+    """Compares default policies, given as "problem/policy"."""
     found = {}
     for problem, name, *players in kernels.pairs():
         if (name := f"{problem}/{name}") in names:
@@ -68,13 +68,13 @@ def policies(*names):
 
 
 def cut():
-    """Runs that are cut within chunks of a long record interval, and within stages."""
+    """Compares runs that are cut within chunks of a long record interval, and within stages."""
     long, stages = call_of(*UCB1, horizon=5000, every=5000), call_of(*MARKET, horizon=47, every=10)
     return {"long": unequal_calls(*long), "stages": unequal_calls(*stages)}
 
 
 def continued():
-    """Runs that continue others, with the host's states of runs from scratch."""
+    """Compares runs that continue others with the host's runs from scratch."""
     found = {}
     for name, players in {"UCB1": UCB1, "StageRoute": MARKET}.items():
         *call, names = call_of(*players, horizon=20, every=20)
@@ -86,7 +86,7 @@ def continued():
 
 
 def grids():
-    """Settings of a grid, devices that have a setting each, and results that differ between two settings."""
+    """Compares settings of a grid, and devices that have a setting each. Also checks that two settings differ."""
     operands, function, _ = call_of(*UCB1)
     place = next(i for i, one in enumerate(operands) if one.ndim and one.dtype == np.float32)
 
@@ -113,7 +113,7 @@ def grids():
 
 
 def threads():
-    """Kernels that several threads call at the same time."""
+    """Compares kernels that several threads call at the same time."""
     kinds = stochastic.UCB1, stochastic.MOSS, stochastic.UCBV, stochastic.Exp3
     many = [call_of(UCB1[0], kind()) for kind in kinds] * 3
     theirs = [on(CPU, *call) for call in many]
@@ -123,7 +123,7 @@ def threads():
 
 
 def simulate(options="{}"):
-    """What a user sees who simulates UCB1. Its numbers mean nothing: XLA's own kernels do nothing here."""
+    """Simulates UCB1. Returns warnings and backend only, as numbers mean nothing: XLA's own kernels do nothing here."""
     settings = {"horizon": 200, "execution": jr.Execution(block=64), "seeds": 256, "progress": False} | json.loads(options)
     cuda.MOST_STACK = settings.pop("most_stack", cuda.MOST_STACK)
     if settings["progress"]:
