@@ -52,7 +52,7 @@ REFUSED = {
     "a verdict against the score": (BASE.assign(result=["wrong", "correct", "correct", "wrong"] * 10), "column 'result' contradicts the scores", {"columns": {"score": "result"}}),
     "a router's choices": (WIDE.assign(**STATED, score_router=[1, 0, 1, 0], cost_router=[0.01, 0.01, 0.02, 0.02]), "is 'router' a model.*or those of one of them", {"models": ["a", "b"]}),
     "a spread as a model": (WIDE.assign(**STATED, score_std=[0.5, 0, 0, 0.5], cost_std=0.005), "is 'std' a model", {"models": ["a", "b"]}),
-    "units that contradict each other": (BASE.assign(latency_s=350, latency_unit="ms"), "'latency_s' says 's', but column 'latency_unit' says 'ms'", {"units": {"latency": "ms"}}),
+    "units that contradict each other": (BASE.assign(latency_s=350, latency_unit="ms"), "in the name 'latency_s' is 's', but that in column 'latency_unit' is 'ms'", {"units": {"latency": "ms"}}),
     "units of ten": (renamed(cost_usd="Cost [1e-6 USD]"), "the unit in the name of .* is not known", {"units": {"cost": "micros"}}),
     "a mean among words": (pd.concat([BASE.assign(id=np.repeat([*"ABCDEFGHIJKLMNOPQRST"], 2)), BASE[:2].assign(id="Mean", score=0.5)]), "column 'id' is 'Mean': is the row a summary", None),
     "a rate of errors": (renamed(score="error_rate"), "'error_rate' may be better the lower it is", {"columns": {"score": "error_rate"}}),

@@ -93,7 +93,7 @@ REFUSED = {
     "values in a list": (BASE, {"where": ["a"]}, r"where must map columns to values, as .*, got \['a'\]"),
     "costs of one model": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5}}, "only 'a' is named, and there is nothing to choose"),
     "costs of a model that is not there": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5, "c": 1}}, "'c' is not a column"),
-    "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, r"has cached tokens, and nothing says what they cost"),
+    "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, "has cached tokens, and their price is unknown"),
     "two kinds of energy and money": (WIDE | {"cost_x": ["$1"] * 4, "cost_y": ["1 €"] * 4}, {}, "costs are in EUR and in USD"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
     "a row of means": (pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]), {}, "column 'query_id' is 'Mean': is the row a summary of the others"),
@@ -321,7 +321,7 @@ def test_a_shape_of_json(case, tmp_path):
     ("value", "message"),
     [
         ({"a": RECORDS, "b": [{"query_id": 1, "model": "a", "score": 1, "cost": 2, "more": 3}]}, "has several lists of records, 'a', 'b'"),
-        ({"a": {"x": {"score": 1}, "y": {"score": 1}}, "b": {"x": {"score": 1}, "y": {"score": 0}}}, "does not say which of them are the models"),
+        ({"a": {"x": {"score": 1}, "y": {"score": 1}}, "b": {"x": {"score": 1}, "y": {"score": 0}}}, "does not show which of them are the models"),
         ({"a": 1}, "must be a list of records .* got an object with 'a'"),
     ],
 )  # fmt: skip

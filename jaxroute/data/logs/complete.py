@@ -108,7 +108,7 @@ def complete_log(
     for role, column in answers.given.items():
         if column and "*" not in column and column not in roles.used:
             stated = role.startswith(("tokens", "price", "response", "prompt_chars"))
-            why = "costs are stated (--column cost= leaves them out)" if stated else "it says nothing here"
+            why = "costs are stated (--column cost= leaves them out)" if stated else "nothing depends on it"
             raise refusal("no_effect", role=role, column=column, why=why)
     left = [name for name in sheet.names if name and name not in roles.used and name not in FILE_COLUMNS]
     notes += [f"not used: {join_names(map(repr, left), 30)}"] if left else []
@@ -119,7 +119,7 @@ def complete_log(
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
     """Returns `[A]` scores in [0, 1]; without a given scale, the one in their name counts."""
     if scale is None and (scale := scale_in_name(name)) is not None:
-        answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as its name says (--scale decides)")
+        answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
 
 
