@@ -226,11 +226,13 @@ def test_files_that_are_ambiguous(tmp_path):
 
 def test_what_is_no_log_beside_logs_is_left_aside(tmp_path):
     (tmp_path / "README.txt").write_text("Hello there\n")
+    (tmp_path / "notes.csv").write_text("u,v\n1,2\n")
     for model in "ab":
         BASE[BASE.model == model].to_csv(tmp_path / f"{model}.csv", index=False)
     log = read_log(tmp_path)
     assert_found(log, half())
     assert any("skipped README.txt" in line for line in log.read)
+    assert any("skipped notes.csv, with other columns than the largest" in line for line in log.read)
 
 
 def test_pickles_with_an_index_and_compressed(tmp_path):

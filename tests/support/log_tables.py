@@ -1,7 +1,7 @@
-"""Log files drawn at random, with what a reader must find in them, and the judge of what it found.
+"""Draws log files at random, with the contents that a reader must find, and judges its result.
 
-Each draw begins with the truth (queries, models, scores, costs), writes it as people write logs, and says whether the file leaves one reading
-(`determined`) or must be refused. Nothing of the reader is used here: names, units and rules stand in this file a second time.
+A draw begins with the truth (queries, models, scores, costs), writes it as people write logs, and knows whether the file has one interpretation
+(`determined`) or must be refused. No code of the reader is used: names, units and rules are repeated here independently.
 """
 
 import bz2
@@ -45,11 +45,11 @@ IN_MEMORY = ("pandas", "arrow", "dict", "records")
 
 
 class Unfit(Exception):
-    """Says that choices made so far do not go together; the draw begins anew."""
+    """Signals that the choices made so far contradict each other; the draw starts again."""
 
 
 class Column(NamedTuple):
-    """A column as written: its header, its cells, the role that it truly has (empty: none), and the keys that it has in nested JSON."""
+    """A written column: its header, its cells, its true role (empty: none), and its keys in nested JSON."""
 
     name: str
     cells: list
@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A drawn log: how it is written, and what is true of it."""
+    """A drawn log: its truth, and how it is written."""
 
     seed: int  # Of the draw.
     options: Mapping[str, Any]  # Arguments of `read_log`.
@@ -91,7 +91,7 @@ class Drawn:
 
 @dataclass
 class Answer:
-    """A row of a model's answer: the score as written and in [0, 1] (None: missing), the cost likewise, and what else it has."""
+    """An answer: its score in [0, 1] and its cost (None if missing), the cells written for them, and further cells by role."""
 
     cell: Any
     score: float | None
@@ -103,7 +103,7 @@ class Answer:
 
 @dataclass
 class Query:
-    """A question: what identifies it, and its number, category, text."""
+    """A question: its true key, the id that is written, and its category, text and features."""
 
     key: Any
     id: Any
@@ -113,7 +113,6 @@ class Query:
 
 
 def log_tables() -> st.SearchStrategy[Drawn]:
-    """Strategy of draws."""
     return st.integers(0, 2**40).map(draw_table)
 
 
@@ -136,7 +135,7 @@ KNOWN = {plain_name(name) for levels in NAMES.values() for level in levels for n
 
 
 def spelled(rng: random.Random, name: str) -> str:
-    """A name in one of the ways that people write it."""
+    """Writes a name in a random style: camel case, title case, with blanks, hyphens or capitals."""
     way = rng.choice(["as it is"] * 5 + ["camel", "pascal", "title", "blanks", "hyphens", "upper"])
     if "." in name and way not in ("camel", "as it is"):
         return name
@@ -169,15 +168,15 @@ def sentence(rng: random.Random, kind: str, number: int) -> str:
 
 
 class Scale(NamedTuple):
-    """How scores are written: value of a skill in (0, 1), cell and unit score of a value, what the header adds, the option, a forced value."""
+    """A way to write scores: functions from a skill to a value, and from a value to its cell and its score in [0, 1]."""
 
     name: str
-    value: Any
-    cell: Any
-    unit: Any
-    suffix: str = ""
-    option: tuple | None = None
-    top: Any = None
+    value: Any  # Function from a skill in (0, 1) to a value.
+    cell: Any  # Function from a value to its cell.
+    unit: Any  # Function from a value to a score in [0, 1].
+    suffix: str = ""  # Unit in the header.
+    option: tuple | None = None  # Argument `scale` of `read_log`.
+    top: Any = None  # Values of the first answers that make the scale unambiguous.
 
 
 def _number(rng: random.Random, skill: float) -> float:
@@ -557,7 +556,7 @@ class _Making:
         return made
 
     def make_alike(self) -> None:
-        """Repeats that differ in nothing but, at times, the score; counted, not taken once."""
+        """Makes repeated answers that are equal, or differ in the score alone; each of them counts."""
         self.kinds.add("L22")
         pattern = [(1, 1, 1, 0), (0, 0, 0, 1), (1, 1, 0), (0, 0, 1)]
         uneven = False
@@ -574,7 +573,7 @@ class _Making:
             raise Unfit
 
     def set_apart(self, apart: str, values: list) -> None:
-        """Names the column that tells answers of a pair apart, and, in half of the draws, the value that is meant."""
+        """Adds a column that distinguishes the answers of one model to one query; half of the draws select one of its values."""
         self.apart = apart
         self.kinds.add("L8")
         if all(len({a.score for a in rows}) == 1 for rows in self.answers.values()):
@@ -619,7 +618,7 @@ class _Making:
                 rows[0] = self.answer(self.scale, self.queries[number], model, value, unit, None)
 
     def make_gaps(self) -> None:
-        """Takes away scores, costs, tokens or rows of some answers."""
+        """Removes scores, costs, tokens or rows of some answers."""
         rng, theme = self.rng, self.theme
         self.missing_rows: set[tuple[int, str]] = set()
         pairs: list[tuple[int, str]] = []
@@ -813,7 +812,7 @@ class _Making:
         return names
 
     def second_column(self, role: str) -> None:
-        """Adds a column of the same level as the one of the role: other contents, equal ones, or some that cannot be it."""
+        """Adds a column whose name fits a role equally well, with other cells, equal cells, or cells that cannot have the role."""
         rng = self.rng
         column = next(column for column in self.columns if column.role == role)
         level = self.levels.get(role, 0)
@@ -851,7 +850,7 @@ class _Making:
         self.kinds |= {"L1", f"two of {role}", f"two {way}"}
 
     def lower_columns(self) -> None:
-        """Adds columns whose names are of a lower level than that of the true ones, and that hold something else."""
+        """Adds columns whose names fit a role less well than that of the true column, with other cells."""
         rng = self.rng
         roles = [role for role in ("score", "cost", "model") if self.levels.get(role, 3) < 2]
         chosen = [role for role in roles if self.chance(0.6)] or roles[:1]
@@ -877,7 +876,7 @@ class _Making:
             self.kinds |= {"lower", "L1"} if role != "model" else {"lower"}
 
     def decoys(self) -> None:
-        """Adds columns that have no role; where answers are repeated they are the same for all of a pair, or different in every row."""
+        """Adds columns without a role. If answers are repeated, their cells are equal for repeated answers, or different in every row."""
         rng, rows, queries = self.rng, self.rows, self.queries
         numbers, by_row = range(len(rows)), self.repeats == "" and self.theme != "restart"
         alike = self.repeats == "alike"
@@ -1234,13 +1233,13 @@ def in_memory(columns: tuple[Column, ...], form: Mapping[str, Any], path: Path) 
 
 
 def alike(column, other):
-    """Whether two columns have the same values in another unit, in any order: rows with equal scores cannot be told apart."""
+    """Whether two columns have the same values in different units, in any order, as rows with equal scores cannot be distinguished."""
     first, second = (np.sort((of - of.mean()) / (of.std() or 1.0)) for of in (column, other))
     return np.allclose(first, second, atol=1e-3)
 
 
 def judge(drawn: Drawn, outcome: Any) -> str:
-    """The verdict on what a reader made of a draw.
+    """Judges the result of a reader.
 
     Args:
       drawn: the draw.
@@ -1328,7 +1327,7 @@ def wrong_in(drawn: Drawn, log: Any) -> str:
 
 
 def matched(fits: np.ndarray) -> list[int] | None:
-    """For each row of truth a row of the table of its own that fits; None where there is none (equal rows are interchangeable)."""
+    """Assigns to each row of the truth a different row of the table that fits; returns None if that is impossible."""
     free, rows = np.ones(fits.shape[1], bool), []
     for fit in fits:
         left = np.flatnonzero(fit & free)
