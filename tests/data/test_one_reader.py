@@ -1,4 +1,4 @@
-"""One file means the same everywhere: `read_log`, `load_table`, `jaxroute data`, and every experiment that plays the user's table."""
+"""A file is read in the same way by `read_log`, `load_table`, `jaxroute data`, and all experiments on the user's table."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ QUERIES = 60
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """60 queries x 3 models: dollars, per cent, a category and a prompt; rows in a random order. And the table that it is."""
+    """Writes 60 queries x 3 models with dollars, percent, categories and prompts in random order; also returns the expected table."""
     rng = np.random.default_rng(5)
     scores = np.round(rng.random((QUERIES, 3)) * np.array([0.6, 0.8, 1.0]), 2)
     costs = np.round(rng.random((QUERIES, 3)) * np.array([1e-4, 4e-4, 2e-3]) + 1e-5, 7)
@@ -36,7 +36,7 @@ def file(tmp_path_factory):
 
 
 def assert_is(table, expected, rows=None):
-    """Scores, costs and categories of a table, of all queries or some; the models may be in any order."""
+    """Compares scores, costs and categories of all or some queries; the models may be in any order."""
     at = np.arange(QUERIES) if rows is None else np.asarray(rows)
     assert table.num_queries == len(at) and sorted(table.models) == sorted(MODELS)
     for m, model in enumerate(table.models):
@@ -52,11 +52,8 @@ def test_the_readers_agree(file, tmp_path, capsys):
     assert_is(log.table, expected)
     assert_is(load_table(path), expected)
     log.table.save(tmp_path / "table.npz")
-    for again in (
-        load_table(tmp_path / "table.npz"),
-        read_log(tmp_path / "table.npz").table,
-        RoutingTable.load(tmp_path / "table.npz"),
-    ):
+    for load in (load_table, lambda file: read_log(file).table, RoutingTable.load):
+        again = load(tmp_path / "table.npz")
         assert again.models == log.table.models and again.group_names == log.table.group_names
         for name in ("scores", "costs", "groups", "features"):
             np.testing.assert_array_equal(getattr(again, name), getattr(log.table, name), err_msg=name)
@@ -70,7 +67,7 @@ def test_the_readers_agree(file, tmp_path, capsys):
 
 @pytest.fixture
 def read(monkeypatch):
-    """The logs that experiments read, in order, and the arguments."""
+    """Records the logs that experiments read, in order, with the arguments."""
     found, reader = [], log_module.read_log
 
     def spy(*given, **options):
@@ -82,7 +79,7 @@ def read(monkeypatch):
 
 
 def as_table(env):
-    """What an environment that replays rows holds, in the order of the log."""
+    """Returns the models, scores and costs of an environment that replays rows, in the order of the log."""
     of = {"MarketEnv": "outcomes", "CloudEnv": "outcomes", "ServiceEnv": "requests"}.get(type(env).__name__)
     held = env if of is None else getattr(env, of)
     scores = next(getattr(held, name) for name in ("scores", "outcomes", "labels") if hasattr(held, name))
@@ -90,7 +87,7 @@ def as_table(env):
     return env.names, np.asarray(scores), np.asarray(costs)
 
 
-PLAYED = (
+PLAYED = [
     "staged/table",
     "service/table",
     "combinatorial/table",
@@ -98,7 +95,7 @@ PLAYED = (
     "contextual/table",
     "cascade/replay",
     "cascade/queries",
-)
+]
 
 
 def test_every_experiment_that_plays_a_table_is_here():
@@ -114,9 +111,7 @@ def test_an_experiment_plays_what_is_read(name, file, read, monkeypatch):
     for case in EXPERIMENTS[name].cases:
         env = case.build(200, {"data": path})
         log, given, options = read[-1]
-        assert given == (path,) and not {
-            k: v for k, v in options.items() if v not in (None, "none")
-        }  # Nothing but the file.
+        assert given == (path,) and set(options.values()) <= {None, "none"}  # Only the file.
         assert_is(log.table, expected)
         if name == "queueing/table":  # A part of the rows; the others are what heads are trained on.
             assert_is(pools[-1], expected, rows=pools[-1].rows)
@@ -143,12 +138,10 @@ def test_a_cascade_groups_by_category_where_there_is_no_embedding(file, recwarn)
 def test_costs_are_a_setting_where_the_file_has_none(name, file, read, tmp_path):
     text = Path(file[0]).read_text().replace(",cost,", ",beauty,").replace("$", "")
     (tmp_path / "free.csv").write_text(text)
-    changes = {"data": str(tmp_path / "free.csv")}
+    changes, costs = {"data": str(tmp_path / "free.csv")}, {"small": 1e-5, "medium": 2e-5, "large": 4e-5}
     for case in EXPERIMENTS[name].cases[:1]:
         with pytest.raises(ValueError, match=r"free.csv has no costs: give .*An experiment .*--set environment.costs="):
             case.build(200, changes)
-        case.build(200, changes | {"costs": {"small": 1e-5, "medium": 2e-5, "large": 4e-5}})
+        case.build(200, changes | {"costs": costs})
         table = read[-1][0].table
-        assert dict(zip(table.models, table.mean_costs().tolist())) == pytest.approx(
-            {"small": 1e-5, "medium": 2e-5, "large": 4e-5}
-        )
+        assert dict(zip(table.models, table.mean_costs().tolist())) == pytest.approx(costs)
