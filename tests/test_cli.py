@@ -331,13 +331,13 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     monkeypatch.setattr("jaxroute.engine.waiting._FIRST_LINE_S", 1e-6)
     Path("log.csv").write_text(PROMPTS)
     before = []
-    fitted = comparing.offline
+    fitted = comparing.offline.offline
 
     def spy(*arguments, **options):
         before.append(capsys.readouterr().out)
         return fitted(*arguments, **options)
 
-    monkeypatch.setattr(comparing, "offline", spy)
+    monkeypatch.setattr(comparing.offline, "offline", spy)
     arguments = ["compare", "log.csv", "--target-quality", "0.6", "--orders", "4", "--out", "out"]
     assert run(*arguments) == 0
     shown = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The recommended routing strategy for a target, and the sentences that report it.
+"""Recommends a routing strategy for a target, and reports it in sentences.
 
 The setting of each strategy is chosen by `Point.chosen_by` alone, and `Point.judged` is reported. The answer is the cheapest strategy whose
 chosen setting also meets the target in `judged`.
@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from .page.numbers import measured, percent, plain, share
 from .points import JUDGE, Estimate, Point, meets
 
-# Standard errors above 0 from which a saving is clear.
-_CLEAR = 2.0
-# Relative difference of equal costs, which are summed in different orders.
-_EQUAL = 1e-6
-# The query-blind strategy, which is reported for comparison.
-MIXTURE = "Best mixture"
+_CLEAR = 2.0  # Standard errors above 0 from which a saving is clear.
+_EQUAL = 1e-6  # Relative difference of equal costs, which are summed in different orders.
+MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comparison.
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one target.
+    """The recommendation for one target.
 
     Attributes:
       target: requested quality.
@@ -45,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Relative saving against a single model, with the error of a quotient of independent means."""
+    """Returns the relative saving against a single model, with the error of a quotient of independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -55,7 +52,7 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """The chosen setting of each strategy: the cheapest that meets the target, or the one of the highest quality if none does.
+    """Returns the chosen setting of each strategy: the cheapest that meets the target, or the best one if none meets it.
 
     Bounds and single models are left out, except the cheapest single model that meets the target.
     """
@@ -73,7 +70,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """The answer for a target."""
+    """Returns the recommendation for a target."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])
@@ -83,7 +80,7 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """The answer if it satisfies a condition, else the cheapest deployable point that satisfies it and meets the target, or None.
+    """Returns the answer if it satisfies a condition, else the cheapest deployable point that satisfies it and meets the target, or None.
 
     Without a clear saving it is the single model that meets the target.
     """
@@ -97,7 +94,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """The cheapest point; of equal costs a single model, since a rule that always calls it is the same."""
+    """Returns the cheapest point; of equal costs a single model, since a rule that always calls it is the same."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)
@@ -109,12 +106,12 @@ def _same_cost(point: Point, other: Point, by: str = "judged") -> bool:
 
 
 def named(point: Point) -> str:
-    """Strategy and setting of a point."""
+    """Returns the strategy of a point with its setting in parentheses."""
     return f"{point.strategy} ({point.setting})" if point.setting else point.strategy
 
 
 def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
-    """The headline, then further sentences.
+    """Describes the recommendation in a headline and further sentences.
 
     Args:
       points: all points.
@@ -162,7 +159,7 @@ def _less(saved: Estimate) -> str:
 
 
 def _unreached(points: Sequence[Point], found: Answer) -> str:
-    """The headline if no deployable point meets the target: the best of them, and its distance from the target."""
+    """Returns the headline if no deployable point meets the target: the best of them, and its distance from the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
     which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
     reached = meets(most.judged.quality, found.target)

@@ -1,6 +1,5 @@
-"""The comparison: reads a log, measures all routing strategies on it, and recommends one."""
+"""Compares routing strategies: reads a log, measures all strategies on it, and recommends one."""
 
-import contextlib
 import hashlib
 import json
 import math
@@ -13,29 +12,33 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from tqdm import tqdm
 
-import jaxroute as jr
 from jaxroute.core import checks
 from jaxroute.data import Log, RoutingTable, read_log
 
-from . import choice, learning, serving
-from .offline import offline
+from . import choice, learning, offline, serving
 from .page import plain, write
 from .page.numbers import share
 from .page.write import put
-from .planning import Plan, plan
-from .points import Estimate, Measures, Point
-from .summary import Pair, PointSummary, SensitivitySummary, Summary
+from .points import Point
+from .summary import Summary, summary_of
 
-# Least number of queries that can be divided into fitting and held-out ones.
-_FEWEST = 40
-# Differences between the requested target and the others that are examined.
-_AROUND = (-0.1, -0.05, -0.025, 0.0, 0.025, 0.05, 0.1)
+_SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
+_FEWEST = 40  # Least number of queries that can be divided into fitting and held-out ones.
+_AROUND = (
+    -0.1,
+    -0.05,
+    -0.025,
+    0.0,
+    0.025,
+    0.05,
+    0.1,
+)  # Differences between the requested target and other examined targets.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +71,7 @@ class Comparison:
 
     @property
     def answer(self) -> choice.Answer:
-        """The cheapest points that meet the target."""
+        """The recommendation: the cheapest points that meet the target."""
         return choice.answer(self.points, self.target)
 
     @property
@@ -83,56 +86,24 @@ class Comparison:
 
     @property
     def summary(self) -> Summary:
-        """Content of the page as plain JSON."""
-        table, found = self.log.table, self.answer
-        singles = {p.strategy: p.judged for p in self.points if p.kind == "single"}
-        names = [table.models[k] for k in np.argsort(table.mean_costs(), kind="stable")]
-        chosen = {id(p) for p in choice.answers(self.points, self.target)}
-        first, *besides = self.sentences
-        return {
-            "jaxroute": jr.__version__,
-            "target": self.target,
-            "sentence": first,
-            "besides": besides,
-            "best": next((i for i, p in enumerate(self.points) if p is found.best), None),
-            "answered": found.saves,
-            "data": {
-                "file": self.name,
-                "queries": table.num_queries,
-                "unit": table.cost_unit,
-                "currency": table.currency,
-                "latency": self.log.latency is not None,
-                "features": self.log.features,
-                "read": list(self.log.read),
-                "models": [{"name": n, "quality": singles[n].quality.pair, "cost": singles[n].cost.pair} for n in names],
-            },
-            "points": [
-                _point(p, self.target, found.single if id(p) in chosen else None, id(p) in chosen, self.opened)
-                for p in self.points
-            ],
-            "sensitivity": [_sensitivity(choice.answer(self.points, target)) for target in self.targets],
-            "assumptions": assumptions(self),
-            "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
-            "orders": self.orders,
-            "command": self.command,
-            "to_route": self.to_route(),
-        }
+        """Content of the report as plain JSON, see the module `summary`."""
+        return summary_of(self, assumptions(self))
 
     def table(self, width: int | None = None) -> str:
-        """The chosen setting of each strategy as text in lines of at most `width` letters, in groups by the target and by rare needs."""
+        """Describes the chosen setting of each strategy in lines of at most `width` letters, in groups by the target and by rare needs."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
-        """Shares of the queries that each chosen strategy sends to each model as text, in the order of `table`."""
+        """Lists the shares of the queries that each chosen strategy sends to each model, in the order of `table`."""
         return plain.shares(self.summary, width)
 
     @property
     def exported(self) -> Point | None:
-        """The point that `report` saves: the answer if it is a single model or a fitted rule, else the cheapest of these that meets the target."""
+        """The point whose rule `report` saves: the answer, or else the cheapest single model or fitted rule that meets the target."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def strategy(self, point: Point | None = None) -> serving.Strategy:
-        """A routing strategy for new queries, fitted to the whole log in a few seconds.
+        """Returns a routing strategy for new queries, fitted to the whole log in a few seconds.
 
         Args:
           point: a single model or fitted rule from `points`; None for `exported`.
@@ -146,11 +117,7 @@ class Comparison:
         return serving.strategy_of(self.log, point)
 
     def to_route(self, file: str = serving.FILE) -> tuple[str, str]:
-        """Explanation and Python code for routing a new query.
-
-        Args:
-          file: file of the saved strategy.
-        """
+        """Returns an explanation and Python code for routing a new query with the strategy saved in `file`."""
         best, point = self.answer.best, self.exported
         learns = ""
         if best is not None and best is not point and self.answer.single is not point:
@@ -169,29 +136,21 @@ class Comparison:
     def dataset(self) -> xr.Dataset:
         """All points as a Dataset with the dimension `point`: means of `judged`, and their standard errors as `<name>_error`."""
         columns = {
-            f"{name}{suffix}": ("point", [_value(getattr(p.judged, name), part) for p in self.points])
+            f"{name}{suffix}": ("point", [float(getattr(getattr(p.judged, name), part, math.nan)) for p in self.points])
             for name in ("quality", "cost", "calls", "latency")
             for suffix, part in (("", "value"), ("_error", "error"))
         }
-        texts = {
-            name: ("point", [getattr(p, name) or "" for p in self.points])
-            for name in ("strategy", "kind", "setting", "without", "further")
-        }
+        names = ("strategy", "kind", "setting", "without", "further")
+        texts = {name: ("point", [getattr(p, name) or "" for p in self.points]) for name in names}
         chosen = {id(p) for p in choice.answers(self.points, self.target)}
-        flags = {
-            "meets": ("point", [p.meets(self.target) for p in self.points]),
-            "answer": ("point", [id(p) in chosen for p in self.points]),
-        }
+        meets, answers = [p.meets(self.target) for p in self.points], [id(p) in chosen for p in self.points]
+        flags = {"meets": ("point", meets), "answer": ("point", answers)}
         unit = self.log.table.cost_unit
         about = {"sentence": self.sentence, "target": self.target, "cost_unit": unit, "orders": self.orders}
         return xr.Dataset({**columns, **flags}, coords=texts, attrs=about)
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes the page, its numbers and pictures, and the strategy of `exported`; returns the files.
-
-        Args:
-          folder: folder, which is made if necessary.
-        """
+        """Writes the page, its numbers and pictures, and the strategy of `exported` to a folder. Returns the files."""
         folder = Path(folder)
         made = None if self.exported is None else self.strategy()
         files = write(self.summary, folder)
@@ -222,7 +181,7 @@ def compare(
     callback: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Comparison:
-    """Compares routing strategies on a log: which one reaches a quality at the least cost?
+    """Compares routing strategies on a log: which of them reaches a quality at the least cost?
 
     Args:
       data: a file, a data frame, a `RoutingTable` or a `Log`; see `jaxroute.data.read_log`.
@@ -259,8 +218,9 @@ def compare(
         if table.num_queries < _FEWEST:
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
         targets = _targets(table, target)
-        planned = plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
-        folder, name = None if out is None else Path(out), name or _name(data)
+        planned = _plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
+        folder, is_file = None if out is None else Path(out), isinstance(data, (str, os.PathLike))
+        name = name or (Path(data).name if is_file else "a table")
         if folder is not None:
             _claim(folder, log, name, {"target_quality": target, "warm": float(warm)})
         seconds["reading"] = time.perf_counter() - start
@@ -269,18 +229,20 @@ def compare(
         told.total = planned.steps
 
         mark = time.perf_counter()
-        fixed = offline(table, targets, latency=log.latency, progress=told)
+        fixed = offline.offline(table, targets, latency=log.latency, progress=told)
         seconds["fitted rules"] = time.perf_counter() - mark
 
         number = planned.orders
-        with contextlib.ExitStack() as stack:
-            runs = Path(stack.enter_context(tempfile.TemporaryDirectory())) if folder is None else folder / "runs"
-            learned = _learned(planned, targets, number, runs, told, seconds)
+        with tempfile.TemporaryDirectory() as temporary:
+            runs = Path(temporary) if folder is None else folder / "runs"
+            options = {"warm": float(warm), "folder": runs, "progress": told}
+            learned = _learned(planned, target, targets, seconds, orders=number, **options)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
                 told.total += sum(planned.grids)
-                learned = _learned(planned, targets, number, runs, told, seconds)
-        command = _command(data, target, out, reading) if command is None else command
+                learned = _learned(planned, target, targets, seconds, orders=number, **options)
+        if command is None:
+            command = _command(data, target, out) if is_file and not any(reading.values()) else ""
         points = (*fixed, *learned)
         found = Comparison(log, name, target, points, number, targets, float(warm), seconds, command, log.opened)
         if folder is not None:
@@ -291,31 +253,74 @@ def compare(
     return found
 
 
+class _Plan(NamedTuple):
+    """The steps of a comparison, described before it begins.
+
+    Attributes:
+      traffic: queries for online policies.
+      orders: number of random orders of the queries.
+      grids: largest number of simulations of each online policy.
+      steps: largest number of steps: a fit for each fold and for the whole table, the simulations, and the report.
+      lines: description of the steps.
+    """
+
+    traffic: learning.Traffic
+    orders: int
+    grids: tuple[int, ...]
+    steps: int
+    lines: list[str]
+
+
+def _plan(
+    log: Log, target: float, targets: Sequence[float], *, orders: int | None, warm: float, minutes: float | None
+) -> _Plan:
+    table = log.table
+    traffic = learning.Traffic.of(table, log.latency, log.signals)
+    online, fitted = learning.strategies_for(traffic, targets), offline.strategies(offline.sample_of(table, log.latency))
+    grids = tuple(learning.num_grids(strategy) for strategy in online)
+    orders = orders or int(np.clip(_SERVED // table.num_queries, 8, 32))
+    times, folds = offline.partitions(table.num_queries)
+    steps = times * folds + 1 + sum(grids) + 1
+    uncounted = f" (the first {100 * warm:g} % of each are not counted)" if warm else ""
+    more = "" if minutes is None else f", doubled as long as it fits into {minutes:g} min"
+    number, models = len(fitted) + len(online), table.num_models
+    lines = [
+        f"{number} routing strategies between {models} models: which reaches {share(target)} at the least cost?",
+        f"{models} single models, each for all queries, as a reference",
+        f"{len(fitted)} fitted to a part of the queries and evaluated on the others, in {times} random partitions into {folds} folds: "
+        f"{'; '.join(strategy.name for strategy in fitted)}",
+        f"{len(online)} learning online, in {orders} random orders of the queries{uncounted}{more}: "
+        f"{'; '.join(strategy.name for strategy in online)}",
+        f"At most {steps} steps. Takes a few minutes (the first time mostly compilation); can be interrupted and resumed.",
+    ]
+    return _Plan(traffic, orders, grids, steps, lines)
+
+
 def _learned(
-    planned: Plan, targets: Sequence[float], orders: int, runs: Path, told: "_Progress", seconds: dict[str, float]
+    planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
 ) -> list[Point]:
+    """Simulates all online policies, and adds the time of each to `seconds`."""
     points: list[Point] = []
-    mark, done = time.perf_counter(), told.done
-    options = {"orders": orders, "warm": planned.warm, "folder": runs, "progress": told}
-    simulated = learning.simulate(planned.traffic, planned.target, targets, **options)
-    for of_one, grids in zip(simulated, planned.grids, strict=True):
-        points += of_one
+    mark, done = time.perf_counter(), progress.done
+    simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)
+    for of_strategy, grids in zip(simulated, planned.grids, strict=True):
+        points += of_strategy
         done += grids
-        told.done = done  # A second simulation that was not needed counts as done.
-        now, part = time.perf_counter(), of_one[0].strategy
-        seconds[part] = seconds.get(part, 0.0) + now - mark
+        progress.done = done  # A second simulation that was not needed counts as done.
+        now, name = time.perf_counter(), of_strategy[0].strategy
+        seconds[name] = seconds.get(name, 0.0) + now - mark
         mark = now
     return points
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether as many orders again can be simulated in the remaining time."""
+    """Whether a simulation of as many orders again fits into the remaining time."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
 
 def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> None:
-    """Makes the folder of a report and records its log and settings; refuses one that holds another comparison."""
+    """Makes the folder of a report and records its log and settings. Refuses a folder that holds another comparison."""
     table = log.table
     digest = hashlib.sha256(json.dumps([table.models, table.cost_unit, table.features is not None]).encode())
     for array in (table.scores, table.costs, table.groups):
@@ -345,14 +350,14 @@ def _target(value: Any) -> float:
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Targets around the requested one that some model misses and the best answers reach."""
+    """Returns the targets around the requested one that some model misses and the best answers reach."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))
 
 
 def assumptions(found: Comparison) -> list[str]:
-    """Assumptions behind the numbers of the page."""
+    """Lists the assumptions behind the numbers of the page."""
     table, traffic = found.log.table, learning.Traffic.of(found.log.table, found.log.latency)
     mistakes = "their mistakes while learning are counted"
     if found.warm:
@@ -390,67 +395,14 @@ def assumptions(found: Comparison) -> list[str]:
     return lines
 
 
-def _value(estimate: Estimate | None, part: str) -> float:
-    return math.nan if estimate is None else float(getattr(estimate, part))
-
-
-def _measure(measures: Measures | None, name: str) -> Pair | None:
-    found = None if measures is None else getattr(measures, name)
-    return None if found is None else found.pair
-
-
-def _point(point: Point, target: float, single: Point | None, chosen: bool, opened: str) -> PointSummary:
-    judged, learned = point.judged, point.learning
-    return {
-        "strategy": point.strategy,
-        "kind": point.kind,
-        "setting": point.setting,
-        "quality": judged.quality.pair,
-        "cost": judged.cost.pair,
-        "calls": judged.calls.pair,
-        "latency": _measure(judged, "latency"),
-        "late_quality": _measure(point.late, "quality"),
-        "late_cost": _measure(point.late, "cost"),
-        "without": point.without,
-        "meets": point.meets(target),
-        "answer": chosen,
-        "saving": None if single is None or single is point else choice.saving(point, single).pair,
-        "needs": list(point.needs),
-        "shares": dict(point.shares),
-        "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
-        "learning": None
-        if learned is None
-        else {"queries": list(learned.queries), "quality": list(learned.quality), "cost": list(learned.cost)},
-    }
-
-
-def _sensitivity(found: choice.Answer) -> SensitivitySummary:
-    best, single = found.best, found.single
-    return {
-        "target": found.target,
-        "strategy": None if best is None else best.strategy,
-        "setting": None if best is None else best.setting,
-        "quality": None if best is None else best.judged.quality.pair,
-        "cost": None if best is None else best.judged.cost.pair,
-        "single": None if single is None else single.strategy,
-        "saving": None if best is None or single is None or best is single else choice.saving(best, single).pair,
-    }
-
-
-def _name(data: Any) -> str:
-    return Path(data).name if isinstance(data, (str, os.PathLike)) else "a table"
-
-
-def _command(data: Any, target: float, out: Any, reading: dict[str, Any]) -> str:
-    """The command that reproduces the report of a file that was read without further options."""
-    if not isinstance(data, (str, os.PathLike)) or any(reading.values()):
-        return ""
-    words = ["jaxroute", "compare", os.fspath(data), "--target-quality", f"{target:g}"]
+def _command(file: Any, target: float, out: Any) -> str:
+    """Returns the command that reproduces the report of a file that was read without further options."""
+    words = ["jaxroute", "compare", os.fspath(file), "--target-quality", f"{target:g}"]
     return shlex.join([*words, *([] if out is None else ["--out", os.fspath(out)])])
 
 
 class _Progress:
-    """A line with the current step and its time, which also runs during compilation.
+    """Shows a line with the current step and its time, which also runs during compilation.
 
     Args:
       shown: whether there is a line.

@@ -1,4 +1,4 @@
-"""Figures of a comparison for notebooks, on any axes; the package `page` draws those of the report."""
+"""Figures of a comparison for notebooks, on any axes. The package `page` draws the pictures of the report."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,9 @@ if TYPE_CHECKING:
 
 
 def frontier(found: "Comparison", *, ax: Any = None):
-    """Quality against cost of the Pareto frontier of each strategy, and the target.
+    """Draws quality against cost of the Pareto frontier of each strategy, and the target, on `ax` (default: a new figure).
 
-    Strategies that cannot be deployed come last and say so in their names.
-
-    Args:
-      found: a comparison.
-      ax: axes to draw on (default: a new figure).
-
-    Returns:
-      The axes.
+    Strategies that cannot be deployed come last, and their names say so. Returns the axes.
     """
     series: dict[str, list[tuple[float, float]]] = {}
     for point in sorted(found.points, key=lambda p: (not p.available, p.judged.cost.value)):
@@ -42,14 +35,9 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """Mean score and cost of the chosen setting of each online policy while it learns, in each part of the stream.
+    """Draws mean score and cost of the chosen setting of each online policy in each part of the stream, on two axes (default: a new figure).
 
-    Args:
-      found: a comparison.
-      axes: two axes to draw on (default: a new figure).
-
-    Returns:
-      Both axes.
+    Returns both axes.
     """
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
@@ -77,19 +65,13 @@ def _name(point: "Point") -> str:
 
 
 def other_targets(found: "Comparison", *, ax: Any = None):
-    """Cost of the cheapest strategy and of the cheapest single model that meet each target.
+    """Draws the cost of the cheapest strategy and of the cheapest single model that meet each target, on `ax` (default: a new figure).
 
-    Args:
-      found: a comparison.
-      ax: axes to draw on (default: a new figure).
-
-    Returns:
-      The axes.
+    Returns the axes.
     """
     single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = found.summary["sensitivity"]
-    series = {
-        "the cheapest strategy": [(row["target"], row["cost"][0]) for row in rows if row["cost"]],
-        "the cheapest single model": [(row["target"], single[row["single"]]) for row in rows if row["single"] in single],
-    }
+    best = [(row["target"], row["cost"][0]) for row in rows if row["cost"]]
+    alone = [(row["target"], single[row["single"]]) for row in rows if row["single"] in single]
+    series = {"the cheapest strategy": best, "the cheapest single model": alone}
     return plot.points(series, x="target: mean score", y=found.log.table.cost_unit, ax=ax)

@@ -1,11 +1,14 @@
-"""Measurements of a routing strategy at one setting."""
+"""The measurements of a routing strategy at one setting."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-# A model for every query; a rule fitted to recorded queries; a policy that learns online; or a bound that cannot be deployed.
+Pair = tuple[float | None, float | None]  # A mean and its standard error, each None if unknown.
+Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `summary`.
+PointSummary = dict[str, Any]  # Entry of `points` in a summary.
+# One model for all queries; a rule fitted to recorded queries; a policy that learns online; or a bound that cannot be deployed.
 Kind = Literal["single", "offline", "online", "bound"]
 
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
@@ -28,15 +31,15 @@ class Estimate:
     error: float = math.nan
 
     @property
-    def pair(self) -> tuple[float | None, float | None]:
-        """Mean and standard error, None if unknown."""
+    def pair(self) -> Pair:
+        """Mean and standard error, each None if unknown."""
         value, error = (None if math.isnan(x) else float(x) for x in (self.value, self.error))
         return value, error
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Means over queries.
+    """Means over queries, with their errors.
 
     Attributes:
       quality: score of the served answer, in [0, 1].
@@ -53,7 +56,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Learning:
-    """Course of learning of an online policy, in parts of its stream.
+    """The course of learning of an online policy, in `P` parts of its stream.
 
     Attributes:
       queries: `[P]` number of queries served at the end of each part.
@@ -70,8 +73,8 @@ class Learning:
 class Point:
     """A routing strategy at one setting.
 
-    It is chosen by `chosen_by` alone and evaluated by `judged`: other random orders of the queries (online policies), or other partitions into
-    fitting and held-out queries (fitted rules).
+    It is chosen by `chosen_by` alone. Its reported measures, `judged`, are from other random orders of the queries (online policies), or from
+    other partitions into fitting and held-out queries (fitted rules).
 
     Attributes:
       strategy: name of the strategy, for example "MESS+"; several points may share it.

@@ -1,4 +1,4 @@
-"""A routing strategy that was fitted to a log, for new queries: the model to call first, and the model to call next."""
+"""A routing strategy that was fitted to a log, ready for new queries: it names the model to call first, and the model to call next."""
 
 import dataclasses
 import io
@@ -19,14 +19,13 @@ from jaxroute.data.predictors import Design, Logistic, Neighbours
 
 from .offline import fit_cascade, fit_mixture, fit_router
 from .offline.cascade import LEARNED, Cascade
-from .offline.mixture import BEST_MIXTURE, Mixture
 from .offline.part import CachedPredictor, Constant, Judge
-from .offline.router import LOGISTIC, NEIGHBOURS, Router
+from .offline.router import BEST_MIXTURE, LOGISTIC, NEIGHBOURS, Mixture, Router
 from .offline.sample import Sample
 from .page.write import put
 from .points import Point
 
-FILE = "choice.npz"
+FILE = "choice.npz"  # Name of the saved strategy in the folder of a report.
 _FORMAT = 1  # Version of the format of a saved file.
 # Functions that fit a rule to a table, tuned to a quality, by the name of the strategy.
 _FIT = {
@@ -38,15 +37,13 @@ _FIT = {
 
 
 class Rule(Protocol):
-    """A fitted rule for single queries; `str` describes it."""
+    """A fitted rule for single queries, which `str` describes in words."""
 
     @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models."""
-        ...
+    def models(self) -> tuple[str, ...]: ...
 
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to call next for the query of a sample, or None if the last answer is to be served.
+        """Returns the index of the model to call next, or None if the last answer is to be served.
 
         Args:
           sample: one query, with the costs of the available answers; scores are not used.
@@ -64,7 +61,7 @@ class Strategy:
       name: name of the strategy.
       setting: its rule in words.
       rule: fitted rule.
-      reader: makes features of texts or of long embeddings; None if numbers are used directly, or nothing is.
+      reader: makes features of texts or of long embeddings; None if the strategy uses numbers directly, or no features.
       width: number of features of a query; 0 if the rule uses none.
       categories: names of the known categories of queries.
       unit: unit of the costs of answers.
@@ -84,10 +81,10 @@ class Strategy:
         return self.rule.models
 
     def predict(self, queries: Any, *, categories: Sequence[str | None] | None = None) -> list[str]:
-        """The names of the models to call first, one for each query.
+        """Returns the names of the models to call first, one for each query.
 
         Args:
-          queries: texts if the log's features were made of texts, else `[Q, d]` features. A strategy without features counts them only.
+          queries: texts if the log's features were made of texts, else `[Q, d]` features. A strategy without features only counts the queries.
           categories: `[Q]` categories of the queries, if the log has some.
 
         Raises:
@@ -117,7 +114,7 @@ class Strategy:
         asked: Mapping[str, float] | None = None,
         draw: float | None = None,
     ) -> str | None:
-        """The name of the model to call for a query.
+        """Returns the name of the model to call for a query, or None if the last answer is to be served.
 
         Args:
           text: text of the query, if the log's features were made of texts.
@@ -125,9 +122,6 @@ class Strategy:
           category: category of the query, if the log has categories; an unknown one counts as none.
           asked: costs of the available answers to this query by model, in the order of the calls.
           draw: number in [0, 1) instead of a random one, for a strategy that chooses at random.
-
-        Returns:
-          The model; None if the last answer is to be served.
 
         Raises:
           ValueError: an input of the rule is missing, or differs from those of the log.
@@ -143,7 +137,7 @@ class Strategy:
         return None if chosen is None else self.models[chosen]
 
     def _features(self, queries: Any) -> np.ndarray | None:
-        """`[Q, d]` features of texts or numbers, or None if the rule uses none."""
+        """Converts texts or numbers to `[Q, d]` features. Returns None if the rule uses none."""
         if not self.width:
             return None
         if isinstance(self.reader, Words):
@@ -165,7 +159,7 @@ class Strategy:
         return np.array([self.categories.index(c) if c in self.categories else -1 for c in categories], int)
 
     def save(self, file: str | os.PathLike[str]) -> Path:
-        """Writes a file, completely or not at all; `load_strategy` reads it."""
+        """Writes a file that `load_strategy` reads, completely or not at all."""
         arrays: list[np.ndarray] = []
         content = json.dumps({"format": _FORMAT, "strategy": _packed(self, arrays)})
         stream = io.BytesIO()
@@ -190,34 +184,23 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
             if content["format"] != _FORMAT:
                 raise ValueError(f"its format is {content['format']}, and this jaxroute reads {_FORMAT}: compare again")
             strategy = _unpacked(content["strategy"], arrays)
+            if not isinstance(strategy, Strategy):
+                raise ValueError(f"it holds a {type(strategy).__name__}")
     except OSError:
         raise
     except Exception as error:
         raise ValueError(f"{file} must be a routing strategy that `jaxroute compare` saved: {error}") from None
-    if not isinstance(strategy, Strategy):
-        raise ValueError(f"{file} must be a routing strategy that `jaxroute compare` saved")
     return strategy
 
 
-_PARTS = (
-    Strategy,
-    Router,
-    Cascade,
-    Mixture,
-    Constant,
-    Judge,
-    Logistic,
-    Neighbours,
-    Design,
-    Words,
-    Directions,
-    Standardisation,
-)
-_CLASSES = {part.__name__: part for part in _PARTS}  # Classes that a saved strategy may consist of.
+# Classes that a saved strategy may consist of.
+_RULES: tuple[type, ...] = (Strategy, Router, Cascade, Mixture)
+_PREDICTORS: tuple[type, ...] = (Constant, Judge, Logistic, Neighbours, Design, Words, Directions, Standardisation)
+_CLASSES = {part.__name__: part for part in (*_RULES, *_PREDICTORS)}
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """A value as JSON; its arrays are appended to a list."""
+    """Converts a value to JSON. Its arrays are appended to a list, and JSON refers to them by index."""
     if isinstance(value, CachedPredictor):
         return _packed(value.predictor, arrays)
     if type(value).__name__ in _CLASSES:
@@ -247,16 +230,15 @@ def can_be_saved(point: Point) -> bool:
 
 
 def strategy_of(log: Log, point: Point) -> Strategy:
-    """The strategy of a point, fitted to the whole log.
+    """Returns the strategy of a point, fitted to the whole log.
 
     Raises:
       ValueError: the point learns online, needs a perfect judge, or is a bound.
     """
     table = log.table
     if not can_be_saved(point):
-        raise ValueError(
-            f"point must be a single model or one of {', '.join(_FIT)}, which are fitted to a log, got {point.strategy}"
-        )
+        rules = f"one of {', '.join(_FIT)}, which are fitted to a log"
+        raise ValueError(f"point must be a single model or {rules}, got {point.strategy}")
     if point.kind == "single":
         models = tuple(table.models[k] for k in np.argsort(table.mean_costs(), kind="stable"))
         alone = models.index(point.strategy)
@@ -271,7 +253,7 @@ def strategy_of(log: Log, point: Point) -> Strategy:
 
 
 def snippet(log: Log, point: Point, file: str) -> str:
-    """Python code that routes a query with a saved strategy."""
+    """Returns Python code that routes a query with a saved strategy."""
     table = log.table
     words = []
     if point.kind != "single" and point.strategy != BEST_MIXTURE.name:

@@ -1,139 +1,97 @@
-"""Structure of `summary.json`: the content of the page as plain JSON, with null for NaN and infinity."""
+"""The content of a report as plain JSON: `summary.json`, from which the page, its pictures and the tables are made.
 
-from typing import TypedDict
+A pair is a mean and its standard error; NaN and infinity are null. Keys that are not obvious:
 
-# A mean and its standard error.
-Pair = tuple[float | None, float | None]
+- `sentence`, `besides`: headline and further sentences.
+- `best`: index of the point of the headline, null if no deployable strategy meets the target.
+- `answered`: whether that point is clearly cheaper than the cheapest single model that meets the target.
+- `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source in words),
+  `read` (notes of the reader of the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
+- `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` is the rare need that prevents deployment,
+  `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
+- `sensitivity`: the cheapest deployable `strategy` and the cheapest `single` model that meet each examined target.
+- `seconds`: wall-clock time of each step; `orders`: number of random orders of the queries for online policies.
+- `to_route`: explanation and Python code for routing a new query; the code may be empty.
+"""
 
+from typing import TYPE_CHECKING
 
-class ModelSummary(TypedDict):
-    """A single model for every query.
+import numpy as np
 
-    Attributes:
-      name: name of the model.
-      quality: mean score over queries.
-      cost: mean cost per query.
-    """
+import jaxroute as jr
 
-    name: str
-    quality: Pair
-    cost: Pair
+from . import choice
+from .points import Pair, Point, PointSummary, Summary
 
-
-class DataSummary(TypedDict):
-    """The data of the comparison.
-
-    Attributes:
-      file: name of the file, or "a table".
-      queries: number of queries.
-      unit: unit of costs, for example "USD per query".
-      currency: for example "USD".
-      latency: whether latencies are recorded.
-      features: source of the features of queries, in words.
-      read: notes of the reader of the log, one a line.
-      models: models, from the cheapest to the most expensive.
-    """
-
-    file: str
-    queries: int
-    unit: str
-    currency: str
-    latency: bool
-    features: str
-    read: list[str]
-    models: list[ModelSummary]
+if TYPE_CHECKING:
+    from .comparing import Comparison
 
 
-class LearningSummary(TypedDict):
-    """Fields of `points.Learning`."""
-
-    queries: list[int]
-    quality: list[float | None]
-    cost: list[float | None]
-
-
-class PointSummary(TypedDict):
-    """Fields of `points.Point` with the measures of `judged`, and two more.
-
-    Attributes:
-      without: rare need that prevents deployment, for example "a perfect judge", or null.
-      meets: whether the quality meets the target within half a standard error, in both halves of the evidence.
-      answer: whether this is the chosen setting of its strategy for the target.
-      saving: relative saving against the cheapest single model that meets the target, or null; negative if the point costs more.
-    """
-
-    strategy: str
-    kind: str
-    setting: str
-    quality: Pair
-    cost: Pair
-    calls: Pair
-    latency: Pair | None
-    late_quality: Pair | None
-    late_cost: Pair | None
-    without: str | None
-    meets: bool
-    answer: bool
-    saving: Pair | None
-    needs: list[str]
-    shares: dict[str, float]
-    further: str
-    learning: LearningSummary | None
+def summary_of(found: "Comparison", assumptions: list[str]) -> Summary:
+    """Returns the content of the report of a comparison."""
+    log, table, target = found.log, found.log.table, found.target
+    singles = {p.strategy: p.judged for p in found.points if p.kind == "single"}
+    names = [table.models[k] for k in np.argsort(table.mean_costs(), kind="stable")]
+    answer, chosen = found.answer, {id(p) for p in choice.answers(found.points, target)}
+    first, *besides = found.sentences
+    return {
+        "jaxroute": jr.__version__,
+        "target": target,
+        "sentence": first,
+        "besides": besides,
+        "best": next((i for i, p in enumerate(found.points) if p is answer.best), None),
+        "answered": answer.saves,
+        "data": {
+            "file": found.name,
+            "queries": table.num_queries,
+            "unit": table.cost_unit,
+            "currency": table.currency,
+            "latency": log.latency is not None,
+            "features": log.features,
+            "read": list(log.read),
+            "models": [{"name": n, "quality": singles[n].quality.pair, "cost": singles[n].cost.pair} for n in names],
+        },
+        "points": [_point(p, target, answer.single, id(p) in chosen, found.opened) for p in found.points],
+        "sensitivity": [_sensitivity(choice.answer(found.points, other)) for other in found.targets],
+        "assumptions": assumptions,
+        "seconds": {name: round(value, 1) for name, value in found.seconds.items()},
+        "orders": found.orders,
+        "command": found.command,
+        "to_route": found.to_route(),
+    }
 
 
-class SensitivitySummary(TypedDict):
-    """The answer for another target.
-
-    Attributes:
-      target: quality.
-      strategy: cheapest deployable strategy that meets the target, or null.
-      setting: its setting.
-      quality: its quality.
-      cost: its cost.
-      single: cheapest single model that meets the target, or null.
-      saving: relative saving against that model.
-    """
-
-    target: float
-    strategy: str | None
-    setting: str | None
-    quality: Pair | None
-    cost: Pair | None
-    single: str | None
-    saving: Pair | None
+def _point(point: Point, target: float, single: Point | None, chosen: bool, opened: str) -> PointSummary:
+    judged, late, learned = point.judged, point.late, point.learning
+    return {
+        **{name: getattr(point, name) for name in ("strategy", "kind", "setting")},
+        **{name: getattr(judged, name).pair for name in ("quality", "cost", "calls")},
+        "latency": judged.latency and judged.latency.pair,
+        "late_quality": late and late.quality.pair,
+        "late_cost": late and late.cost.pair,
+        "without": point.without,
+        "meets": point.meets(target),
+        "answer": chosen,
+        "saving": _saving(point, single) if chosen else None,
+        "needs": list(point.needs),
+        "shares": dict(point.shares),
+        "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
+        "learning": learned and {name: list(getattr(learned, name)) for name in ("queries", "quality", "cost")},
+    }
 
 
-class Summary(TypedDict):
-    """Content of the page.
+def _sensitivity(found: choice.Answer) -> Summary:
+    best, single = found.best, found.single
+    return {
+        "target": found.target,
+        "strategy": best and best.strategy,
+        "setting": best and best.setting,
+        "quality": best and best.judged.quality.pair,
+        "cost": best and best.judged.cost.pair,
+        "single": single and single.strategy,
+        "saving": best and _saving(best, single),
+    }
 
-    Attributes:
-      jaxroute: version.
-      target: requested quality, in [0, 1].
-      sentence: headline.
-      besides: further sentences.
-      best: index of the point of the headline; null if no deployable strategy meets the target.
-      answered: whether that point is clearly cheaper than the cheapest single model that meets the target.
-      data: data of the comparison.
-      points: all points, including bounds, in no particular order.
-      sensitivity: answers for other targets, in increasing order.
-      assumptions: assumptions in words.
-      seconds: wall-clock time of each step.
-      orders: number of random orders of the queries for online policies.
-      command: command that reproduces the report.
-      to_route: routing of a new query: a sentence, and Python code, which may be empty.
-    """
 
-    jaxroute: str
-    target: float
-    sentence: str
-    besides: list[str]
-    best: int | None
-    answered: bool
-    data: DataSummary
-    points: list[PointSummary]
-    sensitivity: list[SensitivitySummary]
-    assumptions: list[str]
-    seconds: dict[str, float]
-    orders: int
-    command: str
-    to_route: tuple[str, str]
+def _saving(point: Point, single: Point | None) -> Pair | None:
+    return None if single is None or single is point else choice.saving(point, single).pair

@@ -9,7 +9,7 @@ import pytest
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.comparison import choice, comparing, drawing, learning
-from jaxroute.comparison.page import images, looks, pictures, strategies
+from jaxroute.comparison.page import looks, pictures, strategies
 from jaxroute.comparison.page.write import as_csv, rendered
 from jaxroute.comparison.points import JUDGE, RARE, RETRIES, Estimate, Measures, Point, meets
 from jaxroute.data import Log, RoutingTable
@@ -97,7 +97,7 @@ def test_the_reported_cheapest_strategy_meets_the_target_without_a_judge(seed, m
     monkeypatch.setattr(pictures, "quality_cost", lambda *arguments: picture)
     monkeypatch.setattr(pictures, "other_targets", lambda *arguments: picture)
     monkeypatch.setattr(picture.figure, "savefig", lambda stream, **options: stream.write("<svg/>"))  # Takes a second.
-    monkeypatch.setattr(images, "files", lambda picture: {})
+    monkeypatch.setattr(pictures, "files", lambda picture: {})
     shown = rendered(summary)["index.html"].decode()
     (ax,) = picture.figure.axes
     rings = {
@@ -156,7 +156,7 @@ def test_another_comparison_in_the_folder_is_refused_before_anything_is_fitted(o
     table = known_log(60)
     jr.compare(table, name="traffic.csv", **held)
     before = {f: f.read_bytes() for f in (tmp_path / "report").iterdir() if f.is_file()}
-    monkeypatch.setattr(comparing, "offline", None)  # A later failure is a different one.
+    monkeypatch.setattr(comparing.offline, "offline", None)  # A later failure is a different one.
     others = {
         r"report holds the comparison of traffic.csv at target_quality=0.95, and this one is at 0.9": {
             "target_quality": 0.9

@@ -11,8 +11,8 @@ from jaxroute.comparison.offline import fit_cascade, fit_mixture, fit_router, of
 from jaxroute.comparison.offline.cascade import LEARNED
 from jaxroute.comparison.offline.crossfit import crossfit, estimate
 from jaxroute.comparison.offline.measure import strategies
-from jaxroute.comparison.offline.mixture import BEST_MIXTURE
 from jaxroute.comparison.offline.part import Part
+from jaxroute.comparison.offline.router import BEST_MIXTURE
 from jaxroute.data.predictors import Sample, random_folds
 
 
@@ -79,7 +79,7 @@ def test_noise_gains_nothing():
     for seed in range(40):
         sample = sample_of(noise(seed, 60))
         for i, of_targets in enumerate(crossfit(sample, used, targets, 2, 2)):
-            judged[i, seed] = of_targets[0].quality.mean()
+            judged[i, seed] = of_targets[0].values["quality"].mean()
         seeming.append(max(sample.scores[:30].mean(0)))
     assert np.mean(seeming) > 0.53
     for strategy, each in zip(used, judged):

@@ -8,9 +8,8 @@ from reference import offline as reference
 from jaxroute.comparison.offline import bounds
 from jaxroute.comparison.offline.cascade import Cascade
 from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, conditional, shrunk_covariance
-from jaxroute.comparison.offline.mixture import BEST_MIXTURE, Hull, Mixture, hull
 from jaxroute.comparison.offline.part import Constant, Part, TrueScores
-from jaxroute.comparison.offline.router import Router
+from jaxroute.comparison.offline.router import BEST_MIXTURE, Hull, Mixture, Router, hull
 from jaxroute.comparison.offline.sample import Sample
 
 TWO = ("small", "large")

@@ -14,7 +14,7 @@ import pytest
 import summaries
 from matplotlib.text import Text
 
-from jaxroute.comparison.page import labels, learning, looks, numbers, pictures, plain, strategies, write
+from jaxroute.comparison.page import labels, looks, numbers, pictures, plain, strategies, write
 from jaxroute.comparison.page.write import _plain, as_csv, as_json, rendered
 
 VOID = {"meta", "br", "hr", "wbr"}
@@ -231,7 +231,7 @@ def texts(picture):
 def test_labels_are_inside_and_on_no_other_label(drawn, name):
     summary = _plain(summaries.ALL[name]())
     seen = looks.looks_of(summary)
-    small = pictures.while_learning(summary, learning.learners(summary), seen)
+    small = pictures.while_learning(summary, plain.learners(summary), seen)
     small += [pictures.other_targets(summary, seen)] if summary["sensitivity"] else []
     for picture in [*drawn[name], *small]:
         boxes, size = texts(picture)
@@ -347,7 +347,7 @@ def test_numbers_that_json_does_not_know_are_null():
 
 def test_nothing_is_half_written_if_rendering_fails(tmp_path, monkeypatch):
     before = {f.name: f.read_bytes() for f in write(summaries.no_learners(), tmp_path)}
-    monkeypatch.setattr(learning, "learners", lambda summary: 1 / 0)
+    monkeypatch.setattr(plain, "learners", lambda summary: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(summaries.typical(), tmp_path)
     assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
@@ -379,16 +379,16 @@ def test_learning_in_words():
     history = {"queries": [100, 200, 300, 400], "quality": [0.6, 0.7, 0.795, 0.8], "cost": [3.0, 2.0, 1.0, 1.0]}
     point = {**strategies.best(summary), "learning": history}
     # Lost: (0.2 + 0.1) * 100 over 200 queries = 15 points each; cost: (2 + 1) * 100 more.
-    assert learning.words(point, summary) == (
+    assert plain.course_of_learning(point, summary) == (
         "After 200 queries MESS+ is within .01 of its final quality (80.0 %). "
         "Until then the mean quality is 15.0 points lower than at the end, and the queries cost 300 USD more in total."
     )
     flat = {**point, "learning": {**history, "quality": [0.8] * 4}}
-    assert learning.words(flat, summary).endswith("from the first part on.")
+    assert plain.course_of_learning(flat, summary).endswith("from the first part on.")
     late = {**point, "learning": {**history, "quality": [0.5, 0.6, 0.7, 0.8]}}
-    assert "still changing" in learning.words(late, summary)
+    assert "still changing" in plain.course_of_learning(late, summary)
     short = {**point, "learning": {"queries": [10], "quality": [None], "cost": [None]}}
-    assert "too few" in learning.words(short, summary)
+    assert "too few" in plain.course_of_learning(short, summary)
 
 
 def test_long_names_keep_their_ends():

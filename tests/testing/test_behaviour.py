@@ -45,10 +45,7 @@ def test_environments_behave_with_options_of_their_policy(name):
 
 @pytest.mark.parametrize(
     ("env", "policy"),
-    [
-        (stochastic.gaussian([0.3, 0.1], scale=0.5), stochastic.UCB1()),
-        (cases.small_queue(), queueing.QUCB()),
-    ],
+    [(stochastic.gaussian([0.3, 0.1], scale=0.5), stochastic.UCB1()), (cases.small_queue(), queueing.QUCB())],
 )
 def test_quick_environments_behave(env, policy):
     testing.check_environment(env, policy, horizon=20)

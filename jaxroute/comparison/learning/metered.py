@@ -1,4 +1,4 @@
-"""Common metrics of all problems: quality, cost, calls and latency of every served query."""
+"""Metrics that all online policies share: quality, cost, calls and latency of every served query, read from the recorded table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,14 +11,11 @@ from flax import struct
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.core.wrapper import Wrapper
 
-_FLOWS = (("quality", "score of the answer", "score"), ("spent", "cost of all calls", "cost"))
-_FLOWS += (("calls", "models called", "calls"), ("latency", "time until the answer", "s"))
+_UNITS = {"quality": ("score of the answer", "score"), "spent": ("cost of all calls", "cost")}
+_UNITS |= {"calls": ("models called", "calls"), "latency": ("time until the answer", "s")}
+_TOTALS = [Metric(name, description, unit, "total") for name, (description, unit) in _UNITS.items()]
 METRICS = (
-    *(
-        m
-        for n, what, unit in _FLOWS
-        for m in (Metric(n, what, unit, "total"), Metric(f"{n}_square", f"square of {n}", "", "total"))
-    ),
+    *(m for total in _TOTALS for m in (total, Metric(f"{total.name}_square", f"square of {total.name}", "", "total"))),
     Metric("answered", "answered queries", "queries", "total"),
     Metric("sent", "queries for which each model is called", "queries", "total", ("model",)),
 )
@@ -26,21 +23,30 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Functions that read the decisions of a problem.
+    """Rules that read the decisions of a problem from its flows.
 
     Attributes:
-      row: `(env, state, feedback, t) -> []` served row of the table, from the state before the round.
-      called: `flows -> [N]` mask of the called models.
-      quality: `(flows, called, scores) -> []` score of the served answer, from scores `[N]`.
-      answered: `flows -> []` 1 if the query is answered after this round, else 0.
+      called: flow that marks the called models, `[N]`.
+      served: flow that marks the served model, `[N]`; None if the best answer of the called models is served.
       in_turn: whether calls are successive.
+      row: `(env, state, feedback, t) -> []` index of the served row of the table, from the state before the round; None for the random
+        order in `state.source`.
+      accepted: flow that is 1 if the served answer is accepted and 0 if it does not count; None if every answer counts.
     """
 
-    row: Callable[..., jax.Array]
-    called: Callable[..., jax.Array]
-    quality: Callable[..., jax.Array]
-    answered: Callable[..., Any]
+    called: str
+    served: str | None
     in_turn: bool
+    row: Callable[..., jax.Array] | None = None
+    accepted: str | None = None
+
+    def quality(self, flows: dict[str, jax.Array], called: jax.Array, scores: jax.Array) -> jax.Array:
+        """Returns the score of the served answer, `[]`, from the mask of the called models `[N]` and their scores `[N]`."""
+        if self.served is not None:
+            return jnp.sum(jnp.where(flows[self.served] > 0.5, scores, 0.0))
+        if self.accepted is None:
+            return jnp.max(jnp.where(called, scores, 0.0))
+        return jnp.where(flows[self.accepted] > 0.5, jnp.max(jnp.where(called, scores, 0.0)), 0.0)
 
 
 @struct.dataclass
@@ -52,7 +58,7 @@ class Metered(Wrapper):
       scores: `[Q, N]` scores, models in the order of `env`.
       costs: `[Q, N]` costs.
       latency: `[Q, N]` latencies in seconds, or None for 0.
-      reading: functions that read the decisions (static).
+      reading: rules that read the decisions (static).
       names: names of the models, in the order of `env` (static).
     """
 
@@ -70,78 +76,29 @@ class Metered(Wrapper):
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
-        row = self.reading.row(self.env, state, feedback, t)
+        reading = self.reading
+        if reading.row is None:
+            row = state.source[t % self.scores.shape[0]]
+        else:
+            row = reading.row(self.env, state, feedback, t)
         scores, costs = (jnp.asarray(table, jnp.float32)[row] for table in (self.scores, self.costs))
-        called, answered = self.reading.called(flows), self.reading.answered(flows)
-        quality = self.reading.quality(flows, called, scores)
-        spent = jnp.sum(jnp.where(called, costs, 0.0))
+        called = flows[reading.called] > 0.5
+        answered = 1.0 if reading.accepted is None else flows[reading.accepted]
+        totals = {"quality": reading.quality(flows, called, scores), "spent": jnp.sum(jnp.where(called, costs, 0.0))}
         latency = jnp.zeros(())
         if self.latency is not None:
             seconds = jnp.where(called, jnp.asarray(self.latency, jnp.float32)[row], 0.0)
-            latency = jnp.sum(seconds) if self.reading.in_turn else jnp.max(seconds)
-        calls = jnp.sum(called.astype(jnp.float32))
-        metered = {
-            "quality": quality,
-            "quality_square": jnp.square(quality),
-            "spent": spent,
-            "spent_square": jnp.square(spent),
-            "calls": calls,
-            "calls_square": jnp.square(calls),
-            "latency": latency,
-            "latency_square": jnp.square(latency),
-            "answered": jnp.asarray(answered, jnp.float32),
-            "sent": called.astype(jnp.float32),
-        }
-        return after, feedback, metered | {name: flows[name] for name in self.env.spec.zero_flows}
+            latency = jnp.sum(seconds) if reading.in_turn else jnp.max(seconds)
+        totals |= {"calls": jnp.sum(called.astype(jnp.float32)), "latency": latency}
+        squares = {f"{name}_square": jnp.square(value) for name, value in totals.items()}
+        counts = {"answered": jnp.asarray(answered, jnp.float32), "sent": called.astype(jnp.float32)}
+        return after, feedback, totals | squares | counts | {name: flows[name] for name in self.env.spec.zero_flows}
 
 
-def _is(flow: jax.Array) -> jax.Array:
-    return flow > 0.5
-
-
-def _of_one(flows: Any, chosen: str, scores: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.where(_is(flows[chosen]), scores, 0.0))
-
-
-def _best(flows: Any, called: jax.Array, scores: jax.Array) -> jax.Array:
-    del flows
-    return jnp.max(jnp.where(called, scores, 0.0))
-
-
-ROUTED = Reading(
-    row=lambda env, state, feedback, t: state.source[t % env.outcomes.scores.shape[0]],
-    called=lambda flows: _is(flows["pulls"]),
-    quality=lambda flows, called, scores: _of_one(flows, "pulls", scores),
-    answered=lambda flows: 1.0,
-    in_turn=True,
-)
-EXPLORED = Reading(
-    row=lambda env, state, feedback, t: state.source[t % env.requests.labels.shape[0]],
-    called=lambda flows: _is(flows["called_share"]),
-    quality=lambda flows, called, scores: _of_one(flows, "served_share", scores),
-    answered=lambda flows: 1.0,
-    in_turn=False,
-)
-AT_ONCE = Reading(
-    row=lambda env, state, feedback, t: state.source[t % env.outcomes.outcomes.shape[0]],
-    called=lambda flows: _is(flows["pulls"]),
-    quality=_best,
-    answered=lambda flows: 1.0,
-    in_turn=False,
-)
-IN_TURN = replace(AT_ONCE, in_turn=True)
-OPENED = Reading(
-    row=lambda env, state, feedback, t: env.contexts.row(state, t),
-    called=lambda flows: _is(flows["opened"]),
-    quality=lambda flows, called, scores: _of_one(flows, "deployed", scores),
-    answered=lambda flows: 1.0,
-    in_turn=True,
-)
+ROUTED = Reading("pulls", "pulls", in_turn=True)
+EXPLORED = Reading("called_share", "served_share", in_turn=False)
+AT_ONCE = Reading("pulls", None, in_turn=False)
+IN_TURN = Reading("pulls", None, in_turn=True)
+OPENED = Reading("opened", "deployed", in_turn=True, row=lambda env, state, feedback, t: env.contexts.row(state, t))
 # Only accepted answers count, and all answers are paid.
-RETRIED = Reading(
-    row=lambda env, state, feedback, t: feedback.prompt,
-    called=lambda flows: _is(flows["offered_share"]),
-    quality=lambda flows, called, scores: jnp.where(_is(flows["departures"]), _best(flows, called, scores), 0.0),
-    answered=lambda flows: flows["departures"],
-    in_turn=True,
-)
+RETRIED = Reading("offered_share", None, True, lambda env, state, feedback, t: feedback.prompt, "departures")

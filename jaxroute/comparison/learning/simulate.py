@@ -1,4 +1,4 @@
-"""Simulation of the online strategies, and points from their runs."""
+"""Simulates the online strategies and summarises their runs as points."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ _MEASURED = ("quality", "spent", "calls", "latency")
 
 
 def num_grids(strategy: OnlineStrategy) -> int:
-    """Largest number of simulations of a strategy: over its grid, then over a finer one near the target."""
+    """Returns the largest number of simulations of a strategy: over its grid, then over a finer grid near the target."""
     return 1 if strategy.name in _ONE_GRID else 2
 
 
@@ -54,27 +54,21 @@ def simulate(
       progress: is called with each step in words.
 
     Yields:
-      The points of a strategy.
+      The points of one strategy.
     """
     tell = progress or (lambda text: None)
     for strategy in strategies_for(traffic, targets):
         tell(strategy.name)
-        runs = _runs(strategy, strategy.values, orders, _place(folder, strategy, "grid"))
+        prefix = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
+        runs = _runs(strategy, strategy.values, orders, folder and str(Path(folder) / f"{prefix}-grid"))
         first = _points(strategy, traffic, runs, warm)
         between = () if num_grids(strategy) == 1 else values_between(strategy, first, target)
         if between:
             tell(f"{strategy.name}, near the target")
             # The values may change with more orders, so each set of values has its own folder.
-            second = _runs(strategy, between, orders, _place(folder, strategy, f"near-{between[0]:.6g}"))
+            second = _runs(strategy, between, orders, folder and str(Path(folder) / f"{prefix}-near-{between[0]:.6g}"))
             first = first | _points(strategy, traffic, second, warm)
         yield list(first.values())
-
-
-def _place(folder: str | os.PathLike[str] | None, strategy: OnlineStrategy, part: str) -> str | None:
-    if folder is None:
-        return None
-    name = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
-    return str(Path(folder) / f"{name}-{part}")
 
 
 def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: str | None) -> xr.Dataset:
@@ -84,31 +78,24 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
         environments = jr.grid(strategy.environment, **{strategy.axis: [float(v) for v in values]})
     options = {name: list(of) for name, of in strategy.options.items()}
     policy = jr.grid(strategy.policy, **options) if options else strategy.policy()
-    data = jr.simulate(
-        environments,
-        {strategy.name: policy},
-        horizon=strategy.rounds,
-        seeds=orders,
-        record_every=max(1, strategy.rounds // _PIECES),
-        out=out,
-        progress=False,
-    )
+    sizes = {"horizon": strategy.rounds, "seeds": orders, "record_every": max(1, strategy.rounds // _PIECES)}
+    data = jr.simulate(environments, {strategy.name: policy}, **sizes, out=out, progress=False)
     return data.sel(policy=strategy.name)
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Points by the values of the axis and of the options."""
+    """Summarises runs as points, by the values of the axis and of the options."""
     names = [strategy.axis, *strategy.options]
-    arrays = {
-        name: data[name].transpose(*names, "seed", "time").to_numpy().astype(np.float64)
-        for name in (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
-    }
+
+    def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
+        return array.transpose(*names, "seed", *dims).to_numpy().astype(np.float64)
+
+    recorded = (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
+    arrays = {name: values_of(data[name], "time") for name in recorded}
     times = [int(t) for t in data["time"].values]
-    sent = data["sent"].isel(time=-1).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
-    before = np.zeros_like(sent)
+    sent = values_of(data["sent"].isel(time=-1), "model")
     if warm:
-        begin = int(np.searchsorted(times, warm * times[-1]))
-        before = data["sent"].isel(time=begin).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
+        sent = sent - values_of(data["sent"].isel(time=int(np.searchsorted(times, warm * times[-1]))), "model")
     models = [str(name) for name in data["model"].values]
     points = {}
     for place in itertools.product(*(range(data.sizes[name]) for name in names)):
@@ -116,11 +103,10 @@ def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: 
         curves = {name: array[place] for name, array in arrays.items()}
         point = _point(strategy, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
         # From the odd runs, as `judged`; the shares add up to the calls per query.
-        called = (sent - before)[place][1::2].sum(axis=0)
+        called = sent[place][1::2].sum(axis=0)
         shares = called * point.judged.calls.value / max(float(called.sum()), 1.0)
-        points[values] = replace(
-            point, shares={name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}
-        )
+        by_model = {name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}
+        points[values] = replace(point, shares=by_model)
     return points
 
 
@@ -132,7 +118,7 @@ def _point(
     times: list[int],
     warm: float,
 ) -> Point:
-    """A point from curves `[seed, time]`."""
+    """Summarises the runs of one setting, given the cumulative metrics of each run at the record times, `[seed, time]`."""
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
@@ -161,7 +147,7 @@ def _point(
 
 
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
-    """Means per query at the end of curves `[seed, time]`, with errors over orders and over queries.
+    """Returns means per query at the end of cumulative curves `[seed, time]`, with errors over orders and over queries.
 
     If each query is served once, runs differ by their orders alone, and the variance between queries is estimated within runs. If queries are
     drawn from a `pool` with replacement, runs differ by both: a run of as many draws as the pool has queries varies like the pool itself.
@@ -183,7 +169,7 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 
 
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
-    """Values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
+    """Returns values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
 
     Args:
       strategy: the strategy.
@@ -201,9 +187,5 @@ def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], 
     place = low.index(high) + (-1 if strategy.rising else 1)
     if not 0 <= place < len(low) or (low[place], *best[1:]) in reached:
         return ()
-    inside = (
-        np.geomspace(low[place], high, _BETWEEN + 2)
-        if min(low[place], high) > 0
-        else np.linspace(low[place], high, _BETWEEN + 2)
-    )
-    return tuple(float(v) for v in inside[1:-1])
+    spaced = np.geomspace if min(low[place], high) > 0 else np.linspace
+    return tuple(float(v) for v in spaced(low[place], high, _BETWEEN + 2)[1:-1])

@@ -1,4 +1,4 @@
-"""Online strategies: their policies, grids of settings, and requirements in production."""
+"""The online strategies of a comparison: their policies, grids of settings, and requirements in production."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ _FEATURES = "features of a query before it is served"
 
 @dataclass(frozen=True)
 class OnlineStrategy:
-    """An online policy over a grid of its settings.
+    """An online policy with a grid of its settings.
 
     Attributes:
       name: name of the strategy.
@@ -63,18 +63,18 @@ class OnlineStrategy:
 
 @dataclass(frozen=True)
 class _ParallelWin(AnyWin):
-    """Any win with simultaneous calls of all models of the set."""
+    """Reward of the best answer of a set whose models are all called at the same time."""
 
     cascade = False
 
 
 def _amount(value: float, traffic: Traffic) -> str:
-    """A cost in the unit of the table, from one in mean calls of the most expensive model."""
+    """Converts a cost in mean calls of the most expensive model to the unit of the table, as text."""
     return f"{value * float(traffic.table.mean_costs().max()):.3g} {traffic.table.cost_unit}"
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """An environment with metrics from the table, in its order of the models."""
+    """Adds metrics from the table to an environment, whose models have the order `order`."""
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -83,7 +83,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Costs of the best query-blind mixture at each quality."""
+    """Returns the costs of the best query-blind mixture at each target."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -91,21 +91,12 @@ def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
 def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     number, rounds = traffic.unit.num_models, traffic.num_queries
     slots = min(_SLOTS, max(2, number - 1), number)
-
-    def environment(budget: float) -> Metered:
-        market = staged.table_market(
-            traffic.unit,
-            max_deployed=slots,
-            stage_length=max(10, rounds // 20),
-            horizon=rounds,
-            budget=budget,
-            one_pass=True,
-        )
-        return _metered(traffic, market, metered.ROUTED)
-
+    sizes = {"max_deployed": slots, "stage_length": max(10, rounds // 20), "horizon": rounds}
     return OnlineStrategy(
         "StageRoute",
-        environment,
+        lambda budget: _metered(
+            traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), metered.ROUTED
+        ),
         "budget",
         _budgets(traffic, targets),
         lambda: staged.StageRoute(),
@@ -141,14 +132,11 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     )
 
 
-def _c2mabv(
-    traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
-) -> OnlineStrategy:
-    judged = (JUDGE,) if size > 1 else ()
+def _c2mabv(traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], in_turn: bool) -> OnlineStrategy:
+    reading = metered.IN_TURN if in_turn else metered.AT_ONCE
 
     def environment(budget: float) -> Metered:
-        env = combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size)
-        return _metered(traffic, env, reading)
+        return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
 
     return OnlineStrategy(
         name,
@@ -158,77 +146,69 @@ def _c2mabv(
         lambda: combinatorial.C2MABV(delta=1.0 / traffic.num_queries),
         {},
         lambda budget: f"budget {_amount(budget, traffic)}" + (f", at most {size} models a query" if size > 1 else ""),
-        (*judged, *(() if judged else (_SCORE_SERVED,)), _COSTS),
+        (JUDGE if size > 1 else _SCORE_SERVED, _COSTS),
         traffic.num_queries,
         True,
     )
 
 
 def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), metered.AT_ONCE)
+    return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), in_turn=False)
 
 
-def _set_budgets(traffic: Traffic) -> tuple[int, np.ndarray]:
-    """Number of models of a set, and budgets from the cheapest model to the most expensive set."""
+def _several(traffic: Traffic, name: str, reward: AnyWin, in_turn: bool) -> OnlineStrategy:
+    """Returns C2MAB-V for sets of models, with budgets from the cheapest model to the most expensive set."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
-    return size, np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7)
+    budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
+    return _c2mabv(traffic, name, reward, size, budgets, in_turn)
 
 
-def _best_of_several(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    del targets
-    size, budgets = _set_budgets(traffic)
-    return _c2mabv(traffic, "C2MAB-V, best of several", _ParallelWin(), size, budgets.tolist(), metered.AT_ONCE)
+def _best_of_several(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
+    return _several(traffic, "C2MAB-V, best of several", _ParallelWin(), in_turn=False)
 
 
-def _asked_in_turn(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
-    del targets
+def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if not traffic.binary:
         return None  # A cascade for any win stops at the first success, which fractional scores do not define.
-    size, budgets = _set_budgets(traffic)
-    return _c2mabv(traffic, "C2MAB-V, asked in turn", AnyWin(), size, budgets.tolist(), metered.IN_TURN)
+    return _several(traffic, "C2MAB-V, asked in turn", AnyWin(), in_turn=True)
 
 
-def _weights(traffic: Traffic) -> tuple[float, ...]:
-    """Weights of costs, from half a score for a call of the cheapest model to almost nothing for the most expensive one."""
-    most = float(np.clip(0.5 / traffic.unit.mean_costs().min(), 1.0, 100.0))
-    return tuple(np.geomspace(most, 0.01, 9).tolist())
+def _cascade(
+    traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
+) -> OnlineStrategy:
+    """Returns a strategy of cascades over a grid of weights of costs. With `features`, answers have features."""
+    unit, features = traffic.unit, more.pop("features", None)
+    environment_options = {"names": unit.models} | ({} if features is None else {"features": features})
 
-
-def _opened(traffic: Traffic) -> Callable[[float], Metered]:
     def environment(weight: float) -> Metered:
-        unit = traffic.unit
-        env = cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, cost_weight=weight, names=unit.models)
+        env = cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, cost_weight=weight, **environment_options)
         return _metered(traffic, env, metered.OPENED)
 
-    return environment
+    def described(weight: float, **setting: float) -> str:
+        return f"a mean call of the most expensive model counts {weight:.3g} of a score, {words(**setting)}"
+
+    # At the largest weight the cheapest call costs half a score; at the smallest, the most expensive costs almost nothing.
+    largest = float(np.clip(0.5 / unit.mean_costs().min(), 1.0, 100.0))
+    weights = tuple(np.geomspace(largest, 0.01, 9).tolist())
+    rounds = traffic.num_queries - 1
+    return OnlineStrategy(name, environment, "weight", weights, policy, options, described, needs, rounds, **more)
 
 
-def _cosmos(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    del targets
-
+def _cosmos(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
     def policy(bonus: float) -> cascade.COSMOS:
         # With a small bonus the better model may never be found without queries that all models answer.
         warm = WarmUp(10 if bonus < 0.1 else 0)
         return cascade.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(bonus, 0.0, 0.0), exploration=warm)
 
-    return OnlineStrategy(
-        "COSMOS",
-        _opened(traffic),
-        "weight",
-        _weights(traffic),
-        policy,
-        {"bonus": (0.03, 0.1)},
-        lambda weight, bonus: (
-            f"a mean call of the most expensive model counts {weight:.3g} of a score, b = {bonus:.3g}{', 10 queries to all models first' if bonus < 0.1 else ''}"
-        ),
-        (JUDGE, _COSTS) if traffic.contexts.shape[1] == 1 else (JUDGE, _COSTS, _FEATURES),
-        traffic.num_queries - 1,
-    )
+    def words(bonus: float) -> str:
+        return f"b = {bonus:.3g}{', 10 queries to all models first' if bonus < 0.1 else ''}"
+
+    needs = (JUDGE, _COSTS) if traffic.contexts.shape[1] == 1 else (JUDGE, _COSTS, _FEATURES)
+    return _cascade(traffic, "COSMOS", policy, {"bonus": (0.03, 0.1)}, words, needs)
 
 
-def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
-    del targets
+def _cosmos_by_signals(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     unit, signals = traffic.unit, traffic.signals
     if signals is None or unit.num_models > _MOST_SIGNALLED:
         return None  # Without such signals, an answer carries no more information than its query.
@@ -240,41 +220,24 @@ def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> OnlineStra
     outputs = np.concatenate([model, model * signals[:, :, None], of_query], axis=-1)
     outputs = outputs[..., np.ptp(outputs.reshape(-1, outputs.shape[-1]), axis=0) > 0]
 
-    def environment(weight: float) -> Metered:
-        options = {"cost_weight": weight, "features": outputs, "names": unit.models}
-        return _metered(traffic, cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, **options), metered.OPENED)
+    def policy(bonus: float) -> cascade.COSMOS:
+        return cascade.COSMOS(radius=PracticalRadius(bonus, 0.03, 0.3))
 
-    return OnlineStrategy(
-        "COSMOS, learned evaluator",
-        environment,
-        "weight",
-        _weights(traffic),
-        lambda bonus: cascade.COSMOS(radius=PracticalRadius(bonus, 0.03, 0.3)),
-        {"bonus": (0.1,)},
-        lambda weight, bonus: f"a mean call of the most expensive model counts {weight:.3g} of a score, b = {bonus:.3g}",
-        (_SCORE_SERVED, "self-reported quality of answers (confidence)", _COSTS),
-        traffic.num_queries - 1,
-        given=", signals=log.signals",
-    )
+    needs = (_SCORE_SERVED, "self-reported quality of answers (confidence)", _COSTS)
+    more = {"features": outputs, "given": ", signals=log.signals"}
+    name = "COSMOS, learned evaluator"
+    return _cascade(traffic, name, policy, {"bonus": (0.1,)}, lambda bonus: f"b = {bonus:.3g}", needs, **more)
 
 
-def _linucb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    del targets
-    return OnlineStrategy(
-        "LinUCB",
-        _opened(traffic),
-        "weight",
-        _weights(traffic),
-        lambda width: cascade.LinUCB(alpha=width),
-        {"width": (0.1, 0.5)},
-        lambda weight, width: f"a mean call of the most expensive model counts {weight:.3g} of a score, width {width:.3g}",
-        (_SCORE_SERVED, _COSTS) if traffic.contexts.shape[1] == 1 else (_SCORE_SERVED, _COSTS, _FEATURES),
-        traffic.num_queries - 1,
-    )
+def _linucb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
+    def policy(width: float) -> cascade.LinUCB:
+        return cascade.LinUCB(alpha=width)
+
+    needs = (_SCORE_SERVED, _COSTS) if traffic.contexts.shape[1] == 1 else (_SCORE_SERVED, _COSTS, _FEATURES)
+    return _cascade(traffic, "LinUCB", policy, {"width": (0.1, 0.5)}, lambda width: f"width {width:.3g}", needs)
 
 
-def _acqb(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy | None:
-    del targets
+def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if traffic.contexts.shape[1] == 1:
         return None  # It learns from features of queries alone.
     rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
@@ -317,7 +280,7 @@ STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None
 
 
 def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStrategy]:
-    """The strategies that suit the queries, with grids for some targets of quality."""
+    """Returns the strategies that suit the queries, with grids of settings for some target qualities."""
     made = (make(traffic, targets) for make in STRATEGIES.values())
     return [strategy for strategy in made if strategy is not None]
 
@@ -325,7 +288,7 @@ def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStr
 def setting_of(
     table: Any, name: str, *, latency: np.ndarray | None = None, signals: np.ndarray | None = None, **setting: float
 ) -> tuple[Metered, Any, int]:
-    """An online strategy at one setting, for `jaxroute.simulate`.
+    """Returns one online strategy at one setting, ready for `jaxroute.simulate`.
 
     Args:
       table: a `RoutingTable`, as in `jaxroute.data.read_log(file).table`.
@@ -346,8 +309,7 @@ def setting_of(
         raise ValueError(f"name must be a strategy that suits the table, got {name!r}")
     expected = {strategy.axis, *strategy.options}
     if set(setting) != expected:
-        raise ValueError(
-            f"setting must give {', '.join(sorted(expected))} of {name}, got {', '.join(sorted(setting)) or 'none'}"
-        )
+        given = ", ".join(sorted(setting)) or "none"
+        raise ValueError(f"setting must give {', '.join(sorted(expected))} of {name}, got {given}")
     options = {key: setting[key] for key in inspect.signature(strategy.policy).parameters}
     return strategy.environment(setting[strategy.axis]), strategy.policy(**options), strategy.rounds

@@ -1,4 +1,4 @@
-"""Queries for online policies: a table in the form that all of them need."""
+"""Traffic: the recorded queries in the form that online policies need."""
 
 from dataclasses import dataclass
 
@@ -18,8 +18,8 @@ class Traffic:
 
     Attributes:
       table: scores and costs of the available models, with features of mean 0 and mean square length 1 if the log has some.
-      unit: the same with costs in mean calls of the most expensive model.
-      contexts: `[Q, m]`: 1, and the main directions of the features, or the groups.
+      unit: the same table with costs divided by the mean cost of a call of the most expensive model.
+      contexts: `[Q, m]` context of each query: 1, and the main directions of the features, or indicators of the groups.
       latency: `[Q, N]` seconds, or None.
       signals: `[Q, N]` self-reported quality of each answer, such as confidence, or None.
     """
@@ -32,7 +32,6 @@ class Traffic:
 
     @property
     def num_queries(self) -> int:
-        """`Q`."""
         return self.table.num_queries
 
     @property
@@ -42,7 +41,7 @@ class Traffic:
 
     @classmethod
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
-        """The queries of a table.
+        """Prepares the queries of a table.
 
         Of more than 16 models, those on the Pareto frontier of mean score and cost are available, then the best of the others; of a frontier of
         more than 16, as many from the cheapest to the best.
@@ -67,13 +66,12 @@ class Traffic:
         if not most_expensive > 0:
             raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
         costs = np.maximum(table.costs / most_expensive, _LEAST_COST)
-        unit = RoutingTable(
-            table.scores, costs, table.models, table.features, cost_unit="mean calls of the most expensive model"
-        )
+        cost_unit = "mean calls of the most expensive model"
+        unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit=cost_unit)
         return cls(table, unit, _contexts(table), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
-        """Least mean cost of a query-blind mixture of models with a mean score, in mean calls of the most expensive model.
+        """Returns the least mean cost at which a query-blind mixture of models has a mean score, in the unit of `unit`.
 
         Args:
           quality: mean score, clipped to those of single models.
@@ -88,7 +86,7 @@ class Traffic:
 
 
 def _available(table: RoutingTable) -> list[int]:
-    """Indices of the available models, in the order of the table."""
+    """Returns the indices of the available models, in the order of the table."""
     score, cost = table.mean_scores(), table.mean_costs()
     beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
     front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
@@ -99,13 +97,13 @@ def _available(table: RoutingTable) -> list[int]:
 
 
 def _indicators(groups: np.ndarray) -> np.ndarray:
-    """`[Q, G]` indicators of the largest groups."""
+    """Returns indicators of the largest groups, `[Q, G]`."""
     largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
     return (groups[:, None] == largest).astype(np.float32)
 
 
 def _scaled(features: np.ndarray) -> np.ndarray:
-    """Features with mean 0 and mean square length 1, so gradient steps do not depend on their scale."""
+    """Shifts and scales features to mean 0 and mean square length 1, so gradient steps do not depend on their scale."""
     features = np.asarray(features, np.float64)
     features = features - features.mean(axis=0)
     length = float(np.sqrt(np.square(features).sum(axis=1).mean()))

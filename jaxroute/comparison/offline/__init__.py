@@ -1,7 +1,6 @@
 """Routing strategies without online learning: single models, mixtures, routers, cascades, and bounds for comparison."""
 
-from .fitting import fit_cascade, fit_cascade_routing, fit_mixture, fit_router
-from .measure import offline, partitions, strategies
+from .measure import fit_cascade, fit_cascade_routing, fit_mixture, fit_router, offline, partitions, strategies
 from .sample import sample_of
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Bounds for comparison: choices that see the score of every model on the query."""
+"""Upper bounds for comparison: choices that know the score of every model on a query before any model is called."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from .sample import Outcomes, Sample, single_call
 
 
 def best_of_each(sample: Sample) -> np.ndarray:
-    """`[Q]` index of the model of highest score, of equal ones the cheapest on the query, then the first."""
+    """Returns the index of the model with the highest score on each query, `[Q]`; of equal scores the cheapest, then the first."""
     top = sample.scores >= sample.scores.max(1, keepdims=True)
     return np.argmin(np.where(top, sample.costs, np.inf), axis=1)
 
 
 def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Steps of each query from its cheapest model to its best one, along the upper hull of score over cost.
+    """Lists the models of each query along the upper convex hull of score over cost, as steps from its cheapest model to its best one.
 
     Returns:
-      `[Q]` index of the cheapest model, of equal ones the best; then for all steps, in decreasing order of gain per cost: the query, the model
-      before, the model after, and `[steps]` gains in score.
+      `[Q]` index of the cheapest model, of equal ones the best. Then four arrays over the steps of all queries, in decreasing order of gain
+      per cost: index of the query, model before the step, model after it, and gain in score.
     """
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     least = costs <= costs.min(1, keepdims=True)
@@ -47,7 +47,7 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 
 
 def cheapest_right(sample: Sample, target: float) -> Outcomes:
-    """The least cost of the target on this sample: the exact solution of the linear program of one choice per query.
+    """Solves the linear program of one choice per query exactly: the least cost at which the mean score of this sample reaches the target.
 
     Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a probability below 1.
 

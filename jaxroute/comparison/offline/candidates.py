@@ -9,9 +9,9 @@ RuleT = TypeVar("RuleT", bound=Any)
 
 
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
-    """Index of the candidate that reaches a target at the least cost; of equal costs the better, then the first.
+    """Returns the index of the candidate that reaches a target at the least cost; of equal costs the better, then the first.
 
-    If none reaches it: the one of highest quality, of equal ones the cheapest, then the first.
+    If no candidate reaches it, the best one is returned; of equal ones the cheapest, then the first.
 
     Args:
       quality: `[C]` mean scores.
@@ -26,7 +26,7 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PriceGrid(Generic[RuleT]):
-    """Rules with many prices of cost, with the quality and cost of each on the fitting part.
+    """One rule at `L` prices of cost, with its quality and cost on the fitting part at each price.
 
     Attributes:
       rule: rule at a price of 0.
@@ -41,12 +41,12 @@ class PriceGrid(Generic[RuleT]):
     spent: np.ndarray
 
     def tuned(self, target: float) -> RuleT:
-        """The rule that reaches the target at the least cost."""
+        """Returns the rule at the price that reaches the target at the least cost."""
         return replace(self.rule, price=float(self.prices[cheapest(self.reached, self.spent, target)]))
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """`[number]` prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
+    """Returns prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
 
     Args:
       costs: `[N]` mean cost of each model.
@@ -61,7 +61,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """`[number]` further prices, in the gaps where quality falls most.
+    """Returns `number` further prices, in the gaps between prices where quality falls most.
 
     Args:
       prices: `[L]` increasing prices.

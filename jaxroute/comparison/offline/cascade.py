@@ -1,4 +1,4 @@
-"""FrugalGPT: cheap models are called first, and the next one only if the judge rejects the answer."""
+"""FrugalGPT: cheap models are called first, and the next model is called only if the judge rejects the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,6 @@ class Cascade:
     thresholds: tuple[float, ...]
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """Outcome of each query."""
         value = self.judge.predict(sample)
         called, asking = np.zeros(sample.scores.shape, bool), np.ones(sample.num_queries, bool)
         quality = np.empty(sample.num_queries)
@@ -45,8 +44,7 @@ class Cascade:
         return several_calls(sample, called, quality)
 
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to call next for the query of a sample, or None; see `serving.Rule`."""
-        del draw  # Nothing is drawn.
+        del draw
         stage = len(asked)
         if tuple(asked) != self.stages[:stage]:
             due = " -> ".join(self.models[k] for k in self.stages)
@@ -66,13 +64,13 @@ class Cascade:
 
 @dataclass(frozen=True, eq=False)
 class CascadeSearch:
-    """All cascades of up to three models, with their quality and cost on the fitting part.
+    """Quality and cost of all cascades of up to three models on the fitting part.
 
     Attributes:
       models: names of the models.
       judge: judge of answers.
       numbers: `[M]` indices of the searched models.
-      thresholds: `[M, T]` thresholds of each.
+      thresholds: `[M, T]` thresholds of each searched model.
       reached: `[C]` mean scores of single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
       spent: `[C]` mean costs; infinite if a model would be called twice.
     """
@@ -85,7 +83,7 @@ class CascadeSearch:
     spent: np.ndarray
 
     def tuned(self, target: float) -> Cascade:
-        """The cascade that reaches the target at the least cost."""
+        """Returns the cascade that reaches the target at the least cost."""
         best = int(cheapest(self.reached, self.spent, target))
         num_models, num_thresholds = self.thresholds.shape
         pairs = num_models * num_thresholds * num_models
@@ -102,7 +100,7 @@ class CascadeSearch:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """`[number]` thresholds halfway between values, at quantiles if there are many values; padded with NaN."""
+    """Returns `number` thresholds halfway between neighbouring values, at quantiles if there are many values; padded with NaN."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -113,13 +111,13 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Indices of at most `most` models: first those that no model dominates, then those that one dominates, and so on."""
+    """Returns the indices of at most `most` models: first the models that no other dominates, then those that one dominates, and so on."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
 
 def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
-    """Quality and cost of all cascades of up to three of some models, at all thresholds, by sums over queries.
+    """Computes quality and cost of all cascades of up to three models, at all thresholds, by sums over queries.
 
     A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. It needs only sums of
     scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
@@ -127,7 +125,7 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
     Args:
       sample: the fitting part.
       values: `[Q, N]` values of the judge.
-      numbers: `[M]` indices of models.
+      numbers: `[M]` indices of the searched models.
       number: `T`, the number of thresholds of each model.
 
     Returns:
@@ -158,7 +156,7 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of amounts over the queries whose values lie below thresholds, divided by `Q`.
+    """Sums amounts over the queries whose values lie below a threshold, and divides by the number of queries `Q`.
 
     Args:
       cuts: `[M, T]` increasing thresholds of each model, padded with NaN.
@@ -166,7 +164,7 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
       amounts: `[A, Q]` summands.
 
     Returns:
-      `[A, M, T]` below one threshold, and `[A, M, M, T, T]` below those of two models.
+      `[A, M, T]` sums below one threshold, and `[A, M, M, T, T]` sums below a threshold of each of two models.
     """
     (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
     edges = np.where(np.isnan(cuts), np.inf, cuts)
@@ -184,21 +182,14 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
 
 
 def _fit(part: Part, prediction: Prediction) -> CascadeSearch:
-    """Searches all cascades of the least dominated models."""
     (judge, values), sample = prediction, part.sample
     numbers = least_dominated(sample.costs.mean(0), sample.scores.mean(0))
     return CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers))
 
 
-LEARNED = OfflineStrategy(
-    "FrugalGPT cascade",
-    'fit_cascade(log.table, {target}, judge="learned")',
-    (RECORDED, "features of each query before it is served", "the cost of each answer"),
-    lambda part: _fit(part, part.judge),
-)
+_NEEDS = (RECORDED, "features of each query before it is served", "the cost of each answer")
+_NAME, _CALL = "FrugalGPT cascade", 'fit_cascade(log.table, {{target}}, judge="{}")'
+LEARNED = OfflineStrategy(_NAME, _CALL.format("learned"), _NEEDS, lambda p: _fit(p, p.judge))
 PERFECT = OfflineStrategy(
-    "FrugalGPT cascade, perfect judge",
-    'fit_cascade(log.table, {target}, judge="perfect")',
-    (RECORDED, JUDGE),
-    lambda part: _fit(part, part.perfect),
+    f"{_NAME}, perfect judge", _CALL.format("perfect"), (RECORDED, JUDGE), lambda p: _fit(p, p.perfect)
 )

@@ -1,4 +1,4 @@
-"""Cascade routing: a choice of the next model, or none, after each answer."""
+"""Cascade routing: after each answer, the rule chooses the next model or serves the best answer so far."""
 
 import itertools
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _MOST_FOR_PAIRS = 16  # Largest number of models for which two further calls are
 class CascadeRouting:
     """Calls further models while one or two more answers are expected to be worth their cost, and serves the best answer.
 
-    Given the answers so far, with best score `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`: an
-    answer is assumed right or wrong, right with probability `p_j`, its conditional mean given the scores so far under a normal distribution. The cheapest model
-    of the best set is called, and none if no set is worth more than 0. One model is always called.
+    Let `b` be the best score so far. A set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`. An answer is
+    assumed right or wrong, and right with probability `p_j`, its conditional mean given the scores so far under a normal distribution. The
+    cheapest model of the best set is called, or none if no set is worth more than 0. One model is always called.
 
     Source: Dekoninck et al. (2024), "A unified strategy to routing and cascading for LLMs", Section 4.
 
@@ -43,7 +43,6 @@ class CascadeRouting:
     price: float
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """Outcome of each query."""
         prices = np.full(sample.num_queries, self.price)
         called = calls(self.predictor.predict(sample), sample.scores, self.covariance, self.costs, prices)
         return several_calls(sample, called, np.where(called, sample.scores, 0.0).max(1))
@@ -55,7 +54,7 @@ class CascadeRouting:
 def calls(
     before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
 ) -> np.ndarray:
-    """`[Q, N]` mask of the models that are called for each query, in blocks of queries.
+    """Returns the mask of the models that are called for each query, `[Q, N]`; computed in blocks of queries.
 
     Args:
       before: `[Q, N]` predicted scores before any call.
@@ -98,7 +97,7 @@ def _calls(
 
 
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """`[Q, N]` means of scores given those seen, under a normal distribution, in [0, 1].
+    """Returns the mean of each score given the known scores of the same query under a normal distribution, `[Q, N]`, clipped to [0, 1].
 
     Args:
       before: `[Q, N]` unconditional means.
@@ -130,7 +129,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """`[N, N]` second moments of `[Q, N]` residuals, those between models shrunk by `N / (N + Q / 10)`."""
+    """Estimates the `[N, N]` second moments of `[Q, N]` residuals; moments of two models are shrunk by `N / (N + Q / 10)`."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -138,7 +137,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> PriceGrid[CascadeRouting]:
-    """Evaluates every price, each fold with the covariance of the others."""
+    """Evaluates every price, then further prices in the gaps where quality falls most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)
@@ -153,7 +152,7 @@ def _fit(part: Part) -> PriceGrid[CascadeRouting]:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`[L]` quality and cost at each price, on every fold with the covariance and costs of the others."""
+    """Returns quality and cost at each price, `[L]`. Each fold is evaluated with the covariance and costs of the others."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -1,4 +1,4 @@
-"""Cross-fitting: rules are fitted to one part of the queries and evaluated on the others, each query once in every partition."""
+"""Cross-fitting: rules are fitted to one part of the queries and evaluated on the others. In every partition, each query is held out once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ RuleT_co = TypeVar("RuleT_co", covariant=True)
 
 
 class Rule(Protocol):
-    """A fitted rule; `str` describes it."""
+    """A fitted rule, which `str` describes in words."""
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """Outcome of each query."""
+        """Applies the rule to each query of a sample."""
         ...
 
 
 class RuleFamily(Protocol[RuleT_co]):
-    """Fitted rules of a strategy, one for every target."""
+    """The fitted rules of a strategy, one for every target."""
 
     def tuned(self, target: float) -> RuleT_co:
-        """The rule that reaches the target on the fitting part at the least cost; the one of highest quality if none does."""
+        """Returns the rule that reaches the target on the fitting part at the least cost, or the rule of highest quality if none does."""
         ...
 
 
@@ -49,7 +49,7 @@ class OfflineStrategy(Generic[RuleT_co]):
 
 
 class Record:
-    """Outcomes of the rules of one strategy and target for each query, in each partition.
+    """Outcomes of each query in each partition, for one strategy and target.
 
     Args:
       num_partitions: `P`, the number of partitions.
@@ -58,48 +58,39 @@ class Record:
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
-        self.quality, self.cost, self.calls = np.empty(shape), np.empty(shape), np.empty(shape)
+        names = ("quality", "cost", "calls", *(() if sample.latency is None else ("latency",)))
+        self.values = {name: np.empty(shape) for name in names}
         self.rules = np.zeros(shape, np.int64)
         self.sent, self.models = np.zeros((num_partitions, sample.num_models)), sample.models
-        self.latency = None if sample.latency is None else np.empty(shape)
 
     def write(self, partition: int, rule: int, rows: np.ndarray, outcomes: Outcomes) -> None:
-        """Records the outcomes of the rule of a fold on some queries."""
+        """Stores the outcomes of some queries in one partition; `rule` is the index of the fold that the rule was not fitted to."""
         self.rules[partition, rows] = rule
-        self.quality[partition, rows] = outcomes.quality
-        self.cost[partition, rows] = outcomes.cost
-        self.calls[partition, rows] = outcomes.calls
         self.sent[partition] += outcomes.sent
-        if self.latency is not None and outcomes.latency is not None:
-            self.latency[partition, rows] = outcomes.latency
+        for name, values in self.values.items():
+            values[partition, rows] = getattr(outcomes, name)
 
     def same(self, other: "Record") -> bool:
-        """Whether all outcomes are equal."""
-        return np.array_equal(self.quality, other.quality) and np.array_equal(self.cost, other.cost)
+        """Whether quality and cost are equal on all queries."""
+        return all(np.array_equal(self.values[name], other.values[name]) for name in ("quality", "cost"))
 
     def measures(self, first: int = 0) -> Measures:
-        """Means over the partitions of one half, with their errors.
-
-        Args:
-          first: 0 for the even partitions, 1 for the odd ones.
-        """
-        latency = None if self.latency is None else estimate(self.latency, self.rules, first)
-        quality, cost, calls = (estimate(values, self.rules, first) for values in (self.quality, self.cost, self.calls))
-        return Measures(quality, cost, calls, latency)
+        """Averages over the partitions `first`, `first + 2`, and so on."""
+        return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
-        """Share of the queries for which each model is called in the odd partitions, without models that are never called."""
+        """Returns the share of the queries for which each model is called in the odd partitions, without models that are never called."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
-        mean = judged.mean(0) / self.quality.shape[1]
+        mean = judged.mean(0) / self.rules.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
 
 
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
-    """Mean over queries and over every second partition.
+    """Averages over queries and over every second partition.
 
-    The error adds two parts in quadrature: that of a mean over queries, and the standard deviation between fitted rules, which depends on the
-    queries that they were fitted to. The latter is not divided by the number of rules, as only one is used in production. It is estimated from
-    the difference between each rule's mean and the mean over all partitions on the same queries.
+    The squared error is the sum of two parts: the squared error of a mean over queries, and the variance between fitted rules, which depend on
+    the queries that they were fitted to. This variance is not divided by the number of rules, as only one is used in production. It is estimated
+    from the difference between each rule's mean and the mean over all partitions on the same queries.
 
     Args:
       values: `[P, Q]` values for each partition and query; one partition if nothing was fitted.
@@ -131,12 +122,12 @@ def crossfit(
       sample: the queries.
       strategies: strategies to fit.
       targets: target qualities.
-      num_partitions: `P`, the number of partitions.
+      num_partitions: number of partitions.
       num_folds: number of folds of each partition.
       progress: is called with each step in words.
 
     Returns:
-      The outcomes for each strategy and target.
+      One record for each strategy and target.
     """
     records = [[Record(num_partitions, sample) for _ in targets] for _ in strategies]
     for partition in range(num_partitions):

@@ -1,27 +1,24 @@
-"""Measurement of all routing strategies without online learning on a table."""
+"""Measurement of rules without online learning on a table, and the fitting of one rule to a whole table for production."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from jaxroute.core import checks
 from jaxroute.data import RoutingTable
 
 from ..page.numbers import share
 from ..points import Kind, Point
 from . import bounds, cascade, router
-from .cascade_routing import PERFECT_ROUTING
+from .cascade_routing import PERFECT_ROUTING, CascadeRouting
 from .crossfit import OfflineStrategy, Record, crossfit
-from .mixture import BEST_MIXTURE
 from .part import Part
 from .sample import Outcomes, Sample, sample_of, single_call
 
 _MODULE = "jaxroute.comparison.offline"
-# Numbers of queries above which two partitions replace four, and two folds replace three.
-_MANY, _FEW = 8000, 2000
-# Seed for rules that are fitted to the whole table.
-WHOLE = 0
+_WHOLE = 0  # Seed for rules that are fitted to the whole table.
 
 
 def offline(
@@ -31,21 +28,18 @@ def offline(
     latency: np.ndarray | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Point]:
-    """A point for each model, each rule tuned to each target, and the bounds.
+    """Returns a point for each single model, each rule tuned to each target, and each bound.
 
-    Rules are evaluated on held-out queries: the queries are partitioned at random, and rules are fitted and tuned on all folds except one and
-    evaluated on that one. `chosen_by` is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is
-    fitted to the whole table, which `further` reproduces. For a target that no rule reaches on the fitting part, the rule of highest quality is
-    used; targets with the same rules give one point.
+    The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. `chosen_by`
+    is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is fitted to the whole table, which
+    `further` reproduces. If no rule reaches a target on the fitting part, the rule of highest quality is used. Targets with the same rules give
+    one point.
 
     Args:
       table: scores and costs of all models.
       targets: qualities in [0, 1] to which rules are tuned.
       latency: `[Q, N]` seconds of each call, or None.
       progress: is called with each step in words.
-
-    Returns:
-      The points.
 
     Raises:
       ValueError: fewer than eight queries, a target outside [0, 1], or latencies that do not fit the table.
@@ -61,7 +55,7 @@ def offline(
     with _one_thread():
         records = crossfit(sample, used, targets, *partitions(table.num_queries), tell)
         tell("fitted rules: the whole table")
-        whole = Part(sample, WHOLE)
+        whole = Part(sample, _WHOLE)
         fitted_to_whole = [strategy.fit(whole) for strategy in used]
     for strategy, fitted, of_targets in zip(used, fitted_to_whole, records):
         made: list[tuple[str, Record]] = []
@@ -71,30 +65,21 @@ def offline(
                 continue
             made.append((rule, record))
             call = strategy.line.format(target=f"{target:g}")
-            points.append(
-                Point(
-                    strategy=strategy.name,
-                    kind="offline",
-                    setting=f"tuned for {share(target)}: {rule}",
-                    chosen_by=record.measures(0),
-                    judged=record.measures(1),
-                    needs=strategy.needs,
-                    shares=record.shares(),
-                    tuned=target,
-                    further=f"from {_MODULE} import {call.split('(')[0]}; rule = {call}",
-                )
-            )
+            further = f"from {_MODULE} import {call.split('(')[0]}; rule = {call}"
+            about = {"needs": strategy.needs, "shares": record.shares(), "tuned": target, "further": further}
+            setting, measures = f"tuned for {share(target)}: {rule}", (record.measures(0), record.measures(1))
+            points.append(Point(strategy.name, "offline", setting, *measures, **about))
     return points
 
 
 def partitions(num_queries: int) -> tuple[int, int]:
-    """Number of partitions and number of folds for a number of queries."""
-    return 2 if num_queries > _MANY else 4, 3 if num_queries <= _FEW else 2
+    """Returns how often the queries are partitioned, and into how many folds each time."""
+    return 2 if num_queries > 8000 else 4, 3 if num_queries <= 2000 else 2
 
 
 def strategies(sample: Sample) -> list[OfflineStrategy[Any]]:
-    """Strategies for a sample: routers need features, and predictors features or categories."""
-    used: list[OfflineStrategy[Any]] = [BEST_MIXTURE]
+    """Returns the strategies that can be fitted to a sample: neighbours need features, logistic regression needs features or categories."""
+    used: list[OfflineStrategy[Any]] = [router.BEST_MIXTURE]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
     if sample.described:
@@ -103,7 +88,7 @@ def strategies(sample: Sample) -> list[OfflineStrategy[Any]]:
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Limits products of small matrices to one thread, which is faster on a busy machine."""
+    """Limits BLAS to one thread, which is faster for products of small matrices on a busy machine."""
     try:
         from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -111,30 +96,90 @@ def _one_thread() -> AbstractContextManager[object]:
     return threadpool_limits(1, "blas")
 
 
-def _seen(strategy: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """A point without fitting: a single model or a bound."""
+def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
+    """Returns the point of a choice to which nothing was fitted: a single model or a bound."""
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()
-    return Point(strategy, kind, setting, measures, measures, needs=needs, shares=record.shares())
+    return Point(name, kind, setting, measures, measures, needs=needs, shares=record.shares())
 
 
 def _singles(table: RoutingTable, sample: Sample) -> list[Point]:
-    numbers = (sample.models.index(name) for name in table.models)
-    outcomes = (single_call(sample, np.full(sample.num_queries, i)) for i in numbers)
-    return [_seen(name, "single", "", each, sample) for name, each in zip(table.models, outcomes)]
+    outcomes = {name: single_call(sample, np.full(sample.num_queries, i)) for i, name in enumerate(sample.models)}
+    return [_unfitted(name, "single", "", outcomes[name], sample) for name in table.models]
 
 
 def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
     needs = ("the score of every model before any is called, which is impossible",)
-    points = [
-        _seen("Best model of each query", "bound", "", single_call(sample, bounds.best_of_each(sample)), sample, needs)
-    ]
+    best = single_call(sample, bounds.best_of_each(sample))
+    points = [_unfitted("Best model of each query", "bound", "", best, sample, needs)]
     distinct: list[Outcomes] = []
     for target in targets:
         outcomes = bounds.cheapest_right(sample, target)
         if not any(np.array_equal(outcomes.quality, k.quality) and np.array_equal(outcomes.cost, k.cost) for k in distinct):
             distinct.append(outcomes)
-            setting = f"at {share(target)}"
-            points.append(_seen("Cheapest right model of each query", "bound", setting, outcomes, sample, needs))
+            name, setting = "Cheapest right model of each query", f"at {share(target)}"
+            points.append(_unfitted(name, "bound", setting, outcomes, sample, needs))
     return points
+
+
+def fit_mixture(table: RoutingTable, target: float) -> router.Mixture:
+    """Returns the cheapest random choice between two models whose mean score on a table reaches a target in [0, 1]."""
+    return router.BEST_MIXTURE.fit(_part(table, target)).tuned(target)
+
+
+def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neighbours"] = "logistic") -> router.Router:
+    """Returns the router that reaches a target in [0, 1] on a table at the least cost; its method `choose` takes further queries.
+
+    Args:
+      table: scores and costs of all models, with features (for neighbours) or features or groups (for logistic).
+      target: required mean score.
+      by: method that predicts scores.
+
+    Raises:
+      ValueError: the table has no features.
+    """
+    if by not in ("logistic", "neighbours"):
+        raise ValueError(f'by is {by!r}; expected "logistic" or "neighbours"')
+    part = _part(table, target)
+    if by == "neighbours" and part.sample.features is None:
+        raise ValueError('by="neighbours" needs features, which the table lacks')
+    _described(part.sample)
+    return (router.LOGISTIC if by == "logistic" else router.NEIGHBOURS).fit(part).tuned(target)
+
+
+def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "perfect"] = "learned") -> cascade.Cascade:
+    """Returns FrugalGPT's cascade that reaches a target in [0, 1] on a table at the least cost.
+
+    Args:
+      table: scores and costs of all models; for a learned judge with features or groups.
+      target: required mean score.
+      judge: a judge of answers fitted to the table, or one that sees their scores.
+
+    Raises:
+      ValueError: the table has no features for the judge.
+    """
+    if judge not in ("learned", "perfect"):
+        raise ValueError(f'judge is {judge!r}; expected "learned" or "perfect"')
+    part = _part(table, target)
+    if judge == "learned":
+        _described(part.sample)
+    return (cascade.LEARNED if judge == "learned" else cascade.PERFECT).fit(part).tuned(target)
+
+
+def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
+    """Returns the cascade routing with a perfect judge that reaches a target in [0, 1] on a table at the least cost."""
+    return PERFECT_ROUTING.fit(_part(table, target)).tuned(target)
+
+
+def _part(table: RoutingTable, target: float) -> Part:
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
+    if not 0 <= target <= 1:
+        raise ValueError(f"target is {target}; expected a quality in [0, 1]")
+    return Part(sample_of(table), _WHOLE)
+
+
+def _described(sample: Sample) -> None:
+    if not sample.described:
+        raise ValueError("the table has neither features nor groups, so nothing is known about a query before it is served")

@@ -1,4 +1,4 @@
-"""A fitting part of the queries, with the predictors that several strategies share."""
+"""The part of the queries that rules are fitted to, with the predictors of scores that several strategies share."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,13 +24,12 @@ _FOLDS = 4
 
 @dataclass(eq=False)
 class CachedPredictor:
-    """A predictor that caches its last predictions: the rules of all targets are evaluated on the same sample."""
+    """A predictor that caches its last predictions, because the rules of all targets are evaluated on the same sample."""
 
     predictor: Predictor
     _last: tuple[Sample, np.ndarray] | None = field(default=None, repr=False)
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
         if self._last is None or self._last[0] is not sample:
             self._last = sample, self.predictor.predict(sample)
         return self._last[1]
@@ -38,33 +37,31 @@ class CachedPredictor:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Predicts the mean score of each model, `[N]`, for any query."""
+    """Predicts the mean score of each model, `[N]`, for every query."""
 
     means: np.ndarray
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
         return np.broadcast_to(self.means, (sample.num_queries, len(self.means)))
 
 
 @dataclass(frozen=True, eq=False)
 class TrueScores:
-    """The perfect judge, which sees the scores of answers."""
+    """The perfect judge, which knows the scores of answers."""
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` scores."""
         return sample.scores
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Probability that an answer is right, from the query, the model, and the cost of the answer.
+    """Probability that an answer is right, predicted from the query, the model, and the cost of the answer.
 
     Long answers are often worse, or better, than short ones, and the cost of an answer is known after the call.
 
     Attributes:
       before: predictor from the query alone.
-      weights: `[N, 3]` intercept, weight of the log-odds of that prediction, weight of the answer's log-cost.
+      weights: `[N, 3]` intercept, weight of the log-odds of that prediction, and weight of the answer's log-cost.
       floor: constant that is added to costs before the logarithm.
     """
 
@@ -73,21 +70,21 @@ class Judge:
     floor: float
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` probability that each model's answer is right."""
+        """Returns the probability that each model's answer is right, `[Q, N]`."""
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """The same from `[Q, N]` predictions and costs."""
+        """Returns the same from the `[Q, N]` predictions `before` and `costs`."""
         w = self.weights
         return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
 
-# A predictor, and its predictions for the fitting part, each made without the predicted query.
+# A predictor, and its `[Q, N]` predictions for the fitting part; the prediction for a query does not use the query's own scores.
 Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """Queries for fitting rules.
+    """The queries that rules are fitted to. Each predictor is fitted when it is first needed.
 
     Args:
       sample: the queries; more than `MOST_FITTED` are subsampled.
@@ -103,25 +100,25 @@ class Part:
 
     @cached_property
     def means(self) -> Prediction:
-        """The mean score of each model."""
+        """Predicts the mean score of each model."""
         means = self.sample.scores.mean(0)
         return Constant(means), np.broadcast_to(means, self.sample.scores.shape)
 
     @cached_property
     def neighbours(self) -> Prediction:
-        """Predictions from similar queries."""
+        """Predicts scores from similar queries."""
         predictor, predicted = fit_neighbours(self.sample)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def logistic(self) -> Prediction:
-        """Predictions from features and categories by logistic regression."""
+        """Predicts scores from features and categories by logistic regression."""
         predictor, predicted = fit_logistic(self.sample, self.folds)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictions after the call, each fold with weights from the others; without the cost of the answer if that is no worse."""
+        """Predicts scores after the call, each fold with weights fitted to the others; without the cost of the answer if that is no worse."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
@@ -140,5 +137,5 @@ class Part:
 
     @cached_property
     def perfect(self) -> Prediction:
-        """The true scores of answers."""
+        """Returns the true scores of answers."""
         return TrueScores(), self.sample.scores

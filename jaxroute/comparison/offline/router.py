@@ -1,4 +1,4 @@
-"""Routers: one model for each query, chosen by predicted scores and mean costs."""
+"""Rules that call one model for each query: a mixture ignores the query, a router predicts the scores of its answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,99 @@ from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, single_call
 
 _PRICES = 80
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Calls `second` with probability `weight`, else `first`.
+
+    Attributes:
+      models: names of the models.
+      first: index of the cheaper model.
+      second: index of the better model; the same if one model is enough.
+      weight: probability in [0, 1].
+    """
+
+    models: tuple[str, ...]
+    first: int
+    second: int
+    weight: float
+
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Returns the expected outcome of each query."""
+        one, other = (single_call(sample, np.full(sample.num_queries, i)) for i in (self.first, self.second))
+
+        def mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return (1 - self.weight) * a + self.weight * b
+
+        latency = None if one.latency is None or other.latency is None else mean(one.latency, other.latency)
+        quality, cost, sent = (mean(getattr(one, name), getattr(other, name)) for name in ("quality", "cost", "sent"))
+        return Outcomes(quality, cost, one.calls, sent, latency)
+
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        if asked:
+            return None
+        return self.second if draw < self.weight else self.first
+
+    def __str__(self) -> str:
+        if self.first == self.second or self.weight == 0:
+            return self.models[self.first]
+        if self.weight == 1:
+            return self.models[self.second]
+        return f"{self.models[self.second]} for {100 * self.weight:.3g} % of queries, else {self.models[self.first]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """Single models that a mixture may combine: no mixture of other models is both cheaper and better.
+
+    Attributes:
+      models: names of all models.
+      corners: indices of these models, from the cheapest to the best.
+      quality: `[N]` mean scores of all models.
+    """
+
+    models: tuple[str, ...]
+    corners: tuple[int, ...]
+    quality: np.ndarray
+
+    def tuned(self, target: float) -> Mixture:
+        """Returns the cheapest mixture that reaches the target on the fitting part, or the best model if none does."""
+        quality = self.quality[list(self.corners)]
+        upper = int(np.searchsorted(quality, target - 1e-12))
+        if upper == 0 or upper == len(quality):
+            corner = self.corners[min(upper, len(quality) - 1)]
+            return Mixture(self.models, corner, corner, 0.0)
+        weight = (target - quality[upper - 1]) / (quality[upper] - quality[upper - 1])
+        return Mixture(self.models, self.corners[upper - 1], self.corners[upper], float(np.clip(weight, 0.0, 1.0)))
+
+
+def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
+    """Returns the indices of the models on the upper convex hull of quality over cost, from the cheapest to the best.
+
+    Args:
+      cost: `[N]` mean costs.
+      quality: `[N]` mean scores.
+    """
+    at = min(range(len(cost)), key=lambda i: (cost[i], -quality[i], i))
+    corners = [at]
+    while (quality > quality[at]).any():
+        # No better model is cheaper than a corner, so no gap is negative; equal costs cannot occur after the first corner.
+        better = np.flatnonzero(quality > quality[at])
+        slopes = (quality[better] - quality[at]) / (cost[better] - cost[at])
+        steepest = better[slopes >= slopes.max() * (1 - 1e-12)]
+        at = int(steepest[np.argmax(quality[steepest])])
+        corners.append(at)
+    return tuple(corners)
+
+
+def _fit_mixture(part: Part) -> Hull:
+    sample = part.sample
+    quality = sample.scores.mean(0)
+    return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)
+
+
+BEST_MIXTURE = OfflineStrategy("Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), _fit_mixture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +124,14 @@ class Router:
     price: float
 
     def choose(self, sample: Sample) -> np.ndarray:
-        """`[Q]` index of the model of each query."""
+        """Returns the index of the model that each query is sent to, `[Q]`."""
         return np.argmax(self.predictor.predict(sample) - self.price * self.costs, axis=1)
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """Outcome of each query."""
         return single_call(sample, self.choose(sample))
 
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """The model to call next for the query of a sample, or None; see `serving.Rule`."""
-        del draw  # Nothing is drawn.
+        del draw
         return None if asked else int(self.choose(sample)[0])
 
     def __str__(self) -> str:
@@ -48,7 +139,7 @@ class Router:
 
 
 def _fit(part: Part, prediction: Prediction) -> PriceGrid[Router]:
-    """Evaluates every price on predictions made without the query's own scores."""
+    """Evaluates a router at each price on the fitting part. The prediction for a query does not use the query's own scores."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)
@@ -60,12 +151,6 @@ def _fit(part: Part, prediction: Prediction) -> PriceGrid[Router]:
 
 
 _NEEDS = (RECORDED, "features of each query before it is served")
-NEIGHBOURS = OfflineStrategy(
-    "Nearest neighbours",
-    'fit_router(log.table, {target}, by="neighbours")',
-    _NEEDS,
-    lambda part: _fit(part, part.neighbours),
-)
-LOGISTIC = OfflineStrategy(
-    "Logistic regression", 'fit_router(log.table, {target}, by="logistic")', _NEEDS, lambda part: _fit(part, part.logistic)
-)
+_CALL = 'fit_router(log.table, {{target}}, by="{}")'
+NEIGHBOURS = OfflineStrategy("Nearest neighbours", _CALL.format("neighbours"), _NEEDS, lambda p: _fit(p, p.neighbours))
+LOGISTIC = OfflineStrategy("Logistic regression", _CALL.format("logistic"), _NEEDS, lambda p: _fit(p, p.logistic))

@@ -1,4 +1,4 @@
-"""Queries for fitting and evaluating rules, and the outcomes of a rule."""
+"""Samples of queries for fitting and evaluating rules, and the outcomes of a rule on a sample."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from jaxroute.data.predictors import Sample
 
 
 def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
-    """All queries of a table, with models in increasing order of mean cost, so no result depends on their order in the table.
+    """Converts a table to a sample of all its queries. Models are sorted by mean cost, so no result depends on their order in the table.
 
     Args:
       table: the table.
@@ -35,7 +35,7 @@ def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Outcome of each query under a rule.
+    """Quality, cost, calls and latency of each query under a rule.
 
     Attributes:
       quality: `[Q]` score of the served answer.
@@ -53,12 +53,7 @@ class Outcomes:
 
 
 def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
-    """Outcomes of one call for each query.
-
-    Args:
-      sample: the queries.
-      chosen: `[Q]` index of the model of each.
-    """
+    """Returns the outcomes if each query is answered by one model, whose index is `chosen`, `[Q]`."""
     rows = np.arange(sample.num_queries)
     latency = None if sample.latency is None else sample.latency[rows, chosen]
     sent = np.bincount(chosen, minlength=sample.num_models).astype(np.float64)
@@ -66,7 +61,7 @@ def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
 
 
 def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
-    """Outcomes of several successive calls for each query.
+    """Returns the outcomes of several successive calls for each query.
 
     Args:
       sample: the queries.

@@ -1,4 +1,4 @@
-"""Places for the labels of a picture: next to the point that they name, on no other label, and inside the picture."""
+"""Finds places for the labels of a picture: near the point that each label names, on no other label, and inside the picture."""
 
 import itertools
 import math
@@ -14,14 +14,14 @@ Box = Sequence[float]  # Left, lower, right and upper border.
 
 
 def shortened(text: str, letters: int) -> str:
-    """A long text without its middle: beginnings and ends distinguish names."""
+    """Removes the middle of a long text, because names differ in their beginnings and ends."""
     text = " ".join(text.split())
     tail = (letters - 1) // 3
     return text if len(text) <= letters else f"{text[: letters - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def stand_in(text: str) -> str:
-    """A text at least as wide in any font: wide letters, which matplotlib's own font lacks, become W."""
+    """Returns a text that is at least as wide in any font: wide letters, which matplotlib's own font lacks, become W."""
     return "".join("W" if unicodedata.east_asian_width(letter) in "WF" else letter for letter in text)
 
 
@@ -85,13 +85,13 @@ class Placer:
 
 
 def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """`[B, O]` common areas."""
+    """Returns the common areas of boxes, `[B, O]`."""
     sides = np.minimum(boxes[:, None, 2:], others[:, 2:]) - np.maximum(boxes[:, None, :2], others[:, :2])
     return np.maximum(sides, 0.0).prod(-1)
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Box whose nearest side or corner lies at a distance from a point, in a direction."""
+    """Returns the box whose nearest side or corner lies at a distance from a point, in a direction."""
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

@@ -1,4 +1,4 @@
-"""Colours and marks of strategies: the same in the page, its pictures, and the files for print.
+"""Colours and marks of strategies, the same in the page, its pictures, and the files for print.
 
 The colours follow Okabe and Ito, darkened to a contrast of 4.5 on white, and lightened for dark screens. Marks differ as well, so no
 picture relies on colour alone.
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from jaxroute.comparison.page import strategies
-from jaxroute.comparison.summary import Summary
+from jaxroute.comparison.points import Summary
 
 _SERIES = ("#B84300", "#0069A6", "#00755A", "#A03A7F", "#7A5B00", "#6A3D9A", "#AD1F3F", "#2A6B78", "#55690C", "#8A4B2A")
 _SERIES_DARK = ("#FF9457", "#5FB8F2", "#3FD0A6", "#F092CC", "#E3BC55", "#BBA1F2", "#FF8A9E", "#6CCBDC", "#B9CE58", "#DDA27F")
@@ -21,7 +21,7 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """All colours by name: those of strategies are `c0`, `c1`, ..., and `-tint` marks a colour mixed with the background."""
+    """Returns all colours by name: strategies have `c0`, `c1`, ..., and `-tint` marks a colour mixed with the background."""
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
@@ -55,12 +55,12 @@ class Look:
 
     @property
     def hollow(self) -> "Look":
-        """The same mark, hollow."""
+        """The same mark without a filling."""
         return replace(self, fill="hollow")
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """A look for each strategy that routes; bounds are grey."""
+    """Assigns a look to each strategy that routes, and grey looks to bounds."""
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]

@@ -1,10 +1,10 @@
-"""Formats of numbers: three digits, the standard error in parentheses, and powers of ten for tiny and huge numbers."""
+"""Formats numbers: three digits, the standard error in parentheses, and powers of ten for tiny and huge numbers."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeGuard
 
-from jaxroute.comparison.summary import Pair
+from jaxroute.comparison.points import Pair
 
 NOTHING = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
@@ -18,7 +18,7 @@ def known(value: float | None) -> TypeGuard[float]:
 
 
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
-    """A mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
+    """Formats a mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
 
     Args:
       pair: mean and standard error; an unknown mean is a dash, and an unknown error is left out.
@@ -38,12 +38,12 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
 
 
 def plain(value: float | None, unit: str = "") -> str:
-    """A number with three significant digits, without an error."""
+    """Formats a number with three significant digits, without an error."""
     return measured((value, None), unit)
 
 
 def percent(pair: Pair | None, unit: str = "%") -> str:
-    """A fraction in percent with one decimal, as in "75.1 (0.4) %"."""
+    """Formats a fraction in percent with one decimal, as in "75.1 (0.4) %"."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -51,28 +51,24 @@ def percent(pair: Pair | None, unit: str = "%") -> str:
 
 
 def share(value: float) -> str:
-    """A fraction in percent with all its digits, as in "75 %", for targets."""
+    """Formats a target in percent with all its digits, as in "75 %"."""
     return f"{_trimmed(100 * value)} %"
 
 
-def portion(value: float) -> str:
-    """A measured fraction in percent, with one decimal below 10 %."""
-    return f"{100 * value:.0f} %" if value >= 0.0995 else f"{100 * value:.1f} %"
-
-
 def portions(shares: dict[str, float]) -> str:
-    """Shares of the queries for which each model is called, in decreasing order."""
-    return ", ".join(f"{name} {portion(part)}" for name, part in sorted(shares.items(), key=lambda item: -item[1]))
+    """Lists the shares of the queries for which each model is called, in decreasing order; with one decimal below 10 %."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {100 * part:.{0 if part >= 0.0995 else 1}f} %" for name, part in ranked)
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Labels of an axis, with powers of ten if they would be long, the same for all labels of a linear axis."""
+    """Formats the labels of an axis, with powers of ten if they would be long; the labels of a linear axis all have the same form."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """A number and its noun, as in "1 model" and "11 models"."""
+    """Formats a number and its noun, as in "1 model" and "11 models"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -84,14 +80,14 @@ def _tick(value: float, power: int) -> str:
 
 
 def _trimmed(value: float) -> str:
-    """The shortest text of a number to nine digits, without a power of ten."""
+    """Returns the shortest text of a number to nine digits, without a power of ten."""
     text = f"{Decimal(f'{value:.9g}'):,f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", _MINUS)
 
 
 def _exponent(value: float) -> int:
-    """Exponent of the leading digit after rounding to three digits; 0 for zero."""
+    """Returns the exponent of the leading digit after rounding to three digits; 0 for zero."""
     return int(f"{abs(value):.2e}".split("e")[1]) if value else 0
 
 
@@ -100,7 +96,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """A number over a power of ten, rounded half away from zero in decimal notation."""
+    """Formats `value / 10**tens` with `places` decimals, rounded half away from zero in decimal notation."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -110,7 +106,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """An error with one digit, two if the first is 1, or with at least the given decimals."""
+    """Formats an error with one digit, two if the first is 1, or with at least the given decimals."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

@@ -1,26 +1,34 @@
-"""Pictures of a comparison, drawn with matplotlib: quality against cost, the course of learning, and other targets.
+"""Draws the pictures of a comparison with matplotlib: quality against cost, the course of learning, and other targets.
 
-All lengths are in points, which are pixels in a layout at 72 dpi.
+Pictures are SVG inside the page, and PNG and PDF beside it. Equal summaries give equal bytes. All lengths are in points, which are pixels in a
+layout at 72 dpi.
 """
 
 import contextlib
+import io
 import itertools
 import math
+import re
 import warnings
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
+from markupsafe import Markup
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from jaxroute.comparison.page import numbers, strategies
 from jaxroute.comparison.page.labels import Placer, shortened, stand_in
 from jaxroute.comparison.page.looks import LIGHT, MARKERS, Look
 from jaxroute.comparison.page.numbers import known
-from jaxroute.comparison.summary import PointSummary, Summary
+from jaxroute.comparison.points import PointSummary, Summary
 
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("left", "right", "top")}
@@ -28,6 +36,10 @@ _STYLE |= {"axes.edgecolor": LIGHT["rule"], "axes.axisbelow": True, "axes.grid":
 _STYLE |= {"xtick.color": LIGHT["rule"], "xtick.labelcolor": LIGHT["muted"], "ytick.labelcolor": LIGHT["muted"]}
 _STYLE |= {"ytick.major.size": 0, "ytick.major.pad": 6, "axes.xmargin": 0.045, "axes.ymargin": 0.06}
 _STYLE |= {"legend.frameon": False, "legend.borderpad": 0, "legend.borderaxespad": 0, "legend.handlelength": 1.4}
+_SPACE = "{http://www.w3.org/2000/svg}"
+_VARIABLES = {colour.lower(): f"var(--{name})" for name, colour in LIGHT.items()}
+ET.register_namespace("", _SPACE[1:-1])
+ET.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 _SPAN = 20.0  # Costs over a larger factor get a logarithmic axis.
 _DOMINATED = 0.5  # Relative size of the marks of dominated settings.
 
@@ -75,7 +87,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Axes between four places, with titles below and above."""
+        """Adds axes between the given borders, with a title below and a title above."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -85,11 +97,10 @@ class Picture:
         return ax
 
     def size(self, artist: Any) -> tuple[float, float]:
-        """Width and height of a text or a legend."""
         return artist.get_window_extent(self._renderer).size
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
-        """A legend in as many columns as fit."""
+        """Adds a legend in as many columns as fit."""
         for columns in range(min(len(handles), 8), 0, -1):
             look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
             made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
@@ -99,7 +110,7 @@ class Picture:
 
 
 def _mark(ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
-    """Draws a mark with a text that the page shows while the pointer is over it."""
+    """Draws a mark. The page shows the text `tip` while the pointer is over it."""
     ax.plot(*zip(xy, strict=True), gid=f"tip: {tip}", zorder=4, **_marker(look, radius))
 
 
@@ -115,7 +126,7 @@ def _ring(colour: str, radius: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draws with the page's own style, without warnings about letters that the font lacks."""
+    """Switches to the page's own style, and hides warnings about letters that the font lacks."""
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.simplefilter("ignore")
         matplotlib.rcdefaults()
@@ -124,7 +135,7 @@ def style() -> Iterator[None]:
 
 
 def tip_of(point: PointSummary, summary: Summary) -> str:
-    """Name, quality and cost of a point."""
+    """Describes a point by its name, quality and cost."""
     quality, cost = numbers.percent(point["quality"]), numbers.measured(point["cost"], summary["data"]["unit"])
     lines = [f"{point['strategy']}, {point['setting']}".removesuffix(", "), f"quality {quality}", f"cost {cost}"]
     return ", ".join(lines if strategies.deployable(point) else [*lines, strategies.obstacle(point)])
@@ -132,7 +143,7 @@ def tip_of(point: PointSummary, summary: Summary) -> str:
 
 @style()
 def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) -> Picture:
-    """Quality against cost of all points, with the target, the Pareto frontier and the most important names."""
+    """Draws quality against cost of all points, with the target, the Pareto frontier and the most important names."""
     points = [p for p in summary["points"] if strategies.drawable(p)]
     best, single = strategies.best(summary), strategies.cheapest_single(summary)
     title = f"Quality against cost in {summary['data']['unit']}, target {numbers.share(summary['target'])}."
@@ -146,8 +157,8 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     for i, legend in enumerate(legends):
         legend.set_bbox_to_anchor((4 / form.width, (4 + sum(heights[i + 1 :])) / height), picture.figure.transFigure)
 
-    costs = [p["cost"][0] or 0.0 for p in points]
-    log = _spans(costs)
+    costs = [p["cost"][0] for p in points]
+    log = _needs_log(costs)
     titles = f"cost, {shortened(summary['data']['unit'], 30)}{' (log scale)' if log else ''}", "quality, %"
     left, right, top = 2.7 * form.font, form.width - 2 * form.font, height - 26
     ax = picture.axes(left, bottom, right, top, form.font, titles)
@@ -182,19 +193,18 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
 
 
 def _xy(point: PointSummary) -> tuple[float, float]:
-    return point["cost"][0] or 0.0, 100 * (point["quality"][0] or 0.0)
+    return point["cost"][0], 100 * point["quality"][0]
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Bars of one standard error in both directions, within the axes."""
+    """Draws one standard error in both directions, within the axes. `least` is the left border of the bar."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
     ax.errorbar(x, y, up, across, fmt="none", ecolor=LIGHT[colour], elinewidth=1.1, alpha=0.45, zorder=3)
 
 
-def _spans(costs: Sequence[float]) -> bool:
-    """Whether costs need a logarithmic axis."""
+def _needs_log(costs: Sequence[float]) -> bool:
     positive = [c for c in costs if c > 0]
     return bool(positive) and max(positive) > _SPAN * min(positive)
 
@@ -204,9 +214,9 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales an axis for costs: a logarithmic one where they span a large factor, with zero at its start."""
+    """Scales an axis for costs, with at most `most` ticks: logarithmic if they span a large factor, with zero at its start."""
     low, high = getattr(ax, f"get_{letter}lim")()
-    if not _spans(costs):
+    if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
         return _linear_axis(ax, letter, most)
     least, free = min(c for c in costs if c > 0), min(costs) <= 0
@@ -235,15 +245,9 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 
 
 def _label(
-    picture: Picture,
-    ax: Any,
-    placer: Placer,
-    summary: Summary,
-    looks: dict[str, Look],
-    front: list[tuple[float, float]],
-    form: Form,
+    picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Names the target, the answer, the single model to compare with, all strategies, and some single models."""
+    """Writes the names of the target, the answer, the single model to compare with, all strategies, and some single models."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -259,7 +263,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places a label near one of several points; False if none has a free place."""
+        """Places a label near one of the points `ends`. Returns False if none has a free place."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -301,7 +305,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Entries of the two legends, and the colours of their texts: the strategies, then the meanings of the marks."""
+    """Lists the entries of the two legends, and the colours of their texts: the strategies, then the meanings of the marks."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))
@@ -325,14 +329,14 @@ def _handles(
 
 
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
-    """A dashed line at a value, with its name above the axes."""
+    """Draws a dashed line at a value, and writes its name above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
     ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 
 
 @style()
 def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
-    """Quality and cost of online policies against the number of queries served; the page lists their marks below."""
+    """Draws quality and cost of online policies against the number of queries served. The page lists their marks below."""
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
@@ -358,17 +362,15 @@ def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Loo
 
 @style()
 def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
-    """Cost of the cheapest strategy and of the cheapest single model for each target."""
+    """Draws the cost of the cheapest strategy and of the cheapest single model for each target."""
     rows, unit = summary["sensitivity"], shortened(summary["data"]["unit"], 30)
     costs = {model["name"]: model["cost"][0] for model in summary["data"]["models"]}
     picture = Picture("Cost of the best strategy and of the cheapest single model for other targets", *_SMALL)
     ax = picture.axes(*_SMALL_AXES, ("target, %", f"cost, {unit}"))
     best = [row["cost"][0] if row["cost"] else None for row in rows]
     single = [costs.get(row["single"] or "") for row in rows]
-    for key, values, colour, name in (
-        ("single", single, "dot", "single model"),
-        ("strategy", best, "accent", "best strategy"),
-    ):
+    lines = (("single", single, "dot", "single model"), ("strategy", best, "accent", "best strategy"))
+    for key, values, colour, name in lines:
         places = [(100 * row["target"], v if known(v) else math.nan) for row, v in zip(rows, values, strict=True)]
         ax.plot(*zip(*places, strict=True), color=LIGHT[colour], lw=1.8, label=name, zorder=3)
         for row, place in zip(rows, places, strict=True):
@@ -379,3 +381,57 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
     _cost_axis(ax, "y", [v for v in [*best, *single] if known(v)], 5)
     ax.legend(loc="best", fontsize=11, labelcolor="linecolor")
     return picture
+
+
+@style()
+def svg(picture: Picture, name: str) -> Markup:
+    """Converts a picture to an SVG element of the page, of the class `name`, in the colours of the page's style sheet.
+
+    The page forbids inline styles, so these become attributes. Identifiers and clips of matplotlib, which would repeat, are removed.
+    """
+    matplotlib.rcParams["svg.hashsalt"] = name
+    stream = io.StringIO()
+    picture.figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    root = ET.fromstring(stream.getvalue())
+    for definitions in root.findall(f"{_SPACE}defs"):
+        root.remove(definitions)
+    for part in list(root.iter()):
+        attributes, tag = part.attrib, part.tag.removeprefix(_SPACE)
+        styles = [entry.split(":", 1) for entry in attributes.pop("style", "").split(";") if entry]
+        styles = {key.strip(): value.strip() for key, value in styles}
+        attributes.update({key: _VARIABLES.get(value, value) for key, value in styles.items() if key != "font-family"})
+        for key in {"d", "x", "y"} & set(attributes):
+            attributes[key] = re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}", " ".join(attributes[key].split()))
+        attributes.pop("clip-path", None)
+        if tag == "text":
+            del attributes["transform"]  # All texts are horizontal.
+        if tag == "g":
+            kind, _, tip = attributes.pop("id", "").partition(": ")
+            if kind == "tip":
+                part.insert(0, title := ET.Element(f"{_SPACE}title"))
+                title.text = tip
+        part.text, part.tail = part.text if tag == "text" else None, None
+    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": picture.title, "class": name}
+    return Markup(ET.tostring(root, encoding="unicode"))
+
+
+@style()
+def files(picture: Picture) -> dict[str, bytes]:
+    """Converts a picture to PNG and PDF."""
+    for label in picture.figure.axes[0].texts:
+        label.set_path_effects([withStroke(linewidth=2.5, foreground=LIGHT["paper"])])
+    made = {}
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        picture.figure.savefig(stream := io.BytesIO(), format=kind, dpi=144, metadata=metadata)
+        made[kind] = stream.getvalue()
+    return made
+
+
+def symbol(look: Look) -> Markup:
+    """Draws the mark of a strategy as a small SVG element, which the page shows beside its name."""
+    marker, size = MarkerStyle(look.marker), 10 * MARKERS[look.marker]
+    corners = np.asarray(marker.get_path().transformed(marker.get_transform().scale(size, -size)).to_polygons()[0])[:-1]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + "Z"
+    path = "M-5 0A5 5 0 1 1 5 0A5 5 0 1 1-5 0Z" if look.marker == "o" else path
+    shape = Markup('<path d="{}" fill="var(--{})" stroke="var(--{})"/>').format(path, look.face, look.colour)
+    return Markup('<svg class="symbol" viewBox="-8 -8 16 16" aria-hidden="true">{}</svg>').format(shape)

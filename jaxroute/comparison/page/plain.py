@@ -1,16 +1,18 @@
-"""The chosen settings as a small table: text for a terminal, HTML for a notebook."""
+"""The chosen settings as a small table (text for a terminal, HTML for a notebook), and the course of learning in words."""
 
 import textwrap
 from html import escape
 
 from jaxroute.comparison.page import numbers, strategies
-from jaxroute.comparison.summary import PointSummary, Summary
+from jaxroute.comparison.page.numbers import known
+from jaxroute.comparison.points import PointSummary, Summary
 
 _NARROW = 24  # Least width of the columns of names and settings.
+_NEAR = 0.01  # Difference of quality that counts as none: one percentage point.
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """One line for each strategy, under the title of its group.
+    """Returns one line of text for each strategy, under the title of its group.
 
     Args:
       summary: summary of a comparison.
@@ -38,7 +40,7 @@ def text(summary: Summary, width: int | None = None) -> str:
 
 
 def shares(summary: Summary, width: int | None = None) -> str:
-    """Shares of the queries that each chosen strategy sends to each model, in the order of the table."""
+    """Returns the shares of the queries that each chosen strategy sends to each model as text, in the order of the table."""
     lines = ["share of the queries for which each model is called (more than 100 % in total where several are called)"]
     for title, points in strategies.with_shares(summary).items():
         lines += [f"{title}:", *(f"{p['strategy']}: {numbers.portions(p['shares'])}" for p in points)]
@@ -48,7 +50,7 @@ def shares(summary: Summary, width: int | None = None) -> str:
 
 
 def html(summary: Summary) -> str:
-    """The answer and the table, without styles or scripts."""
+    """Returns the answer and the table as HTML without styles or scripts."""
     said = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
     rows = "".join(f"<th>{escape(head)}</th>" for head in _heads(summary))
     for title, points in strategies.groups(summary).items():
@@ -75,3 +77,37 @@ def _cells(point: PointSummary) -> list[str]:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(width - 3, 1)]}..."
+
+
+def learners(summary: Summary) -> list[PointSummary]:
+    """Returns the chosen settings of online policies whose course of learning is known, in the order of the table."""
+    chosen = [p for points in strategies.groups(summary).values() for p in points]
+    return [p for p in chosen if p["kind"] == "online" and p["learning"] is not None and p["learning"]["queries"]]
+
+
+def course_of_learning(point: PointSummary, summary: Summary) -> str:
+    """Describes how long a policy takes to learn and what learning costs, compared with the last part of the stream."""
+    learning, name = point["learning"], point["strategy"]
+    parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
+    name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"
+    if len(parts) < 2:
+        return f"{name}: too few queries."
+    _, last, end = parts[-1]
+    final = f"is within .01 of its final quality ({numbers.percent((last, None))})"
+    away = [i for i, (_, quality, _) in enumerate(parts) if abs(quality - last) > _NEAR + 1e-12]
+    if not away:
+        return f"{name} {final} from the first part on."
+    if away[-1] == len(parts) - 2:
+        return f"{name} is still changing after {numbers.count(parts[-1][0], 'query', 'queries')}."
+    settled = parts[away[-1]][0]
+    text = f"After {numbers.count(settled, 'query', 'queries')} {name} {final}"
+    starts = [0, *(n for n, _, _ in parts)]
+    before = [(n - starts[i], q, c) for i, (n, q, c) in enumerate(parts[: away[-1] + 1])]
+    lost = sum(size * (last - quality) for size, quality, _ in before)
+    if lost > 0:
+        text += f". Until then the mean quality is {numbers.plain(lost / settled * 100)} points lower than at the end"
+        if known(end) and all(known(c) for _, _, c in before):
+            extra = sum(size * (c - end) for size, _, c in before)
+            currency, more = summary["data"]["unit"].split(" per ")[0], "more" if extra > 0 else "less"
+            text += f", and the queries cost {numbers.plain(abs(extra), currency)} {more} in total"
+    return text + "."

@@ -1,9 +1,9 @@
-"""Selections of points for tables and pictures: the answer, the single model to compare with, groups, and the Pareto frontier."""
+"""Selects points of a summary for tables and pictures: the answer, the single model to compare with, groups, and the Pareto frontier."""
 
 from collections.abc import Iterable
 
 from jaxroute.comparison.page.numbers import known
-from jaxroute.comparison.summary import PointSummary, Summary
+from jaxroute.comparison.points import PointSummary, Summary
 
 # Titles of the groups of a table; further groups need something rare.
 MEETS, MISSES = "meet the target, within half a standard error", "do not meet the target"
@@ -11,12 +11,11 @@ CHEAPEST = "cheapest that meets the target"
 
 
 def name_of(point: PointSummary) -> str:
-    """The model's name of a single model, the strategy's name of all other points."""
+    """Returns the name of the model for a single model, and of the strategy for all other points."""
     return point["setting"] or point["strategy"] if point["kind"] == "single" else point["strategy"]
 
 
 def drawable(point: PointSummary) -> bool:
-    """Whether quality and cost are known."""
     return known(point["quality"][0]) and known(point["cost"][0])
 
 
@@ -26,17 +25,17 @@ def deployable(point: PointSummary) -> bool:
 
 
 def obstacle(point: PointSummary) -> str:
-    """The reason why a point is not deployable."""
+    """Returns the reason why a point is not deployable."""
     return f"not deployable without {point['without']}" if point["without"] else "upper bound, not deployable"
 
 
 def number_of_strategies(summary: Summary) -> int:
-    """Number of strategies that route: neither single models nor bounds."""
+    """Counts the strategies that route, which single models and bounds do not."""
     return len({p["strategy"] for p in summary["points"] if p["kind"] in ("offline", "online")})
 
 
 def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
-    """Points of each strategy except single models, from the cheapest to the most expensive.
+    """Groups points by strategy, without single models. The points of a strategy are sorted from the cheapest to the most expensive.
 
     Online policies come first, then fitted rules, strategies with rare needs, and bounds, each in alphabetical order, so a strategy's colour
     does not depend on the target.
@@ -54,7 +53,7 @@ def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
 
 
 def by_cost(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Points from the cheapest to the most expensive, of equal costs the better first, unknown costs last."""
+    """Sorts points from the cheapest to the most expensive, of equal costs the better first, unknown costs last."""
 
     def key(point: PointSummary) -> tuple[bool, float, float]:
         cost, quality = point["cost"][0], point["quality"][0]
@@ -64,22 +63,21 @@ def by_cost(points: Iterable[PointSummary]) -> list[PointSummary]:
 
 
 def singles(summary: Summary) -> list[PointSummary]:
-    """Single models, from the cheapest to the most expensive."""
     return by_cost(p for p in summary["points"] if p["kind"] == "single")
 
 
 def cheapest_single(summary: Summary) -> PointSummary | None:
-    """The cheapest single model that meets the target."""
+    """Returns the cheapest single model that meets the target, or None."""
     return next((p for p in singles(summary) if p["meets"] and drawable(p)), None)
 
 
 def best(summary: Summary) -> PointSummary | None:
-    """The point of the headline."""
+    """Returns the point of the headline, or None."""
     return None if summary["best"] is None else summary["points"][summary["best"]]
 
 
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Chosen settings under the titles of their groups, each from the cheapest on; no group is empty.
+    """Groups the chosen settings under titles, sorted from the cheapest on; no group is empty.
 
     The cheapest single model that meets the target is included, other single models are not.
     """
@@ -91,13 +89,13 @@ def groups(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
-    """The groups without single models and without points of unknown shares."""
+    """Returns the groups without single models and without points of unknown shares."""
     found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
     return {title: points for title, points in found.items() if points}
 
 
 def needs(summary: Summary) -> dict[str, set[str]]:
-    """Names of the strategies with each need in production."""
+    """Returns the names of the strategies with each need in production."""
     points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
     found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
     modest = {p["strategy"] for p in points if not p["needs"]}
@@ -105,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Python to continue with each strategy: that of its answer, or of its first setting that has some."""
+    """Returns the Python code to continue with each strategy: that of its answer, or of its first setting that has some."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
@@ -114,9 +112,9 @@ def further(summary: Summary) -> dict[str, str]:
 
 
 def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """The Pareto frontier: points that no other beats in quality and cost, from the cheapest on."""
+    """Returns the Pareto frontier: the points that no other point beats in quality and cost, from the cheapest on."""
     found: list[PointSummary] = []
     for point in by_cost(p for p in points if drawable(p)):
-        if not found or (point["quality"][0] or 0.0) > (found[-1]["quality"][0] or 0.0):
+        if not found or point["quality"][0] > found[-1]["quality"][0]:
             found.append(point)
     return found

@@ -1,4 +1,4 @@
-"""Files of a report. Everything is rendered before anything is written, and each file appears whole or not at all."""
+"""Writes the files of a report. Everything is rendered before anything is written, and each file appears whole or not at all."""
 
 import base64
 import csv
@@ -13,9 +13,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jaxroute.comparison.page import learning, numbers, strategies
+from jaxroute.comparison.page import numbers, plain, strategies
 from jaxroute.comparison.page.looks import DARK, LIGHT, Look, looks_of
-from jaxroute.comparison.summary import Summary
+from jaxroute.comparison.points import Summary
 
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
 _ERRORS = [name for pair in _PAIRS for name in (pair, f"{pair}_error")]
@@ -49,14 +49,14 @@ def write(summary: Summary, folder: Path) -> list[Path]:
 
 
 def rendered(summary: Summary) -> dict[str, bytes]:
-    """The page and its main picture by the names of their files; an ImportError without matplotlib or jinja2."""
+    """Returns the content of the page and its main picture by the names of their files. Raises ImportError without matplotlib or jinja2."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 
-    from jaxroute.comparison.page import images, pictures
+    from jaxroute.comparison.page import pictures
 
     def breakable(text: str) -> Markup:
-        """A text whose very long words may be broken, so they do not widen a table."""
+        """Lets a browser break very long words, so they do not widen a table."""
         return Markup(str(escape(re.sub(r"(\S{22})(?=\S)", "\\1\0", text))).replace("\0", "<wbr>"))
 
     def digest(text: str) -> str:
@@ -69,24 +69,24 @@ def rendered(summary: Summary) -> dict[str, bytes]:
     style = Markup(f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}") + read("page.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     shown = (numbers.measured, numbers.percent, numbers.plain, numbers.portions, numbers.share, numbers.count)
-    functions = (*shown, images.svg, images.symbol, breakable, digest)
+    functions = (*shown, pictures.svg, pictures.symbol, breakable, digest)
     environment.filters |= {function.__name__: function for function in functions}
     summary = _plain(summary)
     looks, costs = looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
     wide = pictures.quality_cost(summary, looks)
-    modules = {"strategies": strategies, "learning": learning, "pictures": pictures}
+    modules = {"strategies": strategies, "plain": plain, "pictures": pictures}
     values = {"summary": summary, "costs": costs, "looks": looks, "grey": Look(), "wide": wide}
     page = environment.from_string(read("page.html")).render(modules, **values, style=style, script=read("page.js"))
-    return {"index.html": page.encode(), **{f"quality-cost.{end}": content for end, content in images.files(wide).items()}}
+    return {"index.html": page.encode(), **{f"quality-cost.{end}": content for end, content in pictures.files(wide).items()}}
 
 
 def as_json(summary: Summary) -> str:
-    """The summary as JSON, with null for NaN and infinity."""
+    """Converts a summary to JSON, with null for NaN and infinity."""
     return json.dumps(_plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(summary: Summary) -> str:
-    """All points, one a line, from the cheapest on; unknown values are empty."""
+    """Lists all points, one a line, from the cheapest to the most expensive; unknown values are empty."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -100,7 +100,7 @@ def as_csv(summary: Summary) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Plain Python, with None for NaN and infinity, and the replacement character for characters that cannot be shown."""
+    """Converts nested values to plain Python: NaN and infinity become None, and unprintable characters the replacement character."""
     if isinstance(value, dict):
         return {_plain(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def put(path: Path, content: bytes) -> Path:
-    """Writes a file under another name until it is complete."""
+    """Writes a file completely or not at all; until it is complete it has another name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         temporary.write_bytes(content)
