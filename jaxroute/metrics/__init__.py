@@ -33,38 +33,9 @@ from jaxroute.metrics.slopes import Slope, cumulative, curve_slope, slope, windo
 from jaxroute.metrics.tables import summary, table
 from jaxroute.metrics.texts import rounded, show_seeds, show_value
 
-__all__ = [
-    "NeedsRunsError",
-    "Slope",
-    "Violation",
-    "count",
-    "cumulative",
-    "curve_slope",
-    "deviation",
-    "direction",
-    "final",
-    "has_runs",
-    "mean",
-    "metric_names",
-    "own_axes",
-    "own_axes_of",
-    "paired",
-    "pick",
-    "quantile_intervals",
-    "quantiles",
-    "ratio_of_means",
-    "rounded",
-    "setting_axes",
-    "show_seeds",
-    "show_value",
-    "slope",
-    "stderr",
-    "summary",
-    "table",
-    "tail",
-    "vector_dims",
-    "violations",
-    "window_mean",
-    "worst_violations",
-]
+__all__ = ["NeedsRunsError", "Slope", "Violation", "count", "cumulative", "curve_slope", "deviation", "direction"]
+__all__ += ["final", "has_runs", "mean", "metric_names", "own_axes", "own_axes_of", "paired", "pick"]
+__all__ += ["quantile_intervals", "quantiles", "ratio_of_means", "rounded", "setting_axes", "show_seeds", "show_value"]
+__all__ += ["slope", "stderr", "summary", "table", "tail", "vector_dims", "violations", "window_mean"]
+__all__ += ["worst_violations"]
 __dir__ = public_names(__name__)

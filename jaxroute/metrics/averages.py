@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with standard errors, quantiles, probabilities of tails, paired differences, and values at the horizon."""
+"""Statistics over seeds: means with standard errors, quantiles, probabilities of tails, and values at the horizon."""
 
 import warnings
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def stderr(data: Data, metric: str | None = None) -> xr.DataArray:
         variance, number = (statistic(data, metric, s) for s in ("variance", "count"))
         return describe((variance / number.where(number > 1)) ** 0.5, variance, "standard error of {}")
     array = pick(data, metric)
-    # In NumPy: of small results xarray's alignments would take most of the time.
+    # In NumPy, because xarray's alignments would take most of the time for small results.
     values, axis = array.values, array.get_axis_num("seed")
     number = np.count_nonzero(~np.isnan(values), axis, keepdims=True)
     middle = np.nansum(values, axis, keepdims=True) / np.maximum(number, 1)
@@ -136,7 +136,6 @@ def quantile_intervals(
 
 
 def check_confidence(confidence: Any) -> float:
-    """Returns a number above 0 and below 1; `ValueError` otherwise."""
     level = float(checks.share("confidence", confidence, ()))
     if level == 1:
         raise ValueError("confidence must be in (0, 1), got 1")
@@ -144,7 +143,7 @@ def check_confidence(confidence: Any) -> float:
 
 
 def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Returns the smallest whole numbers that a number of successes does not exceed with probability `level`."""
+    """Returns the smallest counts of successes that are not exceeded with probability `level`, in `number` trials."""
     number, probability = np.broadcast_arrays(number, probability)
     inside = (probability > 0) & (probability < 1) & (number > 0)
     n, p = np.where(inside, number, 1), np.where(inside, probability, 0.5)
@@ -201,22 +200,19 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
     share = (lower + upper) / 2
     error = (share * (1 - share) / (number - 1).where(number > 1)) ** 0.5
     about = f"probability of {{}} above {above:g}"
-    variables = {
-        "probability": describe(share, array, about, unit="", kind=""),
-        "stderr": describe(error, array, f"standard error of {about}", unit="", kind=""),
-        "lower": describe(lower, array, f"{about}, at least", unit="", kind=""),
-        "upper": describe(upper, array, f"{about}, at most", unit="", kind=""),
-        "count": describe(number, array, f"seeds of {about}", unit="seeds", kind=""),
-    }
-    return xr.Dataset(variables, attrs={"metric": str(array.name), "above": above})
+    variables = {"probability": (share, about), "stderr": (error, f"standard error of {about}")}
+    variables |= {"lower": (lower, f"{about}, at least"), "upper": (upper, f"{about}, at most")}
+    found = {name: describe(values, array, label, unit="", kind="") for name, (values, label) in variables.items()}
+    found["count"] = describe(number, array, f"seeds of {about}", unit="seeds", kind="")
+    return xr.Dataset(found, attrs={"metric": str(array.name), "above": above})
 
 
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
-    """Returns the ratio of two metrics' means over seeds, as one value per run with that ratio as mean.
+    """Returns the ratio of two metrics' means over seeds, as one value per run whose mean is this ratio.
 
-    The value of a run is `R + (top - R * bottom) / mean(bottom)` with the ratio `R`: their mean is `R`, and their standard error that of `R` by
-    the delta method, so that means, error bars, tables and curves work as for any metric. Unlike a mean of ratios it is finite if one run's
-    `bottom` is zero.
+    The value of a run is `R + (top - R * bottom) / mean(bottom)` with the ratio `R`. The standard error of these values is that of `R` by the
+    delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios it is finite if one run's `bottom` is
+    zero.
     """
     upper, lower = pick(data, top), pick(data, bottom)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -228,7 +224,7 @@ def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
 
 
 def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
-    """Returns names of metrics as a list (default: all that are not vectors); `ValueError` for unknown ones."""
+    """Returns names of metrics as a list (default: all that are not vectors); raises ValueError for unknown ones."""
     check_result(data)
     if metrics is None:
         return metric_names(data)
@@ -237,16 +233,10 @@ def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list
 
 
 def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
-    """Returns mean and standard error of each metric at the horizon.
+    """Returns mean and standard error of each metric at the horizon, or at another recorded `time`.
 
-    Args:
-      data: a result.
-      metrics: names (default: all that are not vectors).
-      time: another recorded time.
-
-    Returns:
-      A Dataset with one variable per metric, of dimensions `(policy, settings..., statistic)`; `statistic` is "mean" or
-      "stderr".
+    The Dataset has one variable per metric (default: all that are not vectors), of dimensions `(policy, settings..., statistic)`; `statistic` is
+    "mean" or "stderr".
     """
     now = at_time(data, time)
     variables = {}

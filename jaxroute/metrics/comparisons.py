@@ -1,4 +1,4 @@
-"""Comparisons: paired differences of policies, and violations of limits."""
+"""Comparisons of results: paired differences of policies, and violations of limits."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
     """Returns the difference of each other policy to a baseline over time, seed by seed.
 
     Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if both runs are valid. A
-    result of `keep="moments"` holds these differences.
+    result of `keep="moments"` holds these differences. `plot.curves` draws them.
 
     Args:
       data: a result, or one variable of it.
@@ -27,7 +27,7 @@ def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
 
     Returns:
       A Dataset without the baseline: `mean` of the difference, its `stderr`, `z`, their ratio (NaN if both are zero), and `count`, the
-      number of seeds. `plot.curves` draws it.
+      number of seeds.
 
     Example:
       >>> import jaxroute as jr
@@ -68,7 +68,6 @@ def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
 
 
 def is_paired(data: Any) -> bool:
-    """Whether `data` is a result of `paired`."""
     return isinstance(data, xr.Dataset) and "baseline" in data.attrs and {"mean", "stderr", "count"} <= set(data.data_vars)
 
 
@@ -99,14 +98,10 @@ class Violation(NamedTuple):
 
 
 def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
-    """Returns the policies with a mean above the limit of a metric by three standard errors.
+    """Returns the policies whose mean exceeds the limit of a metric by three standard errors, at a recorded time (default: the horizon).
 
     Environment and policies specify the limits (`Metric.limit`): spend over budget, a share of rounds without feasible routing, a shortfall of
     satisfaction.
-
-    Args:
-      data: a result.
-      time: a recorded time (default: the horizon).
     """
     found = []
     for name in metric_names(data):

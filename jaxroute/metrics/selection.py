@@ -1,4 +1,4 @@
-"""Selection of metrics, runs and axes of a result."""
+"""Selects metrics, runs and axes of a result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Data = xr.Dataset | xr.DataArray
 
 
 class NeedsRunsError(ValueError):
-    """A question that needs single runs, for a result that holds only their statistics."""
+    """A result holds only statistics of its runs, but single runs are needed."""
 
 
 def has_runs(data: Data) -> bool:
@@ -34,7 +34,6 @@ def metric_names(data: xr.Dataset) -> list[str]:
 
 
 def check_result(data: Any) -> None:
-    """Raises `ValueError` unless `data` is a Dataset."""
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"data must be the xarray.Dataset of a simulation, got {checks.show(data)}")
 
@@ -52,7 +51,7 @@ def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns a variable with the dimensions (except `seed`), coordinates and attributes of a metric."""
+    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
@@ -71,14 +70,13 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray) -> None:
-    """Raises `ValueError` for a vector metric."""
-    if vector_dims(array):
-        raise ValueError(
-            f"{argument} must be a single number per run, got {array.name!r} with one per {vector_dims(array)[0]}"
-        )
+    """Raises ValueError for a vector metric."""
+    if vectors := vector_dims(array):
+        raise ValueError(f"{argument} must be a single number per run, got {array.name!r} with one per {vectors[0]}")
 
 
 def _pivot(array: xr.DataArray) -> int:
+    """Returns the position of the first dimension that is `seed` or `time`: settings stand before it, dimensions of a vector after it."""
     return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
 
 
@@ -102,9 +100,8 @@ def pick(data: Data, metric: str | None = None) -> xr.DataArray:
 def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
     """Returns one metric as it was recorded, with the dimension `seed`; raises the errors of `pick`."""
     if not has_runs(data):
-        raise NeedsRunsError(
-            f"{metric or 'this'}: single runs are needed, but only their statistics are stored; run with keep='runs'"
-        )
+        problem = "single runs are needed, but only their statistics are stored; run with keep='runs'"
+        raise NeedsRunsError(f"{metric or 'this'}: {problem}")
     if isinstance(data, xr.DataArray):
         if metric is not None:
             raise ValueError(f"metric must be None when data is a single variable, got {metric!r}")
@@ -112,10 +109,8 @@ def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
     elif isinstance(data, xr.Dataset):
         known = [str(n) for n, v in data.data_vars.items() if n != "valid" and ("seed" in v.dims or "seed" in v.coords)]
         if not known:
-            names = ", ".join(map(str, data.data_vars)) or "nothing"
-            raise ValueError(
-                f"data must be the result of a simulation, with single runs along 'seed', got a Dataset of {names}"
-            )
+            got = f"a Dataset of {', '.join(map(str, data.data_vars)) or 'nothing'}"
+            raise ValueError(f"data must be the result of a simulation, with single runs along 'seed', got {got}")
         array = data[checks.one_of("metric", metric, known)]
     else:
         raise ValueError(f"data must be an xarray.Dataset or DataArray, got {type(data).__name__}")
@@ -127,7 +122,7 @@ def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
 
 
 def recorded_times(array: xr.DataArray) -> np.ndarray:
-    """Returns the times of an array; `ValueError` if it has none."""
+    """Returns the times of an array; raises ValueError if it has none."""
     if "time" not in array.dims:
         raise ValueError(f"data must have the dimension 'time', got {tuple(map(str, array.dims))}")
     return array["time"].values
@@ -149,7 +144,7 @@ def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
 
 
 def show_times(times: np.ndarray) -> str:
-    """Returns a short list of times."""
+    """Lists times, at most six of them."""
     shown = [f"{t:,.10g}" for t in times]
     return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
 
@@ -174,7 +169,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the attributes of `array`; `{}` in `label` stands for the label there."""
+    """Returns `result` with the attributes of `array`; `{}` in `label` stands for the label of `array`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

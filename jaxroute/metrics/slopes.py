@@ -13,7 +13,7 @@ from jaxroute.metrics.selection import Data, check_scalar, describe, pick, recor
 
 
 def _sum(array: xr.DataArray) -> xr.DataArray:
-    """Returns the sum up to each time; a total as it is."""
+    """Returns the sum up to each time; a metric of kind "total" unchanged."""
     kind, times = array.attrs.get("kind"), recorded_times(array)
     if kind not in ("total", "average"):
         raise ValueError(f"metric must be of kind 'total' or 'average', got {array.name!r} of kind {kind!r}")
@@ -33,13 +33,8 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
     """Returns the mean per round over the last `window` rounds, run by run, of an average or a total.
 
-    Args:
-      data: a result, or one variable of it.
-      metric: name of the metric.
-      window: number of rounds; a multiple of the record interval.
-
-    Returns:
-      The metric with the times from `window` on, except a last interval that is shorter than the others.
+    The window is a multiple of the record interval. The result has the times from `window` on, without a last interval that is shorter than
+    the others.
     """
     window = checks.whole("window", window)
     array = pick(data, metric)
@@ -80,8 +75,8 @@ def slope(x: Any, y: Any, yerr: Any = None, confidence: float = 0.95) -> Slope:
 
     With one column per seed, the error is the jackknife's: the slope without each seed in turn; the interval is Student's t with one degree of
     freedom less than seeds. To leave out whole seeds is correct whether the points of a seed are independent or correlated, along a curve or
-    over horizons with common random numbers. Its coverage with few or skewed seeds is better than the delta method's (20 seeds with
-    exponential noise shared by the points: 94 % against 90 %, nominal 95 %), and unlike the bootstrap it needs no random numbers.
+    over horizons with common random numbers. With few or skewed seeds it covers better than the delta method, and unlike the bootstrap it needs
+    no random numbers.
 
     With means and `yerr` it is the delta method's, `sqrt(sum_i (c_i yerr_i / mean_i)^2)`, for independent points; the interval is normal.
 
@@ -140,11 +135,9 @@ def _check_positive(x: np.ndarray, means: np.ndarray, label: str) -> None:
 def curve_slope(data: Data, metric: str | None, start: float, confidence: float = 0.95) -> xr.Dataset:
     """Returns the log-log slope of the mean curve over the recorded times from `start` on, for each policy and setting.
 
-    The points of a curve are correlated within a seed, so whole seeds are the unit: see `slope`.
-
-    Returns:
-      A Dataset of `slope`, `low`, `high`, `stderr` and `intercept`; NaN if the mean (or the mean without one seed) is not positive at every time,
-      since a regret around zero follows no power law, or if a policy does not have the metric.
+    The points of a curve are correlated within a seed, so whole seeds are the unit: see `slope`. The Dataset has `slope`, `low`, `high`, `stderr`
+    and `intercept`; NaN if the mean (or the mean without one seed) is not positive at every time, since a regret around zero follows no power
+    law, or if a policy does not have the metric.
 
     Raises:
       ValueError: `start` leaves fewer than two times, or no curve has a slope.
@@ -167,18 +160,11 @@ def curve_slope(data: Data, metric: str | None, start: float, confidence: float 
         if y.shape[1] >= 2 and (y.sum(axis=1) > y.max(axis=1).clip(0)).all():
             found[place] = slope(times[late], y, confidence=confidence)
     if np.isnan(found).all():
-        raise ValueError(
-            f"metric must have a positive mean at every time from round {start:g} on, but {array.name!r} does not"
-        )
+        problem = f"metric must have a positive mean at every time from round {start:g} on"
+        raise ValueError(f"{problem}, but {array.name!r} does not")
     coords = {name: c for name, c in curves.coords.items() if set(c.dims) <= set(lead)}
-    variables = {
-        name: describe(
-            xr.DataArray(found[..., i], coords, lead),
-            array,
-            f"{name} (log-log) of {{}} from round {start:g} on",
-            "",
-            kind="",
-        )
-        for i, name in enumerate(Slope._fields)
-    }
+    variables = {}
+    for i, name in enumerate(Slope._fields):
+        label, values = f"{name} (log-log) of {{}} from round {start:g} on", xr.DataArray(found[..., i], coords, lead)
+        variables[name] = describe(values, array, label, "", kind="")
     return xr.Dataset(variables, attrs={"start": start, "confidence": confidence})

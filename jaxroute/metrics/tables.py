@@ -3,44 +3,16 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from jaxroute.core import checks
-from jaxroute.metrics import formats
 from jaxroute.metrics.averages import check_metrics, count, final, mean, quantiles
 from jaxroute.metrics.comparisons import violations, worst_violations
 from jaxroute.metrics.selection import at_time, check_scalar, like, metric_names, own_axes, setting_axes
-from jaxroute.metrics.texts import plain, rounded, show_seeds, show_value
-
-if TYPE_CHECKING:
-    import pandas
-
-
-@overload
-def table(
-    data: xr.Dataset,
-    metrics: str | Sequence[str] | None = None,
-    *,
-    time: int | None = None,
-    max_rows: int = 60,
-    format: Literal["text", "latex", "markdown"] = "text",
-    width: int | None = None,
-) -> str: ...
-
-
-@overload
-def table(
-    data: xr.Dataset,
-    metrics: str | Sequence[str] | None = None,
-    *,
-    time: int | None = None,
-    max_rows: int = 60,
-    format: Literal["frame"],
-    width: int | None = None,
-) -> "pandas.DataFrame": ...
+from jaxroute.metrics.texts import FORMATS, Table, plain, rounded, show_seeds, show_value
 
 
 def table(
@@ -49,7 +21,7 @@ def table(
     *,
     time: int | None = None,
     max_rows: int = 60,
-    format: str = "text",
+    format: Literal["text", "latex", "markdown", "frame"] = "text",
     width: int | None = None,
 ) -> Any:
     """Returns the results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
@@ -65,11 +37,8 @@ def table(
       max_rows: largest number of rows; a last line counts the others. A data frame has all rows.
       format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
         "markdown" for a table with pipes, both with 36.0 ± 1.6; "frame" for a `pandas.DataFrame` of the numbers, whose columns are
-        metric and "mean" or "stderr".
+        metric and "mean" or "stderr", with the notes in `attrs["notes"]`.
       width: width of the lines of text; columns that do not fit stand below the others (default: all beside each other).
-
-    Returns:
-      The text; or the data frame, with the notes in its `attrs["notes"]`.
 
     Raises:
       ValueError: a name is unknown, or a metric is no single number per run.
@@ -88,7 +57,7 @@ def table(
       mean ± standard error of 16 seeds after 200 rounds
     """
     checks.whole("max_rows", max_rows)
-    checks.one_of("format", format, ("text", *formats.FORMATS, "frame"))
+    checks.one_of("format", format, ("text", *FORMATS, "frame"))
     if width is not None:
         checks.whole("width", width)
     names = check_metrics(data, metrics)
@@ -122,15 +91,12 @@ def table(
     if len(rows) > max_rows:
         notes.append(f"{len(rows) - max_rows:,} more rows are not shown; select settings, or raise max_rows")
     heads = [("policy", ""), *((a, "") for a in axes), *((n, str(like(data, n).attrs.get("units", ""))) for n in names)]
-    made = formats.Table(heads, rows[:max_rows], 1 + len(axes), [*notes, *warned[:max_rows]])
-    return made.text(width) if format == "text" else formats.FORMATS[format](made)
+    made = Table(heads, rows[:max_rows], 1 + len(axes), [*notes, *warned[:max_rows]])
+    return made.text(width) if format == "text" else FORMATS[format](made)
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns how much of each metric may be rounding of sums in single precision.
-
-    It is an epsilon of the largest summand of the metrics of its unit, per round.
-    """
+    """Returns how much of each metric may be rounding of sums in single precision: an epsilon of the largest summand of its unit, per round."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
@@ -151,9 +117,7 @@ def _is_rounding(pair: Any, most: float) -> bool:
     return 0 < middle <= most and error <= 1e-13 * middle
 
 
-def _frame(
-    keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence[str], numbers: Any, notes: list[str]
-) -> Any:
+def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence[str], numbers: Any, notes: Any) -> Any:
     import pandas
 
     index = pandas.MultiIndex.from_tuples(keys, names=["policy", *axes])
@@ -195,9 +159,8 @@ def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
 def summary(data: xr.Dataset) -> dict[str, Any]:
     """Returns the results at the horizon as plain JSON values; None for NaN. Vector metrics are left out.
 
-    Returns:
-      `{policy: {metric: {"mean": float, "stderr": float}}}`; with setting axes
-      `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`, one entry per setting.
+    The form is `{policy: {metric: {"mean": float, "stderr": float}}}`. With setting axes it has one entry per setting:
+    `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`.
     """
     values = final(data)
     if "policy" not in values.dims:

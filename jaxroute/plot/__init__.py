@@ -1,7 +1,10 @@
 """Figures of results, from the `xarray.Dataset` of a simulation.
 
-Every function draws on the given axes or on a new figure, returns the axes (`ax.figure` is the figure), and never shows or closes anything. A
-figure states label and unit on the axis, the number of seeds and the meaning of the band. A policy has the same colour, dash and marker in
+Functions that draw data take `ax`, axes to draw on (default: a new figure), and `title`, a title above the figure (default: none). They return
+the axes (`ax.figure` is the figure), and never show or close anything. `data` is a result, `metric` the name of a metric, and `policies` are
+the policies to draw (default: all that have the metric). An unknown name, or a setting axis too many, is a ValueError.
+
+A figure states label and unit on the axis, the number of seeds and the meaning of the band. A policy has the same colour, dash and marker in
 all panels and whichever policies are drawn: they follow its name (see `style`). Bands and bars are two standard errors unless stated otherwise.
 """
 
@@ -11,20 +14,6 @@ from jaxroute.plot.lines import curves, difference
 from jaxroute.plot.maps import deployment, heat
 from jaxroute.plot.settings import points, quantiles, sweep
 
-__all__ = [
-    "curves",
-    "deployment",
-    "difference",
-    "heat",
-    "level",
-    "line_style",
-    "log_axis",
-    "panels",
-    "points",
-    "power_laws",
-    "quantiles",
-    "save",
-    "share_legend",
-    "sweep",
-]
+__all__ = ["curves", "deployment", "difference", "heat", "level", "line_style", "log_axis", "panels"]
+__all__ += ["points", "power_laws", "quantiles", "save", "share_legend", "sweep"]
 __dir__ = public_names(__name__)

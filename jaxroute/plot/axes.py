@@ -13,7 +13,7 @@ WIDE, HIGH = 46, 30
 
 
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
-    """Writes plain numbers on an axis, with commas; powers of ten only instead of long numbers.
+    """Writes plain numbers with commas on an axis; powers of ten only instead of long numbers.
 
     Args:
       axis: `ax.xaxis` or `ax.yaxis`.
@@ -65,7 +65,7 @@ def log_spaced(values: Any) -> bool:
 
 
 def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
-    """Returns the scale of an axis of settings; "log and 0" is a logarithmic grid with a place for 0 before the others."""
+    """Returns the scale of an axis of settings. "log and 0" is a logarithmic grid with a place for 0 before the others."""
     values = np.asarray(values)
     if values.dtype.kind not in "iuf":
         return "names"
@@ -87,7 +87,7 @@ def places_of(values: Any) -> np.ndarray:
 
 
 def edges(places: np.ndarray, log: bool) -> np.ndarray:
-    """Returns the borders of the cells around sorted positions."""
+    """Returns the borders of the cells around sorted positions, in an image."""
     places = np.log(places) if log else places
     if places.size == 1:
         borders = places[0] + np.array([-0.5, 0.5])
@@ -125,19 +125,17 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns the points of a curve with a marker: about eight, evenly spaced on the axis, different ones for another `shift`."""
+    """Chooses about eight evenly spaced points of a curve that get a marker. `shift` moves them, so the markers of several curves do not overlap."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8
-    if log:
-        wanted = times[0] * (times[-1] / times[0]) ** shares
-    else:
-        wanted = times[0] + (times[-1] - times[0]) * shares
+    first, last = times[0], times[-1]
+    wanted = first * (last / first) ** shares if log else first + (last - first) * shares
     return sorted({int(np.abs(times - w).argmin()) for w in wanted})
 
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
-    """Returns label and unit, on several lines if one would be longer than `width` letters."""
+    """Returns label and unit of a metric, on several lines if they would be longer than `width` letters."""
     text = axis_label(attributes, name)
     if len(text) <= width:
         return text

@@ -17,66 +17,43 @@ from jaxroute.plot.axes import HIGH, axis_title, grid_lines, numbers
 
 @style.styled
 def panels(number: int, *, columns: int = 3, size: tuple[float, float] = style.SIZE):
-    """Makes a figure with `number` panels in rows of `columns`, with one legend below them.
+    """Makes a figure with `number` panels in rows of `columns`, with one legend below them. Returns the figure and the axes as a flat array.
 
     The legend names the lines of `curves`, `difference`, `sweep`, `quantiles` and `points`; a name has the same look in all panels.
-    `share_legend(figure)` adds your own labelled lines. The figure grows by its legend.
-
-    Args:
-      number: number of panels.
-      columns: panels of a row.
-      size: size of a panel, in inches.
-
-    Returns:
-      `(figure, axes)`, the axes as a flat array.
+    `share_legend(figure)` adds your own labelled lines. The figure grows by its legend. `size` is that of a panel, in inches.
     """
     return style.new_panels(checks.count("number", number), columns, size)
 
 
 @style.styled
 def share_legend(figure: Any) -> None:
-    """Draws a legend of all labelled lines below the panels of a figure; panels with a legend keep theirs.
-
-    Args:
-      figure: a figure from `panels`.
-    """
+    """Draws a legend of all labelled lines below the panels of a figure from `panels`; panels with a legend keep theirs."""
     style.share_legend(figure)
 
 
 def save(figure: Any, path: str | os.PathLike) -> Path:
-    """Writes a figure (or the figure of axes) at 160 dots per inch, without dates or versions, so that equal figures are equal files.
+    """Writes a figure at 160 dots per inch, without dates or versions, so equal figures are equal files. Returns the path.
 
     Args:
       figure: a matplotlib Figure or Axes.
       path: file name, ending in .png, .pdf or .svg; missing folders are created.
-
-    Returns:
-      The path.
     """
-    plt = style.pyplot()
     path = Path(path)
-    unnamed = {
-        ".png": {"Software": None},
-        ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
-        ".svg": {"Creator": None, "Date": None},
-    }
-    kind = checks.one_of("path", path.suffix.lower(), unnamed)
+    fields = {".png": ("Software",), ".pdf": ("Creator", "Producer", "CreationDate"), ".svg": ("Creator", "Date")}
+    kind = checks.one_of("path", path.suffix.lower(), fields)
     figure = figure if hasattr(figure, "savefig") else getattr(figure, "figure", None)
     if figure is None:
         raise ValueError("figure must be a matplotlib Figure or Axes, such as the functions of this module return")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with plt.rc_context({"svg.hashsalt": "jaxroute"}):
-        figure.savefig(path, dpi=160, metadata=unnamed[kind])
+    with style.pyplot().rc_context({"svg.hashsalt": "jaxroute"}):
+        figure.savefig(path, dpi=160, metadata=dict.fromkeys(fields[kind]))
     return path
 
 
 def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) -> None:
     """Makes one axis logarithmic, with plain numbers; call it after drawing.
 
-    Args:
-      ax: the axes.
-      which: the axis.
-      linear: for values with two signs: the axis is linear up to this distance from zero, and logarithmic beyond it on both sides.
+    For values with two signs, the axis is linear up to the distance `linear` from zero, and logarithmic beyond it on both sides.
     """
     checks.one_of("which", which, ("x", "y"))
     scale = getattr(ax, f"set_{which}scale")
@@ -89,11 +66,7 @@ def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) 
 def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -> None:
     """Draws a line at a value with its name in the legend, such as a budget, a target or a bound; call it after drawing.
 
-    Args:
-      ax: the axes.
-      name: name of the line.
-      value: the value.
-      along: axis of the value; "y" for a horizontal line.
+    `along` is the axis of the value: "y" for a horizontal line.
     """
     checks.one_of("along", along, ("x", "y"))
     styles = style.styles_of(ax)
@@ -104,7 +77,7 @@ def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -
 
 
 def line_style(ax: Any, name: str) -> dict[str, Any]:
-    """Returns the look of a policy in a figure as arguments of `ax.plot`, for your own lines: colour, dash, marker, width and height."""
+    """Returns the look of a policy in a figure for your own lines: colour, dash, marker, width and height, as arguments of `ax.plot`."""
     return style.styles_of(ax).style(name)
 
 
@@ -112,13 +85,7 @@ def line_style(ax: Any, name: str) -> dict[str, Any]:
 def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
     """Draws means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
 
-    Args:
-      series: name to values of dimensions `(setting, "seed")`; the setting is the horizontal axis.
-      ax: axes to draw on (default: a new figure).
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
+    `series` holds values of dimensions `(setting, "seed")` by name; the setting is the horizontal axis.
     """
     own = ax is None
     ax = style.new_axes(ax)
@@ -138,10 +105,8 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
         ax.errorbar(x, mean, yerr=2 * error, label=label, **line | {"linestyle": "none", "capsize": 2})
     if array is None:
         raise ValueError("series must hold at least one series, got none")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    numbers(ax.xaxis)
-    numbers(ax.yaxis)
+    log_axis(ax, "x")
+    log_axis(ax, "y")
     ax.set_xlabel(f"{axis}\nmean ± 2 s.e. of {array.sizes['seed']:,} seeds; slopes: 95 % interval")
     ax.set_ylabel(axis_title(array.attrs, str(array.name), HIGH))
     grid_lines(ax)

@@ -36,15 +36,7 @@ def curves(
         their 5 to 95 % range, or None. If no run is below zero, no band is.
       reference: dotted grey lines: name to `(times, values)`, or to one number (a budget, a target).
       log: True for two logarithmic axes, "x" or "y" for one.
-      ax: axes to draw on (default: a new figure).
-      policies: policies to draw (default: all that have the metric).
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
-
-    Raises:
-      ValueError: a name is unknown, or there are too many settings for lines.
+      ax, policies, title: as for all figures.
     """
     if is_paired(data):
         return _curves_of_differences(data, metric, band, reference, log, ax, policies, title)
@@ -67,14 +59,13 @@ def curves(
         low, high = middle - error, middle + error
     used = {name: metrics.own_axes_of(data.sel(policy=name), metric) for name in drawn}
     lines = list(_lines(middle, used))
-    if log in (True, "y"):
-        for line in lines:
-            if not (line.of(middle) > 0).any():
-                raise ValueError(
-                    f"log must be False or 'x' where a curve is nowhere positive, got {log!r} for {line.label!r}"
-                )
-    if band is not None and bool((low < 0).any()) and metrics.has_runs(data) and _smallest(data, metric, drawn) >= 0:
-        low = low.clip(min=0.0)
+    for line in lines if log in (True, "y") else ():
+        if not (line.of(middle) > 0).any():
+            got = f"{log!r} for {line.label!r}"
+            raise ValueError(f"log must be False or 'x' where a curve is nowhere positive, got {got}")
+    if band is not None and bool((low < 0).any()) and metrics.has_runs(data):
+        smallest = float(metrics.pick(data, metric).sel(policy=drawn).min())
+        low = low.clip(min=0.0) if smallest >= 0 else low
     borders = None if band is None else (low, high)
     _draw_lines(ax, lines, middle, borders, log)
     for name, values in (reference or {}).items():
@@ -88,15 +79,9 @@ def curves(
             wrong = checks.show(values)
             raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, or a number, got {wrong}")
     _time_axes(ax, array, log)
-    meaning = {
-        "stderr": "mean ± 2 s.e. of",
-        "deviation": "mean ± 1 s.d. of",
-        "quantile": "mean and 5–95 % range of",
-        None: "mean of",
-    }[band]
-    counts = [line.of(number) for line in lines]
-    seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
-    ax.set_xlabel(f"{time_label(array)}\n{meaning} {seeds}{_violations(data, drawn)}")
+    meaning = {"stderr": " ± 2 s.e.", "deviation": " ± 1 s.d.", "quantile": " and 5–95 % range", None: ""}[band]
+    seeds = metrics.show_seeds([count for line in lines for count in np.ravel(line.of(number))])
+    ax.set_xlabel(f"{time_label(array)}\nmean{meaning} of {seeds}{_violations(data, drawn)}")
     ax.set_ylabel(axis_title(array.attrs, metric, HIGH))
     style.legend(ax, title, own)
     return ax
@@ -113,24 +98,10 @@ def difference(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws paired differences of the curves of other policies to that of a baseline, with two standard errors.
+    """Draws paired differences of the curves of other policies to that of the baseline `minus`, with two standard errors.
 
-    Policies share common random numbers, so the differences separate curves that coincide to the eye. The zero line is the baseline.
-
-    Args:
-      data: a result.
-      metric: name of the metric.
-      minus: name of the baseline, which is subtracted.
-      log: whether time is logarithmic.
-      ax: axes to draw on (default: a new figure).
-      policies: policies to draw (default: all others that have the metric).
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
-
-    Raises:
-      ValueError: a name is unknown, or there are too many settings for lines.
+    Policies share common random numbers, so the differences separate curves that coincide to the eye. The zero line is the baseline. `log` makes
+    time logarithmic.
     """
     data, array = scalar_metric(data, metric)
     check_time(array)
@@ -139,14 +110,13 @@ def difference(
     drawn = [p for p in chosen_policies(array, policies) if p != minus]
     used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
-    label = str(array.attrs.get("long_name", metric)), str(array.attrs.get("units", ""))
-    return _draw_differences(found, minus, used, label, log, ax, title, _violations(data, [minus, *drawn]))
+    label, notes = str(array.attrs.get("long_name", metric)), _violations(data, [minus, *drawn])
+    return _draw_differences(found, minus, used, label, log, ax, title, notes)
 
 
 def _curves_of_differences(
     found: xr.Dataset, metric: str, band: Any, reference: Any, log: Any, ax: Any, policies: Any, title: str | None
 ) -> Any:
-    """Draws paired differences from `metrics.paired`."""
     about, array = decoded(found.attrs), found["mean"]
     check_time(array)
     if metric not in ("regret", "mean", about["metric"]):  # "regret" is the default.
@@ -157,42 +127,28 @@ def _curves_of_differences(
             raise ValueError(f"{name} must be {shown} for differences, which have two signs, got {checks.show(value)}")
     vectors = metrics.vector_dims(array)
     if vectors:
-        raise ValueError(
-            f"data must have one difference per policy, got one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
-        )
+        got = f"one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
+        raise ValueError(f"data must have one difference per policy, got {got}")
     check_few_settings(array)
-    used = {
-        name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")])
-        for name in chosen_policies(array, policies)
-    }
-    label = (
-        str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}"),
-        str(array.attrs.get("units", "")),
-    )
+    drawn = chosen_policies(array, policies)
+    used = {name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")]) for name in drawn}
+    label = str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}")
     notes = "".join(f"\n{style.wrapped(note, WIDE)}" for note in about.get("notes", ()))
     return _draw_differences(found, about["baseline"], used, label, log == "x", ax, title, notes)
 
 
 def _draw_differences(
-    found: xr.Dataset,
-    minus: str,
-    used: Mapping[str, Sequence[str]],
-    label: tuple[str, str],
-    log: bool,
-    ax: Any,
-    title: str | None,
-    notes: str,
+    found: xr.Dataset, minus: str, used: Any, label: str, log: bool, ax: Any, title: str | None, notes: str
 ) -> Any:
     """Draws paired differences around the zero line of the baseline.
 
     Args:
       found: differences from `metrics.paired`.
       minus: name of the baseline.
-      used: axes that each drawn policy depends on.
-      label: label of the metric, and its unit.
+      used: setting axes that each drawn policy depends on.
+      label: name of the metric.
       log: whether time is logarithmic.
-      ax: axes to draw on, or None.
-      title: title above the figure.
+      ax, title: as for all figures.
       notes: lines below the caption.
     """
     array = found["mean"]
@@ -201,35 +157,27 @@ def _draw_differences(
     styles = style.styles_of(ax, [minus, *policy_names(array)])
     lines = list(_lines(array, used))
     borders = array - 2 * found["stderr"], array + 2 * found["stderr"]
-    ax.axhline(
-        0.0, label=minus, **{k: v for k, v in styles.style(minus).items() if k in ("color", "linestyle", "linewidth")}
-    )
+    look = {name: styles.style(minus)[name] for name in ("color", "linestyle", "linewidth")}
+    ax.axhline(0.0, label=minus, **look)
     _draw_lines(ax, lines, array, borders, "x" if log else False)
     _time_axes(ax, array, "x" if log else False)
     seeds = metrics.show_seeds([found["count"].sel(policy=name).values.max() for name in used])
     ax.set_xlabel(f"{time_label(array)}\nmean of paired differences ± 2 s.e. of {seeds}{notes}")
-    unit = f" ({label[1]})" if label[1] else ""
-    ax.set_ylabel(f"{style.wrapped(label[0], HIGH)}\nminus that of {minus}{unit}")
+    unit = f" ({array.attrs['units']})" if array.attrs.get("units") else ""
+    ax.set_ylabel(f"{style.wrapped(label, HIGH)}\nminus that of {minus}{unit}")
     style.legend(ax, title, own)
     return ax
 
 
 def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
-    """Returns lines of a caption with the policies above a limit at the horizon, such as their budget."""
+    """Returns lines of a caption that name the policies above a limit at the horizon, such as their budget."""
     by_words: dict[str, list[str]] = {}
     for one in metrics.violations(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
             by_words[one.words].append(one.policy)
     whole = "\N{NO-BREAK SPACE}"  # A name stays on its line.
-    lines = [
-        f"{words}: {', '.join(name.replace(' ', whole) for name in names)}" for words, names in by_words.items() if names
-    ]
-    return "".join(f"\n{style.wrapped(line, WIDE)}" for line in lines).replace(whole, " ")
-
-
-def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:
-    """Returns the smallest value of any valid run."""
-    return float(metrics.pick(data, metric).sel(policy=list(policies)).min())
+    joined = {words: ", ".join(name.replace(" ", whole) for name in names) for words, names in by_words.items() if names}
+    return "".join(f"\n{style.wrapped(f'{words}: {names}', WIDE)}" for words, names in joined.items()).replace(whole, " ")
 
 
 class _Line(NamedTuple):
@@ -239,7 +187,7 @@ class _Line(NamedTuple):
       policy: name of the policy.
       label: name in the legend.
       place: setting, as positions by axis.
-      position: number of the setting among those of the policy.
+      position: index of the setting among those of the policy.
       number: number of settings of the policy.
     """
 

@@ -28,27 +28,20 @@ def heat(
 ):
     """Draws the mean at the last recorded time over a grid of two settings, with the best cell marked.
 
-    Quantities with two signs have a diverging map: white at zero, blue below and red above.
+    Quantities with two signs have a diverging map: white at zero, blue below and red above. The axes of the colour bar are `ax.figure.axes[-1]`.
 
     Args:
       data: a result with the setting axes `x` and `y`; select the others.
       metric: name of the metric.
-      policy: name of the policy.
+      policy: name of the policy, which is also the title by default.
       x, y: names of the setting axes.
       best: cell to mark; "auto" marks the smallest regret, cost, violation, loss, queue or latency and the largest
         reward, score or accuracy, and nothing for other metrics.
       centre: white value of a diverging map, for example 1 for a ratio to the budget (default: 0 if there are values on both
         sides of it; otherwise the map has one hue).
       limits: smallest and largest value of the map, for comparable panels (default: those of the data); a diverging map is symmetric, and uses
-        the one that is farther from its centre.
-      ax: axes to draw on (default: a new figure).
-      title: title above the figure (default: the policy).
-
-    Returns:
-      The axes; the colour bar's are `ax.figure.axes[-1]`.
-
-    Raises:
-      ValueError: a name is unknown, or other setting axes are left.
+        the limit that is farther from its centre.
+      ax, title: as for all figures.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     place = policy_names(array).index(checks.one_of("policy", policy, policy_names(array)))
@@ -60,11 +53,9 @@ def heat(
         checks.one_of(argument, axis, axes)
     if x == y:
         raise ValueError(f"y must differ from x, got {y!r} for both")
-    others = [a for a in axes if a not in (x, y)]
-    if others:
-        raise ValueError(
-            f"data must have two setting axes, {x} and {y}, got {', '.join(axes)}: select with data.sel({others[0]}=...)"
-        )
+    if others := [a for a in axes if a not in (x, y)]:
+        got = f"{', '.join(axes)}: select with data.sel({others[0]}=...)"
+        raise ValueError(f"data must have two setting axes, {x} and {y}, got {got}")
     if best not in ("auto", "min", "max", None):
         raise ValueError(f"best must be 'auto', 'min', 'max' or None, got {best!r}")
     centre = None if centre is None else float(checks.numbers("centre", centre, ()))
@@ -94,16 +85,8 @@ def heat(
         row, column = np.unravel_index(pick, shown.shape)
         text = metrics.rounded(shown[row, column], error[np.ix_(order_y, order_x)][row, column])
         for width, colour in ((3.2, "black"), (1.6, "white")):
-            ax.plot(
-                at_x[column],
-                at_y[row],
-                "o",
-                markersize=9,
-                markerfacecolor="none",
-                markeredgecolor=colour,
-                markeredgewidth=width,
-                clip_on=False,
-            )
+            ring = {"markersize": 9, "mfc": "none", "mec": colour, "mew": width, "clip_on": False}
+            ax.plot(at_x[column], at_y[row], "o", **ring)
         note = f"\nring: {'lowest' if mark == 'min' else 'highest'}, {text}"
     ax.set_xlabel(f"{x}{note}")
     ax.set_ylabel(y)
@@ -118,15 +101,14 @@ def heat(
 
 
 def _limits(limits: Any) -> tuple[float, float]:
-    """Returns both ends of a map; `ValueError` if they are not two numbers, the smaller first."""
+    """Returns both ends of a map; raises ValueError if they are not two numbers, the smaller first."""
     try:
         low, high = checks.numbers("limits", limits, (2,))
     except ValueError:
         low, high = 1.0, 0.0
     if not low < high:
-        raise ValueError(
-            f"limits must be two finite numbers, the smaller first, such as (0.0, 1.0), got {checks.show(limits)}"
-        )
+        needed = "two finite numbers, the smaller first, such as (0.0, 1.0)"
+        raise ValueError(f"limits must be {needed}, got {checks.show(limits)}")
     return float(low), float(high)
 
 
@@ -142,29 +124,21 @@ def _colours(values: np.ndarray, centre: float | None, limits: tuple[float, floa
 
 @style.styled
 def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax: Any = None, title: str | None = None):
-    """Draws the share of seeds in which each model is deployed, over time.
+    """Draws the share of seeds in which each model is deployed, over time. The axes of the colour bar are `ax.figure.axes[-1]`.
 
     Args:
       data: a result without setting axes, or with all of them selected.
-      policy: name of the policy.
+      policy: name of the policy, which is also the title by default.
       variable: a vector metric over models with values in [0, 1].
-      ax: axes to draw on (default: a new figure).
-      title: title above the figure (default: the policy).
-
-    Returns:
-      The axes; the colour bar's are `ax.figure.axes[-1]`.
-
-    Raises:
-      ValueError: a name is unknown, or setting axes are left.
+      ax, title: as for all figures.
     """
     data, array = with_policies(data, variable)
     place = policy_names(array).index(checks.one_of("policy", policy, policy_names(array)))
     data, array = data.isel(policy=place), array.isel(policy=place)
     axes, vectors = metrics.setting_axes(array), metrics.vector_dims(array)
     if len(vectors) != 1 or "time" not in array.dims:
-        raise ValueError(
-            f"variable must have the dimensions time and model, got {variable!r} with {tuple(map(str, array.dims))}"
-        )
+        got = f"{variable!r} with {tuple(map(str, array.dims))}"
+        raise ValueError(f"variable must have the dimensions time and model, got {got}")
     if axes:
         raise ValueError(f"data must have no setting axis here, got {', '.join(axes)}: select with data.sel({axes[0]}=...)")
     share = metrics.mean(data, variable).transpose(vectors[0], "time").values
@@ -172,9 +146,8 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
         raise ValueError(f"policy must have the variable {variable!r}, got {policy!r}, which is NaN everywhere")
     times = array["time"].values.astype(np.float64)
     number = len(share)
-    models = (
-        [str(m) for m in array[vectors[0]].values] if vectors[0] in array.coords else [f"model {i}" for i in range(number)]
-    )
+    named = vectors[0] in array.coords
+    models = list(map(str, array[vectors[0]].values)) if named else [f"model {i}" for i in range(number)]
     # A gauge is read at the end of its interval, so a cell ends at its time.
     first = max(0.0, times[0] - (times[1] - times[0])) if len(times) > 1 else 0.0
     ax = style.new_axes(ax, (style.SIZE[0] + 0.6, min(1.3 + 0.2 * number, 9.0)))
@@ -195,7 +168,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
 
 
 def _share_bar(ax: Any, mesh: Any, label: str) -> None:
-    """Draws the colour bar of a share; panels of one figure share it."""
+    """Draws the colour bar of a share. The panels of one figure have one bar."""
     state = style.state_of(ax.figure)
     old, sharing = state.bars.get(label, (None, []))
     if old is not None:

@@ -1,4 +1,4 @@
-"""Results as the functions of this package need them."""
+"""Checks results, and selects what is drawn."""
 
 import math
 from collections.abc import Sequence
@@ -25,24 +25,22 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the same for a metric with a single number per run; `ValueError` for another one."""
+    """Returns the same as `with_policies` for a metric with a single number per run; raises ValueError for another metric."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:
-        raise ValueError(
-            f"metric must be a single number per run, got {metric!r} with one per {vectors[0]}: "
-            f"select one with data.sel({vectors[0]}=...), or draw it with plot.deployment"
-        )
+        got = f"{metric!r} with one per {vectors[0]}"
+        advice = f"select one with data.sel({vectors[0]}=...), or draw it with plot.deployment"
+        raise ValueError(f"metric must be a single number per run, got {got}: {advice}")
     return data, array
 
 
 def policy_names(array: xr.DataArray) -> list[str]:
-    """Returns the names of the policies."""
     return [str(p) for p in array["policy"].values]
 
 
 def at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataArray, str]:
-    """Returns the result and the array at the last recorded time, and that time in words."""
+    """Returns the result and the array at the last recorded time, and a text that names this time."""
     if "time" in array.dims:
         data, array = data.isel(time=-1), array.isel(time=-1)
     when = f" at round {int(array['time']):,}" if "time" in array.coords else ""
@@ -50,13 +48,12 @@ def at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataAr
 
 
 def check_time(array: xr.DataArray) -> None:
-    """Raises `ValueError` for an array without times."""
     if "time" not in array.dims:
         raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.sweep")
 
 
 def check_few_settings(array: xr.DataArray) -> None:
-    """Raises `ValueError` for more settings than there may be lines of a policy."""
+    """Raises ValueError for more settings than a policy may have lines."""
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > MAX_SETTINGS:
@@ -74,5 +71,4 @@ def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -
 
 
 def time_label(array: xr.DataArray) -> str:
-    """Returns the label of the time."""
     return str(array["time"].attrs.get("long_name", "round"))

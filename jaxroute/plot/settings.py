@@ -32,15 +32,8 @@ def sweep(
       data: a result without setting axes, or with one; select the others.
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
-      log: whether values are logarithmic.
-      ax: axes to draw on (default: a new figure).
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
-
-    Raises:
-      ValueError: a name is unknown, more than one setting axis is left, or a mean is not positive on a logarithmic axis.
+      log: whether values are logarithmic, which must be positive then.
+      ax, title: as for all figures.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     axes = _one_axis(array, x)
@@ -58,10 +51,8 @@ def sweep(
         for row, i in enumerate(known):
             value, bar = float(middle[i]), float(error[i])
             ax.errorbar(value, row, xerr=2 * bar if bar > 0 else None, capsize=2.5, markersize=6, **styles.style(names[i]))
-            text = metrics.rounded(value, bar)
-            ax.annotate(
-                text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=8, annotation_clip=False
-            )
+            beside = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+            ax.annotate(metrics.rounded(value, bar), (1.02, row), fontsize=8, **beside)
         _rows(ax, [names[i] for i in known])
         if log:
             ax.set_xscale("log")
@@ -126,15 +117,7 @@ def quantiles(
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
       log: whether values are logarithmic; those that are not positive are drawn at the lower end.
-      ax: axes to draw on (default: a new figure).
-      policies: policies to draw (default: all that have the metric).
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
-
-    Raises:
-      ValueError: a name is unknown, more than one setting axis is left, or nothing is positive on a logarithmic axis.
+      ax, policies, title: as for all figures.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     axes = _one_axis(array, x)
@@ -157,12 +140,7 @@ def quantiles(
         # Side by side at each setting; without settings, each on its own line.
         places = np.arange(len(settings)) + 0.14 * (row - (len(drawn) - 1) / 2) if axes else np.array([float(row)])
         one, colour = values[:, row], styles.style(name)["color"]
-        middle: dict[str, Any] = {
-            "color": colour,
-            "markeredgecolor": "white",
-            "markersize": 5,
-            "label": name if axes else None,
-        }
+        middle: dict[str, Any] = {"color": colour, "mec": "white", "markersize": 5, "label": name if axes else None}
         for low, high, width in ((one[0], one[4], 1.0), (one[1], one[3], 3.2)):
             (ax.vlines if axes else ax.hlines)(places, low, high, color=colour, linewidth=width)
         mean: dict[str, Any] = {"color": "black", "markersize": 9, "markeredgewidth": 1.2, "zorder": 1.5}
@@ -189,18 +167,15 @@ def quantiles(
 
 
 def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
-    """Returns the setting axis as a list, empty if there is none; `ValueError` if there are more, or `x` is another one."""
+    """Returns the setting axis as a list, empty if there is none; raises ValueError if there are more, or `x` is another one."""
     axes = metrics.setting_axes(array)
     if x is not None and not axes:
         raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
     if x is not None:
         checks.one_of("x", x, axes)
-    others = [a for a in axes if a != (x or axes[0])]
-    if others:
-        raise ValueError(
-            f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...), "
-            "or draw two with plot.heat"
-        )
+    if others := [a for a in axes if a != (x or axes[0])]:
+        advice = f"select with data.sel({others[0]}=...), or draw two with plot.heat"
+        raise ValueError(f"data must have at most one setting axis, got {', '.join(axes)}: {advice}")
     return axes
 
 
@@ -219,12 +194,8 @@ def points(
     Args:
       series: name to points `(x, y)`, each a number or a pair of mean and standard error.
       x, y: labels of the axes, with units and the number of seeds.
-      ax: axes to draw on (default: a new figure).
       join: whether lines join the points of a name.
-      title: title above the figure (default: none).
-
-    Returns:
-      The axes.
+      ax, title: as for all figures.
     """
     own = ax is None
     ax = style.new_axes(ax)

@@ -19,26 +19,11 @@ from jaxroute.core import checks
 SIZE = (4.4, 3.0)  # Size of one panel, in inches.
 _LINE = 0.18  # Height of a line of a legend, in inches.
 
-RC_PARAMS: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.title_fontsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.linewidth": 0.8,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-}
+RC_PARAMS: dict[Any, Any] = {"font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "axes.axisbelow": True}
+RC_PARAMS |= {"xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8, "legend.title_fontsize": 8}
+RC_PARAMS |= {"axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#444444", "axes.linewidth": 0.8}
+RC_PARAMS |= {f"{axis}tick.color": "#444444" for axis in "xy"} | {f"{axis}tick.labelcolor": "black" for axis in "xy"}
+RC_PARAMS |= {"lines.linewidth": 1.6, "lines.markersize": 4.5}
 
 
 def pyplot() -> Any:
@@ -94,20 +79,8 @@ _DASHES = (_SOLID, (0, (5, 1.6)), (0, (5, 1.3, 1.2, 1.3)), (0, (1.4, 1.2)), (0, 
 _DOTS = ((0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)), (0, (2.5, 1.3)), (0, (7, 1.5)), (0, (1, 3)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # After Okabe and Ito, whose colours differ for colour-blind readers too: vermilion for the subject.
-_COLD = (
-    "#0072B2",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#6A3D9A",
-    "#1B5E63",
-    "#8A8D00",
-    "#7A90B8",
-    "#00324F",
-    "#6CC08B",
-    "#8C2D78",
-    "#A6A6E0",
-)
+_COLD = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#6A3D9A", "#1B5E63")
+_COLD += ("#8A8D00", "#7A90B8", "#00324F", "#6CC08B", "#8C2D78", "#A6A6E0")
 _ROLES = {
     "subject": _Role(("#D55E00",), 2.4, 3.6, (_SOLID,)),
     "variant": _Role(("#E69F00", "#9E1B32", "#7F4A1E", "#F0767F", "#B8860B"), 1.8, 3.4, _DASHES[1:]),
@@ -116,27 +89,21 @@ _ROLES = {
     "oracle": _Role(("#000000", "#555555", "#8C8C8C"), 1.2, 4.0, _DASHES[1:]),
     "reference": _Role(("#333333", "#6B6B6B"), 1.1, 2.5, _DOTS),
 }
-# Systems that problems are named for.
 _SUBJECTS = ("StageRoute", "MESS+", "C2MAB-V (c)", "C2MAB-V", "ACQB", "COSMOS")
 _WEAK = ("random", "uniform", "always ", "query all", "round robin")
 _ORACLES = ("oracle", "optimal", "clairvoyant", "best single", "bestsingle", "contextsingle")
-# Rivals that several figures of a problem share, in the order of their colours.
-_RIVALS = {
-    name: place
-    for names in (
-        "UCB1, GaussianThompson, BetaThompson, EpsilonGreedy",
-        "Greedy, GreedyByRatio, GreedyToBest, NoFiller, RandomFiller, IndexFiller, RandomTie, Lemma3",
-        "EducatedGuessing, RouterDC, RouteLLM",
-        "CUCB, Thompson, Direct, EpsilonGreedy, ConstrainedThompson",
-        "CQB-eps, Q-UCB, Q-ThS",
-        "frugal, greedy, one call, static index, LinUCB, Thompson sampling, explore then commit, epsilon-greedy",
-    )
-    for place, name in enumerate(names.split(", "))
-}
+# Rivals that several figures of a problem share, a line for each problem, in the order of their colours.
+_SHARED = """UCB1, GaussianThompson, BetaThompson, EpsilonGreedy
+Greedy, GreedyByRatio, GreedyToBest, NoFiller, RandomFiller, IndexFiller, RandomTie, Lemma3
+EducatedGuessing, RouterDC, RouteLLM
+CUCB, Thompson, Direct, EpsilonGreedy, ConstrainedThompson
+CQB-eps, Q-UCB, Q-ThS
+frugal, greedy, one call, static index, LinUCB, Thompson sampling, explore then commit, epsilon-greedy"""
+_RIVALS = {name: place for line in _SHARED.splitlines() for place, name in enumerate(line.split(", "))}
 
 
 def role_of(name: str) -> str:
-    """Returns the role of a policy by its name: "subject", "variant" (of the subject), "oracle", "weak" or "rival"."""
+    """Returns the role of a policy by its name: "subject" (a system that a problem is named for), "variant" of it, "oracle", "weak" or "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -157,7 +124,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Gives styles to new names; known rivals come first."""
+        """Assigns styles to new names; known rivals come first."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -166,16 +133,12 @@ class LineStyles:
             self._places[name] = (kind, next(p for p in range(wanted, wanted + len(taken) + 1) if p not in taken))
 
     def style(self, name: str) -> dict[str, Any]:
-        """Returns colour, dash, marker, width and height of a name's line, as arguments of `plot`."""
+        """Returns colour, dash, marker, width and height of the line of a policy, as arguments of `plot`."""
         self.add([name])
         kind, place = self._places[name]
         role = _ROLES[kind]
-        style = {
-            "color": role.colours[place % len(role.colours)],
-            "linestyle": role.dashes[place % len(role.dashes)],
-            "linewidth": role.width,
-            "zorder": role.zorder,
-        }
+        style = {"color": role.colours[place % len(role.colours)], "linestyle": role.dashes[place % len(role.dashes)]}
+        style |= {"linewidth": role.width, "zorder": role.zorder}
         if kind == "reference":
             return style
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
@@ -193,7 +156,7 @@ class LineStyles:
         return dict(self._shades[label][1])
 
     def rank(self, label: str) -> int:
-        """Returns the place of a label in a legend: subject, variants, rivals, weak policies, oracles, references."""
+        """Returns the position of a label in a legend: subject, variants, rivals, weak policies, oracles, references."""
         name = self._shades[label][0] if label in self._shades else label
         kinds = list(_ROLES)
         return kinds.index(self._places[name][0]) if name in self._places else len(kinds)
@@ -205,15 +168,15 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
     Many steps go from yellow to violet; two or three keep the hue of the policy.
     """
     place = 2 * position / (number - 1) - 1
-    light, dark, reach = (
-        ((0.98, 0.86, 0.45), (0.10, 0.0, 0.18), 0.72) if number > 3 else ((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45)
-    )
+    light, dark, reach = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45
+    if number > 3:
+        light, dark, reach = (0.98, 0.86, 0.45), (0.10, 0.0, 0.18), 0.72
     end, part = (light, -reach * place) if place < 0 else (dark, reach * place)
     return tuple((1 - part) * int(colour[1 + 2 * i : 3 + 2 * i], 16) / 255 + part * end[i] for i in range(3))
 
 
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
-    """Makes lines and points visible that coincide with others above them.
+    """Makes lines and points visible that coincide with others above them, by changing their looks.
 
     A line below a solid one becomes a thin dashed core of it; points below others get larger markers.
 
@@ -223,7 +186,7 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
       joined: whether they are lines.
 
     Returns:
-      For each the number of the uppermost one above it; None if it is visible anyway.
+      For each line the index of the uppermost line above it; None if it is visible anyway.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -232,28 +195,22 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
 
     def alike(one: np.ndarray, other: np.ndarray) -> bool:
         """Whether two coincide to the eye, on a linear axis and on a logarithmic one."""
-        return one.shape == other.shape and bool(
-            np.isclose(one, other, 3e-3, 0.0, equal_nan=True).all()
-            and np.isclose(one, other, 0.0, near, equal_nan=True).all()
-        )
+        tolerances = ((3e-3, 0.0), (0.0, near))
+        return one.shape == other.shape and all(np.isclose(one, other, *t, equal_nan=True).all() for t in tolerances)
 
     in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest.
     depth: list[int] = [0] * len(at)
     cover: list[int | None] = [None] * len(at)
     for rank, below in reversed(list(enumerate(in_order))):
-        for above in in_order[rank + 1 :]:
-            if not alike(at[below], at[above]):
-                continue
+        for above in (i for i in in_order[rank + 1 :] if alike(at[below], at[i])):
             depth[below], cover[below] = max(depth[below], depth[above] + 1), above
             if joined and looks[above]["linestyle"] == _SOLID:
-                dashes = looks[below]["linestyle"] if looks[below]["linestyle"] != _SOLID else (0, (5, 5))
-                looks[below].update(
-                    zorder=heights[above] + 0.05, linewidth=0.5 * looks[above]["linewidth"], linestyle=dashes
-                )
-    if not joined:
-        for look, deep in zip(looks, depth, strict=True):
-            if deep:
-                look["markersize"] = look.get("markersize", RC_PARAMS["lines.markersize"]) + 3 * min(deep, 3)
+                own = looks[below]["linestyle"]
+                thin = {"linewidth": 0.5 * looks[above]["linewidth"], "linestyle": (0, (5, 5)) if own == _SOLID else own}
+                looks[below].update(thin, zorder=heights[above] + 0.05)
+    for look, deep in zip(looks, depth, strict=True):
+        if deep and not joined:
+            look["markersize"] = look.get("markersize", RC_PARAMS["lines.markersize"]) + 3 * min(deep, 3)
     return cover
 
 
@@ -285,24 +242,23 @@ _STATES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def state_of(figure: Any) -> FigureState:
-    """Returns the state of a figure."""
     return _STATES.setdefault(figure, FigureState())
 
 
 def styles_of(ax: Any, names: Iterable[str] = ()) -> LineStyles:
-    """Returns the line styles of the figure of axes, with some names among them."""
+    """Returns the line styles of the figure of `ax`, after adding names."""
     styles = state_of(ax.figure).styles
     styles.add(names)
     return styles
 
 
 def new_axes(ax: Any, size: tuple[float, float] = SIZE) -> Any:
-    """Returns the given axes, or those of a new figure."""
+    """Returns the given axes, or the axes of a new figure."""
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[Any, np.ndarray]:
-    """Returns a figure with `number` panels of a size, in rows of `columns`, and its axes as a flat array."""
+    """Returns a figure with panels of a size, in rows of `columns`, and its axes as a flat array."""
     columns = min(number, columns)
     rows = -(-number // columns)
     whole = (size[0] * columns, size[1] * rows)
@@ -315,7 +271,7 @@ def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[An
 
 
 def fit_rows(ax: Any, number: int) -> None:
-    """Makes panels higher if one of them has so many rows of names that these would touch."""
+    """Makes panels higher if `number` rows of names would touch each other in one of them."""
     state = state_of(ax.figure)
     height = state.rows * (1.0 + 0.2 * number)
     if state.shared and height > state.size[1]:
@@ -334,7 +290,7 @@ def title(ax: Any, text: str | None) -> None:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Returns a text on lines of at most `width` letters; its own line breaks stay."""
+    """Breaks a text into lines of at most `width` letters; its own line breaks stay."""
     return "\n".join(textwrap.fill(line, max(width, 12), break_long_words=False) for line in text.splitlines())
 
 
@@ -345,7 +301,7 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
       ax: axes whose lines have labels.
       text: title of the axes.
       own: whether the figure is for these axes alone, and may be enlarged.
-      shared: whether panels have one legend; otherwise these axes have their own.
+      shared: whether panels have one legend; otherwise these axes have a separate one.
     """
     state = state_of(ax.figure)
     if state.shared and shared:
@@ -354,28 +310,20 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
         return
     labels = ax.get_legend_handles_labels()[1]
     if not labels:
-        title(ax, text)
-        return
+        return title(ax, text)
     width = (1.1 if own else 1.0) * ax.get_position().width * ax.figure.get_figwidth()
     columns = _columns(labels, width)
-    options: dict[str, Any] = {
-        "title": text,
-        "alignment": "left",
-        "frameon": False,
-        "labelspacing": 0.35,
-        "borderaxespad": 0.2,
-    }
+    options: dict[str, Any] = {"title": text, "alignment": "left", "frameon": False, "labelspacing": 0.35}
     rows = -(-len(labels) // columns)
     if rows > 3 and not state.shared:
         if own:
             ax.figure.set_size_inches(SIZE[0] + 0.5 + 0.068 * max(map(len, labels)), max(SIZE[1], 0.8 + 0.165 * len(labels)))
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handlelength=2.6, **options)
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handlelength=2.6, borderaxespad=0.2, **options)
     else:
         if own:
             ax.figure.set_size_inches(SIZE[0], SIZE[1] + 0.17 * rows)
-        ax.legend(
-            loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, handlelength=2.4, columnspacing=1.4, **options
-        )
+        options |= {"ncols": columns, "handlelength": 2.4, "columnspacing": 1.4, "borderaxespad": 0.2}
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), **options)
         state.above = max(state.above, _LINE * rows)
         if state.shared:
             share_legend(ax.figure)
@@ -398,17 +346,9 @@ def share_legend(figure: Any) -> None:
     height = _LINE * rows + 0.1 if labels else 0.0
     figure.set_size_inches(state.size[0], state.size[1] + state.rows * state.above + height)
     if labels:
-        figure.legend(
-            [entries[label] for label in labels],
-            labels,
-            loc="outside lower center",
-            ncols=columns,
-            frameon=False,
-            handlelength=2.6,
-            columnspacing=1.6,
-            labelspacing=0.35,
-            fontsize=RC_PARAMS["legend.fontsize"],
-        )
+        options = {"handlelength": 2.6, "columnspacing": 1.6, "labelspacing": 0.35, "fontsize": RC_PARAMS["legend.fontsize"]}
+        handles = [entries[label] for label in labels]
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)
 
 
 def _columns(labels: Sequence[str], width: float) -> int:

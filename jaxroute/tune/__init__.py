@@ -1,35 +1,18 @@
-"""Tuning: searches over hyperparameters by any metric, slopes of metrics, and differentiable objectives.
+"""Tuning of hyperparameters: searches by any metric, slopes of metrics, and differentiable objectives.
 
-`search` finds hyperparameters of an environment and a policy for which a metric is best, without derivatives, and tests them on fresh seeds;
+`search` finds hyperparameters of an environment and a policy for which a metric is best, without derivatives, and tests them on fresh seeds:
 `space` describes the candidates, `strategies` propose them, `candidates` simulates them, `ranking` orders them, `surrogate` models their
-scores, `history` stores them, and `picture` draws them. `slopes` estimates derivatives of metrics from differences with common random numbers;
-`objective` differentiates runs whose decisions are relaxed.
+scores, `history` stores them, and `picture` draws them. `slopes` estimates derivatives of metrics, and differentiates relaxed runs.
 """
 
 from jaxroute.core.exports import public_names
 from jaxroute.tune.history import load
-from jaxroute.tune.objective import objective_of
 from jaxroute.tune.picture import picture
 from jaxroute.tune.search import Evaluation, SearchResult, search
-from jaxroute.tune.slopes import Slope, slope
+from jaxroute.tune.slopes import Slope, objective_of, slope
 from jaxroute.tune.space import Choice, Integer, Linear, Log
 from jaxroute.tune.strategies import CMAES, Lattice, Random
 
-__all__ = [
-    "CMAES",
-    "Choice",
-    "Evaluation",
-    "Integer",
-    "Lattice",
-    "Linear",
-    "Log",
-    "Random",
-    "SearchResult",
-    "Slope",
-    "load",
-    "objective_of",
-    "picture",
-    "search",
-    "slope",
-]
+__all__ = ["CMAES", "Choice", "Evaluation", "Integer", "Lattice", "Linear", "Log", "Random"]
+__all__ += ["SearchResult", "Slope", "load", "objective_of", "picture", "search", "slope"]
 __dir__ = public_names(__name__)

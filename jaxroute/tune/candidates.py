@@ -1,4 +1,4 @@
-"""Simulation of candidates: all of one structure as a grid with the same stacked leaves, so that one program runs every generation."""
+"""Simulates candidates. All candidates of one structure are a grid with the same stacked leaves, so one program runs every generation."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from jaxroute.engine.simulate import simulate
 
 _AXIS = "candidate"
 
-# Values at the horizon `[candidate, seed]` by metric, and validity of the runs `[candidate, seed]`.
+# Values at the horizon `[candidate, seed]` by metric, and whether the runs `[candidate, seed]` are valid.
 Outcomes = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
-    """Returns a policy with other hyperparameters; `"solver.temperature"` is a field of an object in the policy's field `solver`."""
+    """Returns a policy with other hyperparameters; `"solver.temperature"` is a field of the object in the policy's field `solver`."""
     for name, value in parameters.items():
         first, _, rest = name.partition(".")
         policy = policy.replace(**{first: replace(getattr(policy, first), {rest: value}) if rest else value})
@@ -31,7 +31,7 @@ def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
 
 @struct.dataclass
 class _EnvironmentWithPolicy(Wrapper):
-    """Environment and policy in one object, for a search in hyperparameters of both."""
+    """Holds environment and policy in one object, for a search in hyperparameters of both."""
 
     policy: Any
 
@@ -44,9 +44,9 @@ class CandidateFactory:
     """Makes environment and policy of a candidate from its hyperparameters.
 
     Args:
-      env: an environment or sampler, or a function of some hyperparameters that returns an environment; one with `**more` takes all.
+      env: an environment or sampler, or a function of some hyperparameters that returns an environment; a function with `**more` takes all.
       policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy; anything that
-        `simulate` takes if all of them are the environment's.
+        `simulate` takes if all hyperparameters are the environment's.
       names: names of the hyperparameters.
 
     Raises:
@@ -74,11 +74,7 @@ class CandidateFactory:
                 checks.one_of("parameters", name, [p for f in functions for p in inspect.signature(f).parameters])
 
     def make(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Returns environment and policy of a candidate, as `simulate` takes them.
-
-        Raises:
-          ValueError: these values do not make an environment or a policy.
-        """
+        """Returns environment and policy of a candidate, as `simulate` takes them. Raises ValueError if the values do not make them."""
         described = ", ".join(f"{name}={checks.show(value)}" for name, value in values.items())
         try:
             env = self.env(**{n: values[n] for n in self.of_env}) if self.of_env else self.env
@@ -99,7 +95,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _check_field(policy: Any, name: str) -> None:
-    """Raises `ValueError` unless a policy, or an object in it, has a field of this name that is static or a single number."""
+    """Raises ValueError unless a policy, or an object in it, has a field of this name that is static or a single number."""
     owner, (*path, last) = policy, name.split(".")
     for part in path:
         owner = getattr(owner, part, None)
@@ -117,7 +113,7 @@ class CandidateRunner:
 
     Args:
       factory: maker of environments and policies.
-      probes: candidates that between them change every leaf that a candidate can change.
+      probes: candidates that together change every leaf that a candidate can change.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
@@ -126,22 +122,22 @@ class CandidateRunner:
         self._stack(probes)  # From the start, every generation stacks what any candidate changes.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns environment and policy of all candidates, as `simulate` takes them."""
+        """Returns environment and policy of several candidates, as `simulate` takes them."""
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
-            return self._grid("both", [_EnvironmentWithPolicy(env, policy) for env, policy in made]), _policy_of
+            both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
+            return self._grid("both", both), _policy_of
         if self.factory.of_env:
             return self._grid("env", [env for env, _ in made]), made[0][1]
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid of objects whose leaves have an axis wherever any candidate so far has changed them."""
+        """Returns a grid of objects. A leaf has an axis if any candidate so far has changed it."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
-            raise ValueError(
-                f"{grid.name} differs between candidates in a static field (a size or a choice of behaviour), or in the shape of an array; "
-                "in a search such a hyperparameter is a Choice"
-            )
+            what = "a static field (a size or a choice of behaviour), or in the shape of an array"
+            advice = "in a search such a hyperparameter is a Choice"
+            raise ValueError(f"{grid.name} differs between candidates in {what}; {advice}")
         varying = self._varying.setdefault(kind, set())
         varying |= {i for i, axes in enumerate(grid.leaf_axes) if axes}
         for i in varying:
@@ -151,7 +147,7 @@ class CandidateRunner:
         return grid
 
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
-        """Returns the metrics that a candidate can record."""
+        """Returns the metrics that a candidate can record, by name."""
         env, policy = self.factory.make(values)
         example_env, example = grid.example_of("candidate", grid.env_settings(env), grid.policy_settings("policy", policy))
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
@@ -162,7 +158,7 @@ class CandidateRunner:
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates the same by a program for one candidate, whatever their number."""
+        """Simulates all candidates on the same seeds, with a program for one candidate, whatever their number."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)
@@ -172,9 +168,8 @@ class CandidateRunner:
 
 
 def _simulate(env: Any, policies: Mapping[str, Any], seeds: range, options: Mapping[str, Any]) -> Outcomes:
-    data = simulate(env, policies, seeds=list(seeds), progress=False, record_every=options["horizon"], **options).isel(
-        time=-1
-    )
+    sampling = {"seeds": list(seeds), "record_every": options["horizon"]}
+    data = simulate(env, policies, progress=False, **sampling, **options).isel(time=-1)
     single = {str(n): v for n, v in data.data_vars.items() if set(v.dims) == {"policy", _AXIS, "seed"} and n != "valid"}
 
     def rows(array: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Goals of a search, and the order of candidates by their measured metrics.
+"""The goal of a search, and the order of candidates by their measured metrics.
 
-A bound counts as satisfied if the mean satisfies it by `margin` standard errors, so that a candidate does not pass by noise alone, and one that
-more seeds have measured may come closer to the bound. Candidates are ordered
+A bound counts as satisfied if the mean satisfies it by `margin` standard errors: no candidate passes by noise alone, and a candidate with more
+seeds may come closer to the bound. Candidates are ordered
 
 1. by whether all their runs are valid,
 2. by their violation of the bounds: the sum of `max(0, mean + margin * error - bound)`, in units of the largest violation of each bound
@@ -21,7 +21,7 @@ from jaxroute.core.types import Metric
 
 
 class _Values(dict):
-    """Values of metrics at the horizon by name, `[seed]` each; an unknown name is an error that lists the names."""
+    """Values of metrics at the horizon, `[seed]` each. An unknown name is an error that lists the names."""
 
     def __missing__(self, name: Any) -> Any:
         checks.one_of("a metric in the function `metric`", name, self)
@@ -66,7 +66,7 @@ class Goal:
 
     @staticmethod
     def of(metric: Any, maximise: Any, at_most: Any, at_least: Any, margin: Any, known: Mapping[str, Metric]) -> "Goal":
-        """Returns the goal of a user's arguments.
+        """Checks the user's arguments of `search`, and returns the goal.
 
         Args:
           metric, maximise, at_most, at_least, margin: as for `search`.
@@ -101,46 +101,39 @@ class Goal:
 
     @property
     def bounded(self) -> list[str]:
-        """Metrics with a bound."""
+        """Names of the metrics with a bound."""
         return list(dict.fromkeys([*self.at_most, *self.at_least]))
 
     @property
     def name(self) -> str:
         """Name of the score."""
-        if isinstance(self.metric, str):
-            return self.metric
-        return getattr(self.metric, "__name__", "score").replace("<lambda>", "score")
+        name = self.metric if isinstance(self.metric, str) else getattr(self.metric, "__name__", "score")
+        return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to be recorded: those of the goal, and for a function all defaults, or those of `record`."""
+        """Returns the names of the metrics to be recorded: those of the goal, and for a function all defaults, or those of `record`."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
 
     def scores(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the score of each run, `[seed]`.
-
-        Raises:
-          ValueError: the user's function returns something else.
-        """
+        """Returns the score of each run, `[seed]`. Raises ValueError if the user's function returns something else."""
         if isinstance(self.metric, str):
             return np.asarray(values[self.metric], np.float64)
         scores = np.asarray(self.metric(_Values(values)), np.float64)
         shape = next(iter(values.values())).shape
         if scores.shape != shape:
-            raise ValueError(
-                f"metric, a function, must return an array of shape {shape}, one number per run, got shape {scores.shape}"
-            )
+            needed = f"an array of shape {shape}, one number per run"
+            raise ValueError(f"metric, a function, must return {needed}, got shape {scores.shape}")
         return scores
 
     def estimate(self, values: Mapping[str, np.ndarray], valid: np.ndarray) -> Estimate:
-        """Returns the estimate of a candidate from its runs `[seed]`."""
-        scores = self.scores(values)
-        bounded = {name: moments(np.asarray(values[name])) for name in self.bounded}
+        """Estimates the score and the bounded metrics of a candidate from its runs `[seed]`."""
+        scores, bounded = self.scores(values), {name: moments(np.asarray(values[name])) for name in self.bounded}
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns the violation of each bound with the margin (or another one); zeros for a feasible candidate."""
+        """Returns by how much each bound is violated with the margin (default: the goal's); zeros for a feasible candidate."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
@@ -151,7 +144,7 @@ class Goal:
         return bool(one.valid and not self.violations(one).any())
 
     def verdicts(self, one: Estimate) -> dict[str, str]:
-        """Returns for each bound whether it is satisfied or violated beyond the margin, or undecided."""
+        """Returns for each bound whether it is satisfied or violated by more than the margin, or undecided."""
         verdicts = {}
         for sign, symbol, bounds in ((1, "<=", self.at_most), (-1, ">=", self.at_least)):
             for name, bound in bounds.items():
@@ -162,7 +155,7 @@ class Goal:
         return verdicts
 
     def order(self, estimates: Sequence[Estimate], cautious: bool = False, margin: float | None = None) -> list[int]:
-        """Returns the candidates' numbers from best to worst.
+        """Returns the indices of the candidates from best to worst.
 
         Args:
           estimates: estimates of the candidates.
@@ -181,10 +174,9 @@ class Goal:
 
 
 def agreement(scores: np.ndarray) -> float:
-    """Returns the rank correlation of the candidates' means over two halves of the seeds: 1 without noise, about 0 if all is noise.
+    """Returns the rank correlation of the candidates' means over two halves of the seeds: 1 without noise, about 0 if noise dominates.
 
-    Args:
-      scores: `[candidate, seed]`.
+    `scores` are `[candidate, seed]`.
     """
     halves = [np.mean(scores[:, start::2], axis=1) for start in (0, 1)]
     ranks = [np.argsort(np.argsort(half)).astype(np.float64) for half in halves]
@@ -194,15 +186,14 @@ def agreement(scores: np.ndarray) -> float:
 
 
 def moments(values: np.ndarray) -> tuple[float, float]:
-    """Returns mean and standard error; an error of 0 for a single run."""
+    """Returns mean and standard error of values; an error of 0 for a single value."""
     if len(values) < 2:
         return float(np.mean(values)), 0.0
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def _single(argument: str, name: Any, known: Mapping[str, Metric]) -> str:
-    """Returns the name of a metric of single numbers."""
-    if isinstance(name, str) and name.startswith("info."):
-        return name  # Fields of an Info are known only when it is traced.
-    checks.one_of(argument, name, [n for n, m in known.items() if not m.dims])
+    """Checks that a metric is known and a single number, and returns its name. Fields `info.*` are known only when traced."""
+    if not (isinstance(name, str) and name.startswith("info.")):
+        checks.one_of(argument, name, [n for n, m in known.items() if not m.dims])
     return name

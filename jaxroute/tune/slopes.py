@@ -1,8 +1,13 @@
-"""`slope`: derivative of the mean of a metric at the horizon in hyperparameters, from differences of simulated runs.
+"""Derivatives of simulated metrics in hyperparameters.
 
-Candidates on both sides of a point have common random numbers, so that their difference shows the whole effect of the hyperparameters:
-decisions that jump, rounded sets, and the value of exploration. The bias grows with the square of the step; the noise grows as the step
-shrinks, because two runs part for good once they have decided differently.
+`slope` estimates the derivative of the mean of a metric at the horizon from differences of runs. Candidates on both sides of a point have
+common random numbers, so their difference shows the whole effect of the hyperparameters: decisions that jump, rounded sets, and the value of
+exploration. The bias grows with the square of the step; the noise grows as the step shrinks, because two runs part for good once they have
+decided differently.
+
+`objective_of` makes a run differentiable where its decisions are relaxed: the engine's scan sums an objective of the relaxed selection in the
+action, while outcomes, feedback and statistics come from the rounded set. The gradient takes the observed data as given: it does not include
+rounding, decisions that jump, or the value of exploration.
 
 Source: common random numbers: Glasserman and Yao (1992), "Some guidelines and guarantees for common random numbers"; all hyperparameters at
 once: Spall (1992), "Multivariate stochastic approximation using a simultaneous perturbation gradient approximation", here with orthogonal
@@ -10,24 +15,35 @@ directions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
-from jaxroute.core import checks
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Metric
+from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine.execution import Execution
-from jaxroute.tune.candidates import CandidateFactory, CandidateRunner
+from jaxroute.engine.precision import as_written
+from jaxroute.engine.rollout import rollout
+from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.tune.candidates import CandidateFactory, CandidateRunner, replace
 from jaxroute.tune.ranking import Goal, MetricFunction, moments
 from jaxroute.tune.space import Linear, Log, Space
+
+Objective = Callable[[Any, Any, Any, Any], jax.Array]
+_METRIC = Metric("objective", "mean objective", "", "average")
 
 
 class Slope(NamedTuple):
     """Result of `slope`.
 
     Attributes:
-      values: derivative of the mean by hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm, so that a
-        hundredth of it is the effect of one per cent more.
+      values: derivative of the mean by hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm (a hundredth of it is
+        the effect of one per cent more).
       errors: standard errors of the values over the seeds.
       at: hyperparameters in the middle of the candidates.
       score: mean over all candidates, and its standard error over the seeds.
@@ -44,7 +60,7 @@ class Slope(NamedTuple):
 
 
 def orthogonal_directions(number: int, pairs: int, generator: np.random.Generator) -> np.ndarray:
-    """Returns random directions `[pairs, L]` of length `sqrt(L)`, orthogonal among each `L` of them; the mean of many `v v'` is the identity."""
+    """Returns random directions of length `sqrt(L)`, `[pairs, L]` for `L = number`; each block of `L` of them is orthogonal."""
     blocks = []
     for _ in range(-(-pairs // number)):
         rotation, triangle = np.linalg.qr(generator.standard_normal((number, number)))
@@ -72,8 +88,8 @@ def slope(
     """Returns the derivative of the mean of a metric at the horizon in hyperparameters, with its standard error.
 
     By default each of `L` hyperparameters has a candidate above and one below: `2 L` runs per seed. With `pairs` all of them change at once, in
-    random orthogonal directions: `2 pairs` runs per seed. The slopes in the other hyperparameters are then noise to each one; the errors
-    include it only if `pairs` is a multiple of `L`.
+    random orthogonal directions: `2 pairs` runs per seed. To each hyperparameter, the slopes in the others are then noise; the errors include
+    this noise only if `pairs` is a multiple of `L`.
 
     Args:
       env, policy: as for `search`.
@@ -104,21 +120,17 @@ def slope(
     step = float(checks.positive("step", step, ()))
     most = 0.5 / math.sqrt(number)
     if step >= most:
-        raise ValueError(
-            f"step must be below {most:.3g} for {number} hyperparameters, as both ends must lie in the box, got {step:g}"
-        )
+        raise ValueError(f"step must be below {most:.3g} for {number} hyperparameters, to stay in the box, got {step:g}")
     bounds = [space.values(0, np.full(number, end)) for end in (0.0, 1.0)]
     runner = CandidateRunner(CandidateFactory(env, policy, list(space.parameters)), bounds)
     known = runner.metrics(bounds[0])
     goal = Goal.of(metric, True, None, None, 0.0, known)
     point = space.centre if at is None else space.locate("at", at)[1]
-    # Of a direction of length sqrt(L) both ends lie in the box.
+    # Both ends of a direction of length sqrt(L) lie in the box.
     reach = (step if pairs else step / math.sqrt(number)) * math.sqrt(number)
     point = np.clip(point, reach, 1.0 - reach)
-    if pairs is None:
-        directions = np.eye(number)
-    else:
-        directions = orthogonal_directions(number, pairs, np.random.default_rng(root_seed))
+    generator = np.random.default_rng(root_seed)
+    directions = np.eye(number) if pairs is None else orthogonal_directions(number, pairs, generator)
     points = np.concatenate([point + step * directions, point - step * directions])
     candidates = [space.values(0, one) for one in points]
     span = range(first_seed, first_seed + seeds)
@@ -127,19 +139,54 @@ def slope(
     scores = np.stack([goal.scores({name: runs[i] for name, runs in values.items()}) for i in range(len(points))])
     bad = ~(valid & np.isfinite(scores)).all(axis=1)
     if bad.any():
-        raise FloatingPointError(
-            f"runs of the candidate {candidates[int(np.argmax(bad))]} are not valid, or their score is not finite"
-        )
+        worst = candidates[int(np.argmax(bad))]
+        raise FloatingPointError(f"runs of the candidate {worst} are not valid, or their score is not finite")
     up, down = np.split(scores, 2)
     # One estimate of the gradient per seed, `[S, L]`, in units of the box.
     runs = number / np.sum(directions**2) * ((up - down) / (2.0 * step)).T @ directions
     runs = runs / np.array([math.log(s.high / s.low) if isinstance(s, Log) else s.high - s.low for s in scales])
-    slopes = dict(zip(space.parameters, (moments(column) for column in runs.T)))
-    return Slope(
-        values={name: mean for name, (mean, _) in slopes.items()},
-        errors={name: error for name, (_, error) in slopes.items()},
-        at=space.values(0, point),
-        score=moments(scores.mean(axis=0)),
-        runs=runs,
-        rounds=2 * len(directions) * seeds * horizon,
-    )
+    values, errors = (dict(zip(space.parameters, column)) for column in zip(*map(moments, runs.T)))
+    score, rounds = moments(scores.mean(axis=0)), 2 * len(directions) * seeds * horizon
+    return Slope(values, errors, space.values(0, point), score, runs, rounds)
+
+
+@struct.dataclass
+class _WithObjective(Wrapper):
+    """Adds the objective of the round to the flows of an environment."""
+
+    objective: Objective = struct.field(pytree_node=False)
+
+    def step(self, key, state, action, t):
+        after, feedback, flows = self.env.step(key, state, action, t)
+        return after, feedback, {**flows, "objective": self.objective(self.env, state, action, t)}
+
+
+def objective_of(
+    env: Any, policy: Any, objective: Objective, *, horizon: int, root_seed: int = 0
+) -> Callable[..., jax.Array]:
+    """Returns the objective per round as a differentiable function of a policy's hyperparameters.
+
+    Args:
+      env: an environment.
+      policy: a policy; its other hyperparameters stay as they are.
+      objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
+      horizon: rounds of a run.
+      root_seed: seed of all randomness.
+
+    Returns:
+      A function of a dict of hyperparameter to value `[]`, and of seeds `[R]`, that returns the mean over the rounds of each run, `[R]`.
+      Differentiate its mean with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`, whose memory
+      grows with the horizon.
+    """
+    record = Record(every=checks.whole("horizon", horizon), flows=(_METRIC,))
+    root = jax.random.key_data(draws.key(root_seed))
+    env = _WithObjective(env, objective)
+
+    @jax.jit  # The engine's loops must not close over tracers of the caller.
+    def value(parameters: Mapping[str, Any], seeds: Any) -> jax.Array:
+        with as_written():
+            streams = run_streams(root, jnp.asarray(seeds, np.uint32))
+            recorded = rollout(env, replace(policy, parameters), streams, horizon, record, reversible=True)
+        return recorded["objective"][0] / horizon
+
+    return value

@@ -1,4 +1,8 @@
-"""Search spaces: hyperparameters with bounds and scales, and choices among structures, as a cube of positions from 0 to 1."""
+"""Search spaces: hyperparameters as positions from 0 to 1, or as choices among structures.
+
+Numbers have bounds and a scale, which map them to positions: a point of the unit cube. Each combination of choices is a structure, whose
+numbers have a cube of their own.
+"""
 
 import itertools
 import math
@@ -10,8 +14,7 @@ import numpy as np
 
 from jaxroute.core import checks
 
-# Largest number of candidate values of an integer on a logarithmic scale.
-_MAX_VALUES = 64
+_MAX_VALUES = 64  # Largest number of candidate values of an integer on a logarithmic scale.
 
 
 @dataclass(frozen=True)
@@ -27,26 +30,22 @@ class Linear:
     high: float
 
     def check(self, name: str) -> None:
-        """Raises `ValueError` unless the bounds are finite and in order."""
-        checks.numbers(f"parameters[{name!r}].low", self.low, ())
-        checks.numbers(f"parameters[{name!r}].high", self.high, ())
+        """Raises ValueError unless the bounds are finite and in order."""
+        for end in ("low", "high"):
+            checks.numbers(f"parameters[{name!r}].{end}", getattr(self, end), ())
         _check_order(name, self)
 
-    @property
-    def num_values(self) -> int:
-        """Number of values; 0 for a continuum."""
-        return 0
+    num_values = 0  # A continuum.
 
     def at(self, position: float) -> Any:
         """Returns the value at a position from 0 to 1."""
         return self._clip(self.low + (self.high - self.low) * position)
 
     def _clip(self, value: float) -> float:
-        # Twelve digits, so that a value that a user wrote down is found again.
+        # Twelve digits, so a value that a user wrote down is found again.
         return float(min(max(float(f"{value:.12g}"), self.low), self.high))
 
     def position(self, value: Any) -> float:
-        """Returns the position of a value."""
         return (value - self.low) / (self.high - self.low)
 
 
@@ -81,14 +80,12 @@ class Integer:
     log: bool = False
 
     def check(self, name: str) -> None:
-        """Raises `ValueError` unless the bounds are whole numbers in order."""
         checks.whole(f"parameters[{name!r}].low", self.low, minimum=1 if self.log else -(2**31))
         checks.whole(f"parameters[{name!r}].high", self.high, minimum=-(2**31), maximum=2**31 - 1)
         _check_order(name, self)
 
     @property
     def num_values(self) -> int:
-        """Number of values."""
         return len(self._log_values) if self.log else self.high - self.low + 1
 
     @property
@@ -97,7 +94,6 @@ class Integer:
         return np.unique(np.rint(np.geomspace(self.low, self.high, number)).astype(int))
 
     def at(self, position: float) -> Any:
-        """Returns the value at a position from 0 to 1."""
         index = round(min(max(position, 0.0), 1.0) * (self.num_values - 1))
         return int(self._log_values[index]) if self.log else self.low + index
 
@@ -109,7 +105,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several objects or numbers: static fields, sizes, components. Each is compiled separately.
+    """One of several objects or numbers: static fields, sizes, components. Each value is compiled separately.
 
     Attributes:
       values: the alternatives.
@@ -118,13 +114,11 @@ class Choice:
     values: Sequence[Any]
 
     def check(self, name: str) -> None:
-        """Raises `ValueError` unless there are values, with different names."""
         if isinstance(self.values, str) or not isinstance(self.values, Sequence) or len(self.values) < 1:
             raise ValueError(f"parameters[{name!r}] must be a Choice of a list of values, got {checks.show(self.values)}")
         if len(set(self.names)) < len(self.values):
-            raise ValueError(
-                f"parameters[{name!r}] must be a Choice of values with different names, got {', '.join(self.names)}"
-            )
+            got = ", ".join(self.names)
+            raise ValueError(f"parameters[{name!r}] must be a Choice of values with different names, got {got}")
 
     @property
     def names(self) -> list[str]:
@@ -132,7 +126,7 @@ class Choice:
         return [v if isinstance(v, str) else getattr(v, "__name__", None) or checks.show(v) for v in self.values]
 
     def index(self, value: Any) -> int | None:
-        """Returns the place of a value; None if it is not among the values."""
+        """Returns the index of a value; None if it is not among the values."""
         return next((i for i, own in enumerate(self.values) if value is own or value == own), None)
 
 
@@ -156,11 +150,7 @@ class Space:
 
     @staticmethod
     def of(parameters: Any) -> "Space":
-        """Returns the space of a user's hyperparameters.
-
-        Raises:
-          ValueError: there is none, or one of them has no scale, or wrong bounds.
-        """
+        """Checks the user's hyperparameters. Raises ValueError if there are none, or one has no scale, or wrong bounds."""
         if not isinstance(parameters, Mapping) or not parameters:
             got = checks.show(parameters)
             raise ValueError(f"parameters must be a dict of name to scale with at least one entry, got {got}")
@@ -174,7 +164,7 @@ class Space:
 
     @property
     def numeric(self) -> dict[str, Linear | Integer]:
-        """Hyperparameters with positions in the cube."""
+        """Hyperparameters with a position in the cube."""
         return {name: scale for name, scale in self.parameters.items() if not isinstance(scale, Choice)}
 
     @property
@@ -194,12 +184,11 @@ class Space:
 
     @property
     def steps(self) -> np.ndarray:
-        """`[d]` distance of two neighbouring values in positions; 0 for a continuum."""
+        """Distance of two neighbouring values in positions, `[d]`; 0 for a continuum."""
         return np.array([1.0 / (s.num_values - 1) if s.num_values else 0.0 for s in self.numeric.values()])
 
     @property
     def centre(self) -> np.ndarray:
-        """`[d]` middle of the cube."""
         return np.full(len(self.numeric), 0.5)
 
     def values(self, structure: int, point: Sequence[float] | np.ndarray) -> dict[str, Any]:

@@ -18,11 +18,11 @@ class Optimizer(Protocol):
     """Search within one structure."""
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns the next points `[n, d]` of the unit cube: `number` of them, or fewer if there are no more."""
+        """Returns the next points of the unit cube, `[n, d]`: `number` of them, or fewer if there are no more."""
         ...
 
     def tell(self, order: Sequence[int]) -> None:
-        """Receives the order of the last points: their numbers from best to worst."""
+        """Receives the indices of the last points from best to worst."""
         ...
 
     def centre(self) -> np.ndarray | None:
@@ -65,7 +65,7 @@ class CMAES:
     width: float = 0.3
 
     def check(self) -> None:
-        """Raises `ValueError` unless the population has a better half, and the width is positive."""
+        """Raises ValueError unless the population has a better half, and the width is positive."""
         checks.whole("size", self.size, 4)
         checks.positive("width", self.width, ())
 
@@ -80,13 +80,12 @@ class CMAES:
             raise ImportError('CMA-ES needs cmaes: pip install "jaxroute[tune]"') from None
         mean = np.full(len(steps), 0.5) if start is None else np.clip(start, 0.0, 1.0)
         box = np.tile([0.0, 1.0], (len(steps), 1))
-        return _CMAOptimizer(
-            cmaes.CMAwM(mean, self.width, bounds=box, steps=steps, seed=seed, population_size=self.size), steps
-        )
+        inner = cmaes.CMAwM(mean, self.width, bounds=box, steps=steps, seed=seed, population_size=self.size)
+        return _CMAOptimizer(inner, steps)
 
 
 class _CMAOptimizer:
-    """Search within one structure by the library's optimiser, whose margin has no effect without whole numbers."""
+    """Optimiser of the library `cmaes`, whose margin has no effect without whole numbers."""
 
     def __init__(self, inner: Any, steps: np.ndarray):
         self.inner, self.steps = inner, steps
@@ -101,7 +100,7 @@ class _CMAOptimizer:
         return np.array([point for point, _ in asked])
 
     def tell(self, order: Sequence[int]) -> None:
-        # Ranks take the place of values: the update depends on nothing else.
+        # Ranks replace values, because the update depends on the order alone.
         self.inner.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
     def centre(self) -> np.ndarray | None:
@@ -122,7 +121,6 @@ class Random:
     size: int = 16
 
     def check(self) -> None:
-        """Raises `ValueError` unless there are candidates."""
         checks.whole("size", self.size)
 
     def population(self, dimensions: int) -> int:
@@ -148,7 +146,6 @@ class Lattice:
     size: int = 16
 
     def check(self) -> None:
-        """Raises `ValueError` unless there are candidates."""
         checks.whole("points", self.points, 2)
         checks.whole("size", self.size)
 
@@ -163,7 +160,7 @@ class Lattice:
 
 
 class _Sequence:
-    """Points in a given order, whatever their scores are."""
+    """Proposes points in a given order, whatever their scores are."""
 
     def __init__(self, points: Iterator[np.ndarray], dimensions: int):
         self.points, self.dimensions = points, dimensions

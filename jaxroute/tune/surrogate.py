@@ -2,8 +2,8 @@
 
     mean over the seeds of a batch = level + f(point) + noise of the batch + noise of the candidate
 
-Candidates of a batch share their seeds, so a part of their noise is common; the rest is their own. Variances of both come from the runs; the
-lengths and the size of the Matern kernel are the most likely ones.
+Candidates of a batch share their seeds, so they share a part of their noise. Variances of both kinds of noise come from the runs; the lengths
+and the size of the Matern kernel are the most likely ones.
 
 Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, eqs. (2.41), (2.42), (2.45), (4.17) and (5.9).
 """
@@ -16,28 +16,22 @@ from scipy import linalg, optimize
 
 from jaxroute.tune.ranking import Estimate, Goal
 
-# Fewest evaluations for a model, those for each dimension besides, and the growth of their number after which lengths are fitted again.
+# Fewest evaluations for a model, and how many more for each dimension. Lengths are fitted again when there are `_GROWTH` times as many.
 _FEWEST, _PER_DIMENSION, _GROWTH = 8, 4, 1.25
-# A model is fitted to the best evaluations: its time grows with the cube of their number.
-_MOST = 256
+_MOST = 256  # A model is fitted to the best evaluations: its time grows with the cube of their number.
 # Prior of the logarithm of a length (mean and standard deviation), and bounds of the logarithms of lengths and of the kernel's size, the
 # latter in units of the variance of the values.
 _LENGTH, _SPREAD = np.log(0.5), 1.0
 _LENGTHS, _SIZES = (np.log(0.05), np.log(5.0)), (np.log(0.01), np.log(100.0))
-# Largest distance of a value below the better half, in units of the range of that half without its best fifth: differences among poor
-# candidates say nothing about good ones.
+# Largest distance of a value below the better half, in units of the range of that half without its best fifth. Differences among poor
+# candidates carry no information about good ones.
 _FLOOR = 3.0
-# Weight of the batch's mean variance in the variance of a candidate, in seeds.
-_PRIOR_SEEDS = 4.0
+_PRIOR_SEEDS = 4.0  # Weight of the batch's mean variance in the variance of a candidate, in seeds.
 _ROOT = np.sqrt(5.0)
 
 
 class Surrogate:
-    """Model of one structure.
-
-    Args:
-      goal: goal of the search.
-    """
+    """Models the score and the bounded metrics of one structure, from all its evaluations."""
 
     def __init__(self, goal: Goal):
         self.goal = goal
@@ -49,7 +43,7 @@ class Surrogate:
     def add(self, points: np.ndarray, values: Mapping[str, np.ndarray], valid: np.ndarray) -> None:
         """Adds a batch: points `[n, d]`, values `[n, seed]` by metric, and validity `[n, seed]`.
 
-        A single seed and invalid runs are ignored: their noise is not known.
+        A single seed and invalid runs are ignored, because their noise is unknown.
         """
         each = [{name: runs[i] for name, runs in values.items()} for i in range(len(points))]
         runs = [np.array([self.goal.scores(one) for one in each]), *(values[name] for name in self.goal.bounded)]
@@ -67,7 +61,7 @@ class Surrogate:
         return [Estimate(one, dict(zip(self.goal.bounded, more)), True) for one, more in zip(score, each, strict=True)]
 
     def _models(self) -> list["GaussianProcess"]:
-        """Returns the models of the score and of each bounded metric."""
+        """Returns the models of the score and of each bounded metric, fitted to the best evaluations."""
         every = [observations_of([(at, runs[i]) for at, runs in self._batches]) for i in range(1 + len(self.goal.bounded))]
         order = np.array(self.goal.order(self._estimates))
         every[0] = without_outliers(every[0], order[: -(-len(order) // 2)], 1.0 if self.goal.maximise else -1.0)
@@ -82,13 +76,13 @@ class Surrogate:
 
 
 class Observations(NamedTuple):
-    """Means of candidates over the seeds of a batch.
+    """Mean of each candidate over the seeds of its batch, with its noise.
 
     Attributes:
       points: `[n, d]` points of the unit cube.
       values: `[n]` means.
       noise: `[n]` variance of the candidate's own noise.
-      batch: `[n]` number of the batch.
+      batch: `[n]` index of the batch.
       common: `[n]` variance of the noise that is common to the batch.
     """
 
@@ -100,7 +94,7 @@ class Observations(NamedTuple):
 
 
 def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observations:
-    """Returns the observations of batches of points `[n, d]` and runs `[n, seed]`, at least two seeds each."""
+    """Converts batches of points `[n, d]` and runs `[n, seed]`, of at least two seeds each, to observations."""
     variances = [_variances(runs) for _, runs in batches]
     weights = [runs.shape[1] - 1 for _, runs in batches]
     common = max(0.0, float(np.average([shared for _, shared in variances], weights=weights)))
@@ -114,7 +108,7 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns variances between seeds of runs `[n, seed]`: of each candidate `[n]`, and of the noise common to all.
+    """Returns variances between seeds of runs `[n, seed]`: of each candidate's own noise, `[n]`, and of the noise common to all.
 
     The second is an estimate that may be negative. All noise of a single candidate is its own.
     """
@@ -127,7 +121,7 @@ def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 class GaussianProcess:
-    """Distribution of the mean at any point, given observations.
+    """Predicts the mean at any point from observations.
 
     Args:
       seen: the observations.
@@ -151,11 +145,11 @@ class GaussianProcess:
         return optimize.minimize(self._negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds).x
 
     def _squared_distances(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns squared distances `[n, k, d]` of observed and other points, in lengths."""
+        """Returns squared distances of observed and other points in units of the lengths, `[n, k, d]`."""
         return ((self.points[:, None] - points) / np.exp(logs[:-1])) ** 2
 
     def _kernel(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns covariances `[n, k]` of observed and other points. Source: eq. (4.17), with a length by dimension."""
+        """Returns covariances of observed and other points, `[n, k]`. Source: eq. (4.17), with a length for each dimension."""
         r = _ROOT * np.sqrt(self._squared_distances(logs, points).sum(axis=-1))
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
@@ -168,7 +162,7 @@ class GaussianProcess:
         return factor, ones, precision, level, linalg.cho_solve(factor, self._values - level)
 
     def _negative_log_posterior(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the negative logarithm of likelihood (for any level) and prior, and its gradient. Source: eqs. (2.45) and (5.9)."""
+        """Returns the negative log-posterior (likelihood for any level, times prior) and its gradient. Source: eqs. (2.45) and (5.9)."""
         squares, kernel = self._squared_distances(logs, self.points), self._kernel(logs, self.points)
         factor, ones, precision, level, weights = self._solve(kernel)
         away = (logs[:-1] - _LENGTH) / _SPREAD
@@ -182,7 +176,7 @@ class GaussianProcess:
         return value, np.append(lengths, np.sum(pull * kernel))
 
     def predict(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns means and standard deviations `[k]` at points `[k, d]`, without noise. Source: eqs. (2.41) and (2.42)."""
+        """Returns means and standard deviations without noise at points `[k, d]`, `[k]` each. Source: eqs. (2.41) and (2.42)."""
         factor, ones, precision, level, weights = self._solved
         across = self._kernel(self.logs, points)
         mean = level + across.T @ weights
@@ -192,11 +186,11 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Returns observations in which values far below the good ones are raised to a floor.
+    """Raises values far below the good ones to a floor.
 
     Args:
       seen: the observations.
-      good: numbers of the better half.
+      good: indices of the better half.
       sign: 1 if more is better, -1 if less is.
     """
     values = sign * seen.values
