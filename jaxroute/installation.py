@@ -1,6 +1,6 @@
 """Checks whether the installed packages fit together, and installs missing ones: for `jaxroute doctor` and the first cell of a notebook.
 
-Needs the standard library alone, as it also works where jax is missing or cannot be imported.
+Needs only the standard library, because it also works where jax is missing or cannot be imported.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class GPU(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that does not fit in an installation.
+    """A problem of an installation.
 
     Attributes:
       problem: a sentence that describes it.
@@ -72,12 +72,12 @@ def requirements(*extras: str) -> dict[str, str]:
 def findings(
     path: Sequence[str] | None = None, find_gpus: Callable[[], Sequence[GPU]] | None = None, extras: Sequence[str] = ()
 ) -> list[Finding]:
-    """Returns what does not fit together of jax, jaxlib, their CUDA plugins, the GPU and other requirements; the worst first.
+    """Returns the problems of jax, jaxlib, their CUDA plugins, the GPU and other requirements, the worst first.
 
     Args:
       path: folders with installed distributions; those of this interpreter if None.
       find_gpus: returns the GPUs of the machine; `gpus` if None.
-      extras: extras of jaxroute that are needed, too.
+      extras: extras of jaxroute that are also needed.
     """
     installed, least, cards = _installed(path), requirements(*extras), (find_gpus or gpus)()
     have = {name: one.version for name, one in installed.items()}
@@ -102,7 +102,7 @@ def findings(
 
 
 def prepare(*extras: str, install: bool = False) -> None:
-    """Makes this interpreter ready for jaxroute and prints what was done, in one line: for the first cell of a notebook.
+    """Prepares this interpreter for jaxroute and prints what was done, in one line: for the first cell of a notebook.
 
     With `install`, missing packages are installed by one call of pip. A jax that is recent enough stays as it is; an older one is replaced together
     with its CUDA plugin; a plugin of another version than jax gets that of jax.
@@ -113,7 +113,7 @@ def prepare(*extras: str, install: bool = False) -> None:
 
     Raises:
       ImportError: something is missing that may not be installed, or does not fit.
-      RuntimeError: pip failed, or replaced a package that this process has loaded, so that it has to be restarted.
+      RuntimeError: pip failed, or replaced a package that this process has loaded, so it has to be restarted.
     """
     found, done = findings(extras=extras), "nothing had to be installed"
     if install and (needs := list(dict.fromkeys(need for one in found for need in one.needs))):
@@ -130,7 +130,7 @@ def prepare(*extras: str, install: bool = False) -> None:
 
 
 def _install(needs: Sequence[str]) -> str:
-    """Installs packages by pip; returns what changed, in words."""
+    """Installs packages by pip. Describes which versions changed."""
     before = {name: one.version for name, one in _installed().items()}
     done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], capture_output=True, text=True)
     if done.returncode != 0:
@@ -149,7 +149,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns what does not fit to the installed jax, which is recent enough and has bounds on jaxlib."""
+    """Returns the problems of packages that belong to the installed jax, which is recent enough and has bounds on jaxlib."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:
@@ -203,7 +203,7 @@ def _is_gpu_allowed() -> bool:
 
 
 def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadata.Distribution]:
-    """Returns distributions by canonical name; of several, the first one, which is imported."""
+    """Returns distributions by canonical name. Of several with one name, it is the first one, which is imported."""
     found: dict[str, importlib.metadata.Distribution] = {}
     for one in importlib.metadata.distributions(path=list(sys.path if path is None else path)):
         # The remains of a broken removal have no metadata.
@@ -220,7 +220,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _bounds(one: importlib.metadata.Distribution, name: str) -> list[tuple[str, str]]:
-    """Returns the bounds of a distribution on the version of another."""
+    """Returns the bounds of a distribution on the version of another one."""
     texts = (text for text in one.requires or () if ";" not in text and re.match(rf"{name}\b", text))
     return re.findall(r"(<=|>=)\s*([\d.]+)", next(texts, ""))
 

@@ -42,7 +42,6 @@ Examples:
 
 
 def make_parser() -> Parser:
-    """Returns the parser of the command line."""
     parser = Parser(prog="jaxroute", text=_TEXT, fromfile_prefix_chars="@")
     parser.add_argument("-V", "--version", action="version", version=f"jaxroute {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -61,10 +60,9 @@ def make_parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Runs the command. Returns the exit status.
 
-    Returns:
-      The exit status: 0, 1 if a check fails, 2 after an error in the input, 128 and the number of a signal that ended the command.
+    It is 0, or 1 if a check fails, 2 after an error in the input, 128 and the number of a signal that ended the command.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
@@ -101,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Warnings on one line, SIGTERM and SIGHUP end the command as Ctrl-C does, and with --json nothing else writes to standard output."""
+    """Prints each warning on one line, lets SIGTERM and SIGHUP end the command like Ctrl-C, and keeps standard output free for --json."""
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)

@@ -35,10 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Compares all ways of routing and prints the answer."""
     start = time.perf_counter()
     arguments = data.reading(options)
-    from jaxroute.data import read_log  # Before the imports that take seconds, so that the file is described at once.
+    from jaxroute.data import read_log  # Before the imports that take seconds, so the file is described at once.
 
     log = read_log(data.files(options), **arguments)
     output.lines("Read")
@@ -90,6 +89,6 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def _stem(file: Path) -> str:
-    """Returns the name of a log without its endings, of which a compressed one has two."""
+    """Returns the name of a log without its endings; a compressed log has two."""
     is_compressed = file.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
     return Path(file.stem).stem if is_compressed else file.stem

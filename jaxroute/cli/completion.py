@@ -22,7 +22,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Prints the script of a shell."""
     output.lines(_argcomplete().shellcode(["jaxroute"], shell=options.shell))
     return 0
 
@@ -34,7 +33,6 @@ def answer_shell(parser: argparse.ArgumentParser) -> None:
 
 
 def problems(**_: Any) -> list[str]:
-    """Returns the names of the problems."""
     from jaxroute.catalogue import catalogue
 
     return list(catalogue()["problems"])
@@ -48,7 +46,7 @@ def experiments(prefix: str = "", **_: Any) -> list[str]:
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets the function, or the texts, that complete an argument; files do where nothing is set."""
+    """Sets the function, or the texts, that complete an argument; without them, a shell completes files."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

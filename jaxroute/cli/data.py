@@ -50,7 +50,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Prints a description of a log."""
     arguments = reading(options)
     from jaxroute.data import describe, read_log
 
@@ -61,10 +60,10 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of `read_log` that the options give, without the file.
+    """Converts the options to arguments of `read_log`, without the file.
 
     Raises:
-      ValueError: an option is wrong; this is found before anything is imported that takes seconds.
+      ValueError: an option is wrong; this is found before imports that take seconds.
     """
     if options.cost and options.price:
         got = f"--cost {options.cost[0]} and --price {options.price[0]}"
@@ -97,7 +96,7 @@ def _cost(text: str) -> float:
 
 
 def _price(text: str) -> tuple[float, ...]:
-    """Returns USD per million input and output tokens, and of cached input tokens."""
+    """Reads USD per million input and output tokens, and of cached input tokens."""
     parts = [part.strip() for part in text.split(":")]
     if len(parts) > 3:
         raise argparse.ArgumentTypeError("a price is IN:OUT or IN:OUT:CACHED")

@@ -16,13 +16,12 @@ from jaxroute import installation
 from jaxroute.cli.output import Output
 from jaxroute.cli.simulating import store_programs
 
-# Label and text of a line.
-Line = tuple[str, str]
+Line = tuple[str, str]  # Label and text.
 _COLOURS = {"FAILED": "red", "note": "yellow", "ok": "green"}
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Prints each line as soon as it is known; returns 1 if something failed."""
+    """Prints each line as soon as it is known. Returns 1 if a check failed."""
     lines = []
     for label, text in check():
         lines.append({"label": label, "text": text})
@@ -33,7 +32,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def check() -> Iterator[Line]:
-    """Yields what is found: packages, machine, kernels, a simulation."""
+    """Yields the result of each check: packages, machine, kernels, a simulation."""
     found = installation.findings()
     for one in found:
         yield "note" if one.level == "note" else "FAILED", f"{one.problem}: {one.command}"

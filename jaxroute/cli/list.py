@@ -18,7 +18,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Lists what is available."""
     from jaxroute.catalogue import catalogue
     from jaxroute.core import checks
 

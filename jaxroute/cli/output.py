@@ -10,17 +10,17 @@ from typing import Any
 
 
 def table_width() -> int:
-    """Returns the columns of the terminal, or of the variable COLUMNS; 80 in a pipe."""
+    """Returns the number of columns of the terminal, or of the variable COLUMNS; 80 in a pipe."""
     return max(40, shutil.get_terminal_size((80, 24)).columns)
 
 
 def text_width() -> int:
-    """Returns the columns of a paragraph: longer lines than 110 characters are hard to read."""
+    """Returns the number of columns of a paragraph; lines of more than 110 characters are hard to read."""
     return min(table_width(), 110)
 
 
 class Output:
-    """Standard output of a command.
+    """Prints the output of a command.
 
     Attributes:
       json: whether only `document` prints.
@@ -32,12 +32,12 @@ class Output:
         self._stream = sys.stdout
 
     def document(self, value: Any) -> None:
-        """Prints JSON, where it was requested."""
+        """Prints JSON, if it was requested."""
         if self.json:
             print(json.dumps(value, indent=2, default=str), file=self._stream)
 
     def lines(self, *lines: str) -> None:
-        """Prints lines as they are."""
+        """Prints lines unchanged."""
         if not (self.json or self.quiet):
             print(*lines, sep="\n", file=self._stream, flush=True)
 
@@ -51,10 +51,8 @@ class Output:
         """Prints texts beside their labels; a third item of a row is the colour of its label."""
         self.table((), rows, indent=indent, label_width=label_width)
 
-    def table(
-        self, heads: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None
-    ) -> None:
-        """Prints a table, whose last column folds; without heads, labels and texts."""
+    def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
+        """Prints a table whose last column folds. Without heads, its columns are labels and texts."""
         if self.json or self.quiet:
             return
         from rich.console import Console

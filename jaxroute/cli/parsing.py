@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from jaxroute.cli.output import text_width
 
-# Of an option that may be given several times.
-REPEATED: dict[str, Any] = {"action": "append", "default": []}
+REPEATED: dict[str, Any] = {"action": "append", "default": []}  # For an option that may be given several times.
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
@@ -27,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     Args:
       text: description, and examples below a line "Examples:".
-      options: of the base class.
+      options: arguments of the base class.
     """
 
     def __init__(self, *, text: str, **options: Any) -> None:
@@ -62,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_messages(parser: argparse.ArgumentParser, *, levels: bool = True) -> None:
-    """Adds the options that say what a command prints; `levels` adds --quiet and --verbose."""
+    """Adds the options that control what a command prints; `levels` adds --quiet and --verbose."""
     group = parser.add_argument_group("messages")
     group.add_argument("--json", action="store_true", help="print one JSON document on standard output, and nothing else")
     if levels:

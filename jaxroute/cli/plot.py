@@ -25,7 +25,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Draws the figures and prints the names of the files."""
     from jaxroute.cli.store import experiment_in
     from jaxroute.experiments import EXPERIMENTS, finish
 
@@ -35,9 +34,8 @@ def main(options: argparse.Namespace, output: Output) -> int:
     store = options.store or known.get("store")
     name = known.get("experiment") or experiment_in(store or options.folder)
     if options.experiment is None and name not in EXPERIMENTS:
-        raise ValueError(
-            f"{name!r} is an experiment of your own: name its file too, `jaxroute plot {options.folder} FILE.py`"
-        )
+        command = f"`jaxroute plot {options.folder} FILE.py`"
+        raise ValueError(f"{name!r} is an experiment of your own: name its file too, {command}")
     experiment = experiment_of(options.experiment or name)
     if experiment.name != name:
         raise ValueError(f"experiment must be that of the run, {name!r}, got {experiment.name!r}")

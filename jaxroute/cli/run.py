@@ -27,7 +27,7 @@ from jaxroute.cli.parsing import REPEATED
 from jaxroute.cli.values import horizon, pairs, path, seeds
 from jaxroute.engine import BACKENDS
 
-_MOST_ROWS = 120  # Of a table in the terminal.
+_MOST_ROWS = 120  # Largest number of rows of a table in the terminal.
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Runs the experiment and prints its results."""
     import jax
 
     if options.x64:
@@ -107,9 +106,8 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     def report_block(progress: Any) -> None:
         about = ", ".join(f"{name} = {values}" for name, values in progress.setting.items())
-        print_line(
-            f"{progress.seconds:.1f} s, block {progress.done} of {progress.total}: {progress.policy} {about}".rstrip()
-        )
+        block = f"block {progress.done} of {progress.total}"
+        print_line(f"{progress.seconds:.1f} s, {block}: {progress.policy} {about}".rstrip())
 
     start = time.perf_counter()
     try:
@@ -151,7 +149,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def devices_of(text: str | None) -> list[Any] | None:
-    """Returns `"cuda:0,1"` as devices; None without."""
+    """Converts `"cuda:0,1"` to devices; None stays None."""
     if text is None:
         return None
     import jax
@@ -161,17 +159,15 @@ def devices_of(text: str | None) -> list[Any] | None:
         devices = dict(enumerate(jax.local_devices(backend=platform)))
         return [devices[int(number)] for number in numbers.split(",")] if colon else list(devices.values())
     except (RuntimeError, ValueError, KeyError):
-        here = {
-            device.platform: len(jax.local_devices(backend=device.platform)) for device in jax.devices() + jax.devices("cpu")
-        }
-        known = ", ".join(f"{name}:{','.join(map(str, range(number)))}" for name, number in here.items())
-        raise ValueError(
-            f"--devices must be a platform of this machine or some of its devices ({known}), got {text!r}"
-        ) from None
+        names = dict.fromkeys(device.platform for device in jax.devices() + jax.devices("cpu"))
+        here = {name: range(len(jax.local_devices(backend=name))) for name in names}
+        known = ", ".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in here.items())
+        problem = f"--devices must be a platform of this machine or some of its devices ({known})"
+        raise ValueError(f"{problem}, got {text!r}") from None
 
 
 def print_stand_in(name: str, output: Output) -> None:
-    """Prints that generated queries are simulated, and how to use one's own table."""
+    """Prints that generated queries are simulated, and how to use the user's own table."""
     text = (
         "no --data was given, so generated queries are simulated: the numbers say nothing about your models. "
         f"`jaxroute run {name} --data FILE` uses your table; `jaxroute data FILE` shows how a file is read."
@@ -227,7 +223,7 @@ def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) 
 
 
 def _with_option(error: ValueError, experiment: Any) -> str:
-    """Returns the text of an error, with the option that changes the setting of the environment that it is about."""
+    """Adds to an error the option that changes the setting of the environment that the error is about."""
     setting = str(error).partition(" ")[0]
     for case in experiment.cases:
         if inspect.isfunction(case.environment) and setting in inspect.signature(case.environment).parameters:

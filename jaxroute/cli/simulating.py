@@ -1,6 +1,7 @@
 """Shared by commands that simulate: experiments by name or from a user's file, their options, and stored programs."""
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import runpy
@@ -16,31 +17,28 @@ from jaxroute.cli.values import folder, pairs, root_seed
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """Adds the experiment, the first argument of a command."""
     text = "name from `jaxroute list`, or your FILE.py that defines `experiment`, or FILE.py:NAME"
     completed(parser.add_argument("experiment", metavar="EXPERIMENT", help=text), experiments)
 
 
 def add_root_seed(group: Any) -> None:
-    """Adds the seed of all random draws."""
     text = "seed from which all random draws derive (default: %(default)s)"
     group.add_argument("--root-seed", type=root_seed, default=0, metavar="SEED", help=text)
 
 
 def add_out(group: Any, what: str, default: str) -> None:
-    """Adds the folder of the results."""
     text = f"folder for {what} (default: {default} for staged/figure-2)"
     group.add_argument("-o", "--out", type=folder, metavar="FOLDER", help=text)
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder that was given, or one that is named for the experiment."""
+    """Returns the folder that the user specified, or one that is named after the experiment."""
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 
 
 def can_draw(wanted: bool) -> bool:
-    """Returns whether figures are drawn; says so if matplotlib is missing."""
+    """Whether figures are drawn; prints a message if matplotlib is missing."""
     if wanted and importlib.util.find_spec("matplotlib") is None:
         print('jaxroute: no figures are drawn: they need matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
         return False
@@ -48,7 +46,7 @@ def can_draw(wanted: bool) -> bool:
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns `["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
+    """Converts `["StageRoute.gamma=0.5"]` to `{"StageRoute": {"gamma": 0.5}}`."""
     form, changes = "POLICY.NAME=VALUE", dict[str, dict[str, Any]]()
     for target, value in pairs("--set", form, texts, value_of).items():
         owner, _, name = target.rpartition(".")
@@ -59,12 +57,10 @@ def changes_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def value_of(text: str) -> Any:
-    """Returns a value that is written as JSON or as a number; the text itself otherwise."""
+    """Reads a value that is written as JSON or as a number; returns other texts unchanged."""
     for read in (json.loads, float):
-        try:
+        with contextlib.suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -72,7 +68,7 @@ def experiment_of(name: str) -> Any:
     """Returns an experiment by name, or from a Python file; FILE.py:NAME chooses one of several.
 
     Raises:
-      ValueError: there is none of this name, the file cannot be executed, or what it defines cannot be simulated.
+      ValueError: there is none of this name, the file cannot be executed, or its experiment cannot be simulated.
     """
     from jaxroute.catalogue import catalogue
     from jaxroute.core import checks
@@ -105,7 +101,7 @@ def experiment_of(name: str) -> Any:
 
 
 def _executed(file: str) -> dict[str, Any]:
-    """Returns what a user's Python file defines; an error names its line."""
+    """Executes a user's Python file and returns what it defines; an error names its line."""
     sys.path.insert(0, str(Path(file).resolve().parent))
     try:
         return runpy.run_path(file)
@@ -118,7 +114,7 @@ def _executed(file: str) -> dict[str, Any]:
 
 
 def _check(experiment: Any) -> None:
-    """Raises a `ValueError` for what cannot be simulated, or would be written outside the folder of the run."""
+    """Raises ValueError for an experiment that cannot be simulated, or that would write outside the folder of the run."""
     from jaxroute.core import checks
     from jaxroute.experiments import Case
 
@@ -139,7 +135,7 @@ def _check(experiment: Any) -> None:
 
 
 def store_programs() -> str | None:
-    """Makes JAX store compiled programs between commands unless it is configured otherwise; returns the folder, if any."""
+    """Lets JAX store compiled programs between commands unless it is configured otherwise. Returns the folder, if any."""
     import jax
 
     if not jax.config.jax_enable_compilation_cache:
@@ -154,6 +150,6 @@ def store_programs() -> str | None:
         except OSError:
             return None
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        # All of them: dozens that take 20 ms each are a second or two of a command.
+        # All programs, because a command has dozens that take 20 ms each.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return jax.config.jax_compilation_cache_dir

@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Merges, exports or describes; returns 1 if something that a result needs is damaged."""
+    """Merges, exports or describes stores. Returns 1 if data that a result needs are damaged."""
     from jaxroute.store import results
     from jaxroute.store.places import is_url
 
@@ -44,10 +44,8 @@ def main(options: argparse.Namespace, output: Output) -> int:
         from jaxroute.store.export import export
 
         if len(stores) > 1:
-            names = ", ".join(map(str, stores))
-            raise ValueError(
-                f"--export takes the folder of one result, got {str(options.folder)!r} with {len(stores)}: {names}"
-            )
+            got = f"{str(options.folder)!r} with {len(stores)}: {', '.join(map(str, stores))}"
+            raise ValueError(f"--export takes the folder of one result, got {got}")
         files = export(stores[0], options.export)
         output.document({"files": files})
         output.lines(*map(str, files))
@@ -61,7 +59,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def summary_of(found: "Inspection") -> dict[str, Any]:
-    """Returns a description of a store as plain JSON."""
+    """Describes a store as plain JSON."""
     request, settings = found.request, found.request.settings
     rest = ("size", "cells", "conflicts", "missing", "damage", "verified", "sound")
     return {
@@ -69,7 +67,7 @@ def summary_of(found: "Inspection") -> dict[str, Any]:
         "root_seed": settings["root_seed"],
         "policies": request.policies,
         "axes": {name: len(values) for name, values in request.axes.items()},
-        "seeds": [[int(part[0]), int(part[-1])] for part in _ranges(request.seeds)],
+        "seeds": _ranges(request.seeds),
         "horizon": request.horizon,
         "metrics": [*request.variables, *request.zero_flows],
         "calls": list(found.reports),
@@ -122,26 +120,26 @@ def rows_of(found: "Inspection", most: int | None = 6) -> list[tuple[str, ...]]:
 
 
 def spans_of(seeds: Any, most: int | None = 6) -> str:
-    """Returns seeds as ranges in words, such as "0 to 99, 200 and 3 more"."""
+    """Describes seeds as ranges, such as "0 to 99, 200 and 3 more"."""
     from jaxroute.data.files import join_names
 
-    parts = [f"{part[0]:,} to {part[-1]:,}" if len(part) > 1 else f"{part[0]:,}" for part in _ranges(seeds)]
+    parts = [f"{low:,} to {high:,}" if low < high else f"{low:,}" for low, high in _ranges(seeds)]
     return join_names(parts, most or len(parts))
 
 
-def _ranges(seeds: Any) -> list[Any]:
-    """Returns sorted seeds, cut where one is missing."""
+def _ranges(seeds: Any) -> list[list[int]]:
+    """Returns the first and last seed of each run of consecutive seeds."""
     import numpy as np
 
     values = np.sort(seeds.astype(np.int64))
-    return np.split(values, np.flatnonzero(np.diff(values) != 1) + 1)
+    return [[int(run[0]), int(run[-1])] for run in np.split(values, np.flatnonzero(np.diff(values) != 1) + 1)]
 
 
 def experiment_in(path: str | os.PathLike[str]) -> str:
     """Returns the name of the experiment whose results are stored in a folder (or below it), or at a URL.
 
     Raises:
-      ValueError: there are none, or they are not those of an experiment.
+      ValueError: there are no results, or they are not those of an experiment.
     """
     from jaxroute.store import results
     from jaxroute.store.places import is_url
@@ -149,18 +147,13 @@ def experiment_in(path: str | os.PathLike[str]) -> str:
     with contextlib.closing(results.opened(path if is_url(path) else stores_in(path)[0])) as store:
         reports = results.CallLog(store).last(store, path)[1]
     if not reports or not reports[-1].get("experiment"):
-        raise ValueError(
-            f"{str(path)!r} must hold the results of `jaxroute run`, got those of another program, or of a run that has not finished"
-        )
+        got = "those of another program, or of a run that has not finished"
+        raise ValueError(f"{str(path)!r} must hold the results of `jaxroute run`, got {got}")
     return str(reports[-1]["experiment"])
 
 
 def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Returns the folders below a folder, itself among them, that have a stored result.
-
-    Raises:
-      ValueError: there are none.
-    """
+    """Returns the folders below a folder (or itself) with a stored result. Raises ValueError if there are none."""
     from jaxroute.store.packs import ENDING
     from jaxroute.store.places import STORE_NAME, store_path
 
@@ -174,7 +167,7 @@ def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def merge_folders(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Merges the stores of folders, those of the same place in each; returns the new ones.
+    """Merges the stores of folders, those of the same place in each. Returns the new stores.
 
     Raises:
       ValueError: the folders hold different stores, or some cannot be merged.

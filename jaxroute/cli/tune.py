@@ -59,7 +59,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Searches and prints the best candidate."""
     from jaxroute.experiments import tuning
     from jaxroute.experiments.base import on_table
 

@@ -1,4 +1,4 @@
-"""Values of options: reads numbers, folders and NAME=VALUE pairs from texts of the command line."""
+"""Reads the values of options: numbers, folders and NAME=VALUE pairs."""
 
 import argparse
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def whole(text: str, *, least: int = 1, most: float = math.inf) -> int:
-    """Returns a whole number within bounds; 1e3, 1_000 and 1,000 are whole numbers, too."""
+    """Reads a whole number within bounds, also in the forms 1e3, 1_000 and 1,000."""
     plain = text.replace("_", "").replace(",", "")
     try:
         value = int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
@@ -30,7 +30,7 @@ orders = partial(whole, least=4)
 
 
 def seeds(text: str) -> int | range:
-    """Returns a number of seeds, or the range that A:B denotes."""
+    """Reads a number of seeds, or a range A:B."""
     first, colon, stop = text.partition(":")
     if not colon:
         return whole(text, most=2**32)
@@ -41,7 +41,7 @@ def seeds(text: str) -> int | range:
 
 
 def number(text: str, *, least: float = -math.inf, most: float = math.inf) -> float:
-    """Returns a finite number within bounds."""
+    """Reads a finite number within bounds."""
     try:
         value = float(text)
     except ValueError:
@@ -57,7 +57,7 @@ share = partial(number, least=0.0, most=0.5)
 
 
 def quality(text: str) -> float:
-    """Returns a mean score between 0 and 1."""
+    """Reads a mean score between 0 and 1."""
     value = number(text.removesuffix("%"))
     if text.endswith("%") or not 0.0 < value < 1.0:
         hint = f"; for {value:g} % give {value / 100:g}" if (value > 1.0 or text.endswith("%")) and value < 100.0 else ""
@@ -79,21 +79,18 @@ def path(text: str) -> Path:
 
 
 def folder_or_url(text: str) -> Path | str:
-    """Returns a path, or a URL as it is."""
     from jaxroute.store.places import is_url
 
     return text if is_url(text) else path(text)
 
 
 def folder(text: str) -> Path:
-    """Returns a folder on disk."""
     if not isinstance(found := folder_or_url(text), Path):
         raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")
     return found
 
 
 def log_file(text: str) -> Path:
-    """Returns the path of a log."""
     if "://" in text:
         raise argparse.ArgumentTypeError(f"must be a file, got the address {text!r}: download it first")
     return path(text)
@@ -102,13 +99,13 @@ def log_file(text: str) -> Path:
 def pairs(
     option: str, form: str, texts: Sequence[str], read: Callable[[str], Any], *, last: bool = False, empty: bool = False
 ) -> dict[str, Any]:
-    """Returns `["a=1", "b=2"]` as `{"a": 1, "b": 2}`.
+    """Converts `["a=1", "b=2"]` to `{"a": 1, "b": 2}`.
 
     Args:
       option, form: name of the option and form of its texts, for errors.
-      texts: what the user gave.
+      texts: the user's texts.
       read: reads a value; an `ArgumentTypeError` explains what is wrong with it.
-      last: split at the last equals sign, as names may hold some.
+      last: split at the last equals sign, as names may contain one.
       empty: allow empty values.
 
     Raises:

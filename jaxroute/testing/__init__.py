@@ -37,16 +37,6 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
 
 
 def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks that an environment follows the protocol, with a policy that fits it, as `check_policy`; and that no run is invalid.
-
-    Args:
-      env: an environment (not a grid).
-      policy: the policy, or a function `env -> policy`.
-      horizon: rounds of the checks; several stages if the problem has stages.
-      seeds: number of runs.
-
-    Raises:
-      AssertionError: the protocol is violated.
-    """
+    """Checks that an environment follows the protocol, with a policy that fits it, as `check_policy`; and that no run is invalid."""
     check_policy(policy, env, horizon=horizon, seeds=seeds)
     check_valid(policy, env, horizon=horizon, seeds=seeds)

@@ -1,4 +1,4 @@
-"""Checks of the behaviour of a policy, compiled, in batches and in grids, which take seconds."""
+"""Checks the behaviour of a policy by simulation: compiled, in batches and in grids. This takes seconds."""
 
 from typing import Any
 
@@ -21,13 +21,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
     The compiled run equals a plain Python loop over rounds, whose states hold no NaN. No run is invalid. A seed is the same run alone, in a batch
     and in blocks, and on one device or several. A longer horizon does not change earlier rounds (fix the horizon of a policy whose
     constants depend on it). Later draws of the environment do not change earlier decisions. Other values, and a grid of them, cost one
-    trace each.
-
-    Args:
-      policy: the policy, or a function `env -> policy`.
-      env: an environment (not a grid).
-      horizon: rounds of the checks; several stages if the problem has stages.
-      seeds: number of runs.
+    trace each. Arguments are those of `check_policy`.
 
     Raises:
       AssertionError: a check fails.
@@ -46,8 +40,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
 
 def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
     """Checks that no run is invalid: every value is finite, and the flows that must be zero are."""
-    data = simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False)
-    _assert_valid(data)
+    _assert_valid(simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False))
 
 
 def _assert_valid(data: Any) -> None:
@@ -58,24 +51,18 @@ def _assert_valid(data: Any) -> None:
     )
 
 
-def _flow_names(env) -> list[str]:
-    return [m.name for m in env.spec.metrics if m.kind != "gauge" and not m.dims]
-
-
 def _simulate(policy, env, rounds: int, **options):
     half = max(1, rounds // 2)
     return simulate(env, {"policy": policy}, **{"horizon": 2 * half, "record_every": half, "progress": False, **options})
 
 
 def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
-    names = _flow_names(env)
-    rounds: list[dict[str, Any]] = []
+    metrics = [m for m in env.spec.metrics if m.kind != "gauge" and not m.dims]
+    names, rounds = [m.name for m in metrics], list[dict[str, Any]]()
     data = simulate(env, {"policy": policy}, horizon=horizon, seeds=[3], record_every=1, record=names, progress=False)
     for jit, length in ((False, 2), (True, horizon)):
         rounds = run_eagerly(env, policy, horizon=horizon, rounds=length, seed=3, jit=jit)
-        for metric in env.spec.metrics:
-            if metric.name not in names:
-                continue
+        for metric in metrics:
             flow = np.cumsum([float(r["flows"][metric.name]) for r in rounds])
             curve = data[metric.name].values[0, 0, :length]
             expected = flow / np.arange(1, length + 1) if metric.kind == "average" else flow
@@ -84,11 +71,6 @@ def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
                 f"{name}: {metric.name!r} of the compiled run differs from the plain loop from round {wrong[0] + 1} on: "
                 f"{curve[wrong[0]]:g} against {expected[wrong[0]]:g}"
             )
-    _check_numbers(name, rounds)
-
-
-def _check_numbers(name: str, rounds: list[dict[str, Any]]) -> None:
-    """Checks that no state of a policy holds NaN."""
     for number, values in enumerate(rounds):
         for path, leaf in jax.tree_util.tree_flatten_with_path(values["policy_state"])[0]:
             if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -96,33 +78,24 @@ def _check_numbers(name: str, rounds: list[dict[str, Any]]) -> None:
                 assert not np.isnan(np.asarray(leaf)).any(), f"{name} has NaN in {where} after round {number}"
 
 
-def _assert_same_curves(policy: str, got, expected, message: str) -> None:
-    for name, curve in got.data_vars.items():
-        if "time" in curve.dims:
-            same = np.array_equal(curve.values, expected[name].values, equal_nan=True)
-            assert same, f"{policy}: {name!r} {message}"
-
-
 def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
     whole = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=32 * len(jax.local_devices())))
     _assert_valid(whole)
-    blocks = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16))
-    alone = _simulate(policy, env, horizon, seeds=[seeds // 2], execution=Execution(block=16))
-    _assert_same_curves(
-        name, blocks, whole, f"of a seed simulated in blocks of 16 differs from the same seed in a batch of {seeds}"
-    )
-    _assert_same_curves(
-        name,
-        alone,
-        whole.sel(seed=[seeds // 2]),
-        f"of a seed simulated alone differs from the same seed in a batch of {seeds}",
-    )
+
+    def check(expected, message, seeds=seeds, execution=None, **options):
+        data = _simulate(policy, env, horizon, seeds=seeds, execution=execution or Execution(block=16), **options)
+        for metric, curve in data.data_vars.items():
+            same = "time" not in curve.dims or np.array_equal(curve.values, expected[metric].values, equal_nan=True)
+            assert same, f"{name}: {metric!r} {message}"
+
+    batch = f"differs from the same seed in a batch of {seeds}"
+    check(whole, f"of a seed simulated in blocks of 16 {batch}")
+    check(whole.sel(seed=[seeds // 2]), f"of a seed simulated alone {batch}", [seeds // 2])
     if len(jax.local_devices()) > 1:
-        one = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(devices=jax.local_devices()[:1]))
-        _assert_same_curves(name, one, whole, "of a seed simulated on one device differs from the same seed on several")
+        one = Execution(devices=jax.local_devices()[:1])
+        check(whole, "of a seed simulated on one device differs from the same seed on several", execution=one)
     half = max(1, horizon // 2)
-    short = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=16), horizon=half)
-    _assert_same_curves(name, short, whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow")
+    check(whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow", horizon=half)
 
 
 def _check_not_anticipating(name: str, policy, env, horizon: int) -> None:
@@ -149,7 +122,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Each leaf slightly smaller, or larger where the policy's own check does not allow smaller, or as it is."""
+        """Makes each leaf slightly smaller, or larger if the policy's own check refuses that, or leaves it unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

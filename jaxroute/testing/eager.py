@@ -1,4 +1,4 @@
-"""One run as a plain Python loop over the protocol."""
+"""Simulates one run as a plain Python loop over the protocol."""
 
 import functools
 from typing import Any
@@ -33,7 +33,7 @@ def run_eagerly(
       policy: the policy, or a function `env -> policy`.
       horizon: counted rounds of the run.
       rounds: number of simulated rounds, None for all.
-      seed: number of the run.
+      seed: seed of the run.
       root_seed: seed of all randomness.
       change_draws_from: round from which the environment draws from another stream.
       jit: whether to compile the round; its numbers are then those of `simulate`, bit by bit.
@@ -60,5 +60,5 @@ def run_eagerly(
 
 
 def on_device(value: Any) -> Any:
-    """Returns an environment or policy with its arrays on the device; a function as it is."""
+    """Returns an environment or policy with its arrays on the device; a function unchanged."""
     return value if jax.tree_util.all_leaves([value]) else jax.tree.map(jnp.asarray, canonical(value))

@@ -1,22 +1,22 @@
-"""Automatic checks of a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
+"""Finds faults of a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _SMALLEST = 7.0  # Points of the smallest legible text.
-_SHARE = 1 / 3  # Of its panel that axes must have in each direction.
-_HIDDEN = 0.03  # Of a line's length that a legend may cover.
-_SLACK = 1.5  # Pixels by which boxes of texts may touch: they are a little larger than the letters.
+_SHARE = 1 / 3  # Least share of its panel that axes have in each direction.
+_HIDDEN = 0.03  # Largest share of a line's length that a legend may cover.
+_SLACK = 1.5  # Pixels by which boxes of texts may overlap: they are a little larger than the letters.
 _NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?[\d.,]+(e[-+]?\d+)?( ?%)?|\$.*\$")
-_WIDEST = 18.0  # Inches of a figure in which letters of 8 points can still be read on a page or a screen.
+_WIDEST = 18.0  # Inches of the widest figure in which letters of 8 points can be read on a page or a screen.
 
 
 class _Text(NamedTuple):
-    """A text that is drawn: what it is, its letters, its box in pixels, and the artist."""
+    """A text that is drawn, with its box in pixels and its artist."""
 
     kind: str
     letters: str
@@ -28,15 +28,12 @@ class _Text(NamedTuple):
 
 
 def faults(figure: Any) -> list[str]:
-    """Faults of a matplotlib figure, one sentence each; an empty list if none is found.
+    """Lays a matplotlib figure out, and describes its faults in one sentence each; an empty list if there is none.
 
-    Found are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
+    Faults are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
     inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
-    axes in which nothing varies; titles of panels in different letters; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
-    colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
-
-    Args:
-      figure: it is laid out, but not changed otherwise.
+    axes in which nothing varies; titles of panels in different letters; a legend over lines; a name in a legend that nothing has, and names in no
+    legend; one name in several colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
     """
     figure.draw_without_rendering()
     axes = [ax for ax in figure.axes if ax.get_visible()]
@@ -54,7 +51,7 @@ def faults(figure: Any) -> list[str]:
 
 
 def _where(ax: Any) -> str:
-    """Name of some axes: their title, or labels, or place."""
+    """Names axes by their title, labels or position."""
     for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
         if text:
             return f"the axes {text.splitlines()[0]!r}"
@@ -65,53 +62,41 @@ def _where(ax: Any) -> str:
 
 
 def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
-    for artist in figure.texts:
-        yield from _text("text", artist)
+    yield from _drawn("text", figure.texts)
     if getattr(figure, "_suptitle", None) is not None and figure._suptitle not in figure.texts:
-        yield from _text("title", figure._suptitle)
+        yield from _drawn("title", [figure._suptitle])
     for legend in figure.legends:
-        yield from _of_legend(legend)
+        yield from _drawn("legend", [legend.get_title(), *legend.get_texts()])
     for ax in axes:
-        for artist in (ax.title, ax._left_title, ax._right_title):
-            yield from _text("title", artist)
-        for artist in ax.texts:
-            yield from _text("text", artist)
-        if ax.get_legend() is not None:
-            yield from _of_legend(ax.get_legend())
+        yield from _drawn("title", [ax.title, ax._left_title, ax._right_title])
+        yield from _drawn("text", ax.texts)
+        if (legend := ax.get_legend()) is not None:
+            yield from _drawn("legend", [legend.get_title(), *legend.get_texts()])
         for axis in (ax.xaxis, ax.yaxis):
             if ax.axison and axis.get_visible():
-                yield from _text("label", axis.label)
-                yield from _text("offset", axis.get_offset_text())
-                for label in _tick_labels(axis):
-                    yield from _text("tick label", label)
+                yield from _drawn("label", [axis.label])
+                yield from _drawn("offset", [axis.get_offset_text()])
+                yield from _drawn("tick label", _tick_labels(axis))
 
 
-def _text(kind: str, artist: Any) -> Iterator[_Text]:
+def _drawn(kind: str, artists: Iterable[Any]) -> Iterator[_Text]:
+    """Yields the visible texts among artists."""
     from matplotlib.text import Text
 
-    if artist.get_visible() and artist.get_text():
-        artist.get_window_extent()  # Places an annotation.
-        yield _Text(kind, artist.get_text(), Text.get_window_extent(artist), artist)  # Its letters, without its arrow.
-
-
-def _of_legend(legend: Any) -> Iterator[_Text]:
-    for artist in (legend.get_title(), *legend.get_texts()):
-        yield from _text("legend", artist)
+    for artist in artists:
+        if artist.get_visible() and artist.get_text():
+            artist.get_window_extent()  # Places an annotation.
+            yield _Text(kind, artist.get_text(), Text.get_window_extent(artist), artist)  # Its letters, without its arrow.
 
 
 def _tick_labels(axis: Any) -> list[Any]:
     low, high = sorted(axis.get_view_interval())
-    slack = 1e-9 * (high - low)
-    drawn = [(tick, at) for which in (False, True) for tick, at in _ticks(axis, which)]
-    return [
-        t.label1 for t, at in drawn if low - slack <= at <= high + slack and t.label1.get_visible() and t.label1.get_text()
-    ]
-
-
-def _ticks(axis: Any, minor: bool) -> Iterator[tuple[Any, float]]:
-    places = axis.get_ticklocs(minor=minor)
-    ticks = axis.get_minor_ticks(len(places)) if minor else axis.get_major_ticks(len(places))
-    return zip(ticks, places, strict=False)
+    slack, found = 1e-9 * (high - low), []
+    for minor, ticks in ((False, axis.get_major_ticks), (True, axis.get_minor_ticks)):
+        places = axis.get_ticklocs(minor=minor)
+        labels = [(tick.label1, at) for tick, at in zip(ticks(len(places)), places, strict=False)]
+        found += [label for label, at in labels if low - slack <= at <= high + slack]
+    return [label for label in found if label.get_visible() and label.get_text()]
 
 
 def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
@@ -122,6 +107,11 @@ def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
             yield f"outside the canvas: {text}"
 
 
+def _common(one: Any, other: Any) -> tuple[float, float]:
+    """Returns width and height of the area that two boxes share; negative if they are apart."""
+    return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+
+
 def _overlapping(texts: list[_Text]) -> Iterator[str]:
     for one, other in itertools.combinations(texts, 2):
         if _overlap(one, other):
@@ -129,13 +119,11 @@ def _overlapping(texts: list[_Text]) -> Iterator[str]:
 
 
 def _overlap(one: _Text, other: _Text) -> bool:
-    wide = min(one.box.x1, other.box.x1) - max(one.box.x0, other.box.x0)
-    high = min(one.box.y1, other.box.y1) - max(one.box.y0, other.box.y0)
-    if wide <= _SLACK or high <= _SLACK:
+    if min(_common(one.box, other.box)) <= _SLACK:
         return False
     angle = one.artist.get_rotation()
     if angle == other.artist.get_rotation() and angle % 90:
-        # Boxes of slanted texts overlap though the texts do not: what counts is the distance of their lines.
+        # Boxes of slanted texts may overlap although the texts do not, so the distance of their lines counts.
         (x, y), (u, v) = ((t.box.x1, t.box.y1) for t in (one, other))
         apart = abs((u - x) * np.sin(np.deg2rad(angle)) - (v - y) * np.cos(np.deg2rad(angle)))
         return bool(apart < one.artist.get_fontsize() * one.artist.get_figure().dpi / 72)
@@ -206,13 +194,10 @@ def _without_numbers(ax: Any) -> Iterator[str]:
 
 def _across(ax: Any) -> Iterator[str]:
     frame = ax.get_window_extent()
-    for artist in ax.texts:
-        for text in _text("text", artist):
-            box = text.box
-            inside = min(box.x1, frame.x1) - max(box.x0, frame.x0), min(box.y1, frame.y1) - max(box.y0, frame.y0)
-            whole = box.x1 - box.x0, box.y1 - box.y0
-            if all(i > _SLACK for i in inside) and any(i < w - _SLACK for i, w in zip(inside, whole, strict=True)):
-                yield f"across the frame: {text} of {_where(ax)}"
+    for text in _drawn("text", ax.texts):
+        inside = _common(text.box, frame)
+        if min(inside) > _SLACK and any(i < w - _SLACK for i, w in zip(inside, (text.box.width, text.box.height))):
+            yield f"across the frame: {text} of {_where(ax)}"
 
 
 # Legends.
@@ -222,28 +207,27 @@ def _covered(ax: Any) -> Iterator[str]:
     legend = ax.get_legend()
     if legend is None:
         return
-    box = legend.get_window_extent()
+    low, high = legend.get_window_extent().get_points()
     for line in ax.lines:
         path = _drawn_points(ax, line)
-        inside = (path[:, 0] > box.x0) & (path[:, 0] < box.x1) & (path[:, 1] > box.y0) & (path[:, 1] < box.y1)
+        inside = ((path > low) & (path < high)).all(axis=1)
         if len(path) and inside.mean() > _HIDDEN:
             yield f"legend over data: {inside.mean():.0%} of the line {line.get_label()!r} of {_where(ax)}"
 
 
 def _drawn_points(ax: Any, line: Any) -> np.ndarray:
-    """Points along a line in pixels, those in view; only its vertices if they are not joined."""
+    """Returns points along a line that are in view, in pixels; only its vertices if they are not joined."""
     points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
     points = points[np.isfinite(points).all(axis=1)]
     if len(points) > 1 and line.get_linestyle() not in ("None", "none", " ", ""):
         places = np.linspace(0, len(points) - 1, max(200, len(points)))
         points = np.stack([np.interp(places, np.arange(len(points)), points[:, i]) for i in (0, 1)], axis=1)
-    view = ax.bbox
-    inside = (points[:, 0] >= view.x0) & (points[:, 0] <= view.x1) & (points[:, 1] >= view.y0) & (points[:, 1] <= view.y1)
-    return points[inside]
+    low, high = ax.bbox.get_points()
+    return points[((points >= low) & (points <= high)).all(axis=1)]
 
 
 def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
-    """Names in legends against names of what is drawn, and the looks that go with them."""
+    """Compares the names in legends with the names of what is drawn, and with their looks."""
     looks: dict[str, set[Any]] = {}
     by_axes = {}
     for ax in axes:
@@ -269,7 +253,7 @@ def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
 
 
 def _look(handle: Any) -> tuple[Any, ...]:
-    """Colour, dashes and marker of what a legend names."""
+    """Returns colour, dashes and marker of what a legend names."""
     from matplotlib import colors
 
     line = handle[0] if isinstance(handle, tuple) else handle

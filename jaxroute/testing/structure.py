@@ -1,4 +1,4 @@
-"""Checks of a policy and an environment without compilation: every method is traced with abstract values, which takes milliseconds."""
+"""Checks a policy and an environment without compilation: every method is traced with abstract values, which takes milliseconds."""
 
 import dataclasses
 import difflib
@@ -17,6 +17,8 @@ from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, Spec, planned_state
 from jaxroute.engine.grid import check_pytree
 from jaxroute.engine.rounds import spec_for
+
+_BELONG = "data that later rounds need belong into the state"
 
 
 class Fault(AssertionError):
@@ -48,10 +50,8 @@ def check_structure(policy: Any, env: Any) -> None:
     _check_environment(env_component)
     component = _Component("policy", policy, "act", env_component.value)
     if hasattr(policy, "check_spec"):
-        _agrees(
-            f"{component.name}.check_spec refuses {env_component.name}",
-            lambda: policy.check_spec(spec_for(env_component.value, 1)),
-        )
+        spec, refusal = spec_for(env_component.value, 1), f"{component.name}.check_spec refuses {env_component.name}"
+        _agrees(refusal, lambda: policy.check_spec(spec))
     _check_policy(component, env_component)
     _check_round(component, env_component)
 
@@ -93,9 +93,8 @@ class _Component:
                 try:
                     hash(static)
                 except TypeError:
-                    raise Fault(
-                        f"the static field {self.name}.{field.name} must be hashable, got {checks.show(static)}"
-                    ) from None
+                    where = f"the static field {self.name}.{field.name}"
+                    raise Fault(f"{where} must be hashable, got {checks.show(static)}") from None
         self.value = jax.tree.map(_abstract, made)
 
     def trace(self, method: str, *arguments: Any, static: tuple = ()) -> _Trace:
@@ -105,10 +104,9 @@ class _Component:
             contents, leaves = _contents(value), jax.tree.flatten(arguments)
             result = getattr(value, method)(*arguments, *static)
             for name, held in _contents(value).items():
-                if contents.get(name, contents) is not held and not _caches(type(value), name):
-                    raise Fault(
-                        f"{self.name}.{method} changes {self.name}.{name}; data that later rounds need belong into the state"
-                    )
+                is_cached = isinstance(getattr(type(value), name, None), functools.cached_property)
+                if contents.get(name, contents) is not held and not is_cached:
+                    raise Fault(f"{self.name}.{method} changes {self.name}.{name}; {_BELONG}")
             after = jax.tree.flatten(arguments)
             if leaves[1] != after[1] or any(a is not b for a, b in zip(leaves[0], after[0], strict=True)):
                 raise Fault(f"{self.name}.{method} changes one of its arguments in place")
@@ -142,7 +140,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 
 def _check_round(policy: _Component, env: _Component) -> None:
-    """The methods of a round in their order: what each returns is what the next one gets."""
+    """Traces the methods of a round in their order, each with the results of the methods before it."""
     key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
@@ -180,7 +178,7 @@ def _check_round(policy: _Component, env: _Component) -> None:
 
 
 def _check_names(component: _Component, members: Members, attributes: tuple[str, ...] = ()) -> None:
-    """Checks that the names of the protocol exist, and that none is misspelt."""
+    """Checks that the required names of the protocol exist, and that no name is misspelt."""
     owner, value = type(component.value), component.value
     for name in (*attributes, *members.required):
         if not hasattr(value, name):
@@ -204,7 +202,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Each metric is measured, and has the dimensions that it declares."""
+    """Checks that each metric is measured, and has the dimensions that it declares."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -212,9 +210,8 @@ def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], d
             raise Fault(f"{place} {verb} {metric.name!r}, which {declared} declares")
         shape = jnp.shape(values[metric.name])
         if len(shape) != len(metric.dims):
-            raise Fault(
-                f"{metric.name!r} in {place} has the shape {shape}, but {declared} names the dimensions {metric.dims}"
-            )
+            wanted = f"{declared} names the dimensions {metric.dims}"
+            raise Fault(f"{metric.name!r} in {place} has the shape {shape}, but {wanted}")
         for dim, size in zip(metric.dims, shape, strict=True):
             if dim == "model" and size != spec.num_models:
                 raise Fault(f"{metric.name!r} in {place} has {size} models, the environment has {spec.num_models}")
@@ -238,7 +235,7 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """The state, whose leaves must have strong types."""
+    """Returns the state, after checking that its leaves have strong types."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             raise Fault(
@@ -249,7 +246,7 @@ def _strong(made: _Trace, what: str) -> Any:
 
 
 def _check_fixed(before: Any, made: _Trace, what: str) -> None:
-    """A state is like the one that `init` made: containers, shapes, types."""
+    """Checks that a state has the containers, shapes and types of the state that `init` made."""
     old, new = _leaves(before), _leaves(made.result)
     if jax.tree.structure(before) != jax.tree.structure(made.result) or classes_of(before) != classes_of(made.result):
         lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
@@ -262,7 +259,7 @@ def _check_fixed(before: Any, made: _Trace, what: str) -> None:
 
 
 def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
-    """The trace of a pure function of abstract arguments; a `Fault` if it is not pure, keeps a traced value, or cannot be traced."""
+    """Traces a pure function with abstract arguments. Raises a `Fault` if it is not pure, keeps a traced value, or cannot be traced."""
     try:
         with jax.checking_leaks():
             first = _trace(function, *arguments)
@@ -276,14 +273,11 @@ def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
         ) from error
     except Exception as error:
         if "Leaked" in str(error) or isinstance(error, jax.errors.UnexpectedTracerError):
-            raise Fault(
-                f"{what} keeps a traced value after it has returned; data that later rounds need belong into the state"
-            ) from error
+            raise Fault(f"{what} keeps a traced value after it has returned; {_BELONG}") from error
         raise Fault(f"{what} cannot be traced: {type(error).__name__}: {_first_line(error)}") from error
     if first.program != second.program:
-        raise Fault(
-            f"{what} is not pure: traced twice with the same arguments it gives two programs; it reads something that changes outside them"
-        )
+        why = "traced twice with the same arguments it gives two programs; it reads something that changes outside them"
+        raise Fault(f"{what} is not pure: {why}")
     return first
 
 
@@ -296,7 +290,7 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 
 def _program(value: Any) -> Any:
-    """A traced program, or a parameter of one of its operations, in a form that can be compared: without names and addresses."""
+    """Converts a traced program, or a parameter of one of its operations, to a form that can be compared: without names and addresses."""
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
     if isinstance(value, Jaxpr):  # Since jax 0.12 also one with its constants.
@@ -324,20 +318,14 @@ def _program(value: Any) -> Any:
 
 
 def _contents(value: Any) -> dict[str, Any]:
-    """Attributes of an object and its classes by name."""
+    """Returns the attributes of an object and its classes by name."""
     return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
 
 
-def _caches(owner: type, name: str) -> bool:
-    return isinstance(getattr(owner, name, None), functools.cached_property)
-
-
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape and type of a leaf, as the engine passes it."""
-    if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
-        return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True))
-    array = np.asarray(leaf)
-    return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
+    """Returns shape and type of a leaf, as the engine passes it."""
+    array = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
+    return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype, allow_extended_dtype=True))
 
 
 def _agrees(what: str, check: Callable[[], Any]) -> None:
@@ -352,7 +340,7 @@ def _name(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """A value by its type and shape; a container by those of its entries."""
+    """Describes a value by its type and shape; a tuple by those of its entries."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
