@@ -1,8 +1,8 @@
-"""Evaluations of a search: in memory, in a folder from which it can be resumed, and as a Dataset.
+"""Evaluations of a search: in memory, in a folder from which the search can be resumed, and as a Dataset.
 
-Candidates follow from the settings, the seeds and earlier evaluations, so the evaluations are the only state: a resumed search asks again from
-the start and finds its evaluations here, with the same bits. A search with more rounds asks for the same generations first, and finds what
-it would have found in an empty folder.
+Candidates follow from the settings, the seeds and earlier evaluations, so the evaluations are the only state: a resumed search proposes the
+same candidates from the start and finds their evaluations here, with the same bits. A search with more rounds proposes the same first
+generations, and its result is that of a search in an empty folder.
 """
 
 import json
@@ -29,8 +29,7 @@ from jaxroute.tune.space import Choice, Integer, Log, Space
 PHASES: tuple[str, ...] = ("search", "selection", "test")
 _SETTINGS, _HISTORY, _BATCH = "search.json", "history.json", "batch-"
 _FORMAT = 2
-# Parts of the plan that grow with the rounds.
-_GROWING = ("runs", "test_seeds", "selection")
+_GROWING = ("runs", "test_seeds", "selection")  # Fields of the plan that grow with the rounds.
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class Batch:
 
     Attributes:
       phase: "search", "selection" or "test".
-      generation: number of the generation in the structure's search, or of the rung of the selection.
-      structure: number of the combination of choices.
+      generation: index of the generation in the structure's search, or of the rung of the selection.
+      structure: index of the combination of choices.
       candidates: numbers of the candidates.
       points: `[n][d]` points of the unit cube.
       first_seed: the first of consecutive seeds.
@@ -55,20 +54,12 @@ class Batch:
     first_seed: int
     seeds: int
 
-    @property
-    def span(self) -> range:
-        """The seeds."""
-        return range(self.first_seed, self.first_seed + self.seeds)
-
 
 class History:
     """Evaluated batches of a search, in order.
 
     Args:
       folder: folder of the batches, also of earlier processes; None for memory alone.
-
-    Attributes:
-      evaluated: batches and their outcomes.
 
     Raises:
       StoreMismatchError: a file is damaged.
@@ -82,14 +73,14 @@ class History:
         self._next = 1 + max((int(file.stem.removeprefix(_BATCH)) for file in files), default=-1)
 
     def stored(self, batch: Batch) -> Outcomes | None:
-        """Returns the outcomes of a stored batch, and adds it to the history; None for a new one."""
+        """Returns the outcomes of a stored batch, and adds it to the history; None for a new batch."""
         outcomes = self._stored.get(_key(asdict(batch)))
         if outcomes is not None:
             self.evaluated.append((batch, outcomes))
         return outcomes
 
     def add(self, batch: Batch, outcomes: Outcomes) -> None:
-        """Stores a batch."""
+        """Stores a new batch, and adds it to the history."""
         values, valid = outcomes
         if self.folder is not None:
             content = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
@@ -107,7 +98,7 @@ class History:
 
 
 def _key(batch: Mapping[str, Any]) -> str:
-    """Returns the parts of a batch that determine its outcomes."""
+    """Returns the fields of a batch that determine its outcomes."""
     return json.dumps([batch[name] for name in ("phase", "structure", "points", "first_seed", "seeds")])
 
 
@@ -117,7 +108,7 @@ def _with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Returns the content of a file; None if it is damaged."""
+    """Reads a file. Returns None if it is damaged."""
     try:
         content = json.loads(file.read_bytes())
     except ValueError:
@@ -136,7 +127,7 @@ def _load_batch(file: Path) -> tuple[str, Outcomes]:
 def open_history(
     out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept_changed_code: bool
 ) -> History:
-    """Returns the history in a folder, which a search with the same settings or with more rounds resumes; None stands for memory.
+    """Opens the history in a folder, from which a search with the same settings or with more rounds resumes; in memory if `out` is None.
 
     Args:
       out: the folder, or None.
@@ -173,7 +164,7 @@ def open_history(
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises `StoreMismatchError` for another search, unless it differs by more rounds alone, and for other code."""
+    """Raises StoreMismatchError for other code, and for another search unless it only has more rounds."""
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))
@@ -182,15 +173,17 @@ def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapp
         raise StoreMismatchError(f"{str(folder)!r} holds another search: {difference}; choose another folder")
     changed = changes(content["code"], code)
     if changed and not accept:
-        more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
-        raise StoreMismatchError(
-            f"{str(folder)!r} was made by other code: {', '.join(changed[:4])}{more} changed; choose another folder, or continue anyway with "
-            "accept_changed_code=True (--accept-changed-code)"
-        )
+        shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+        advice = "choose another folder, or continue anyway with accept_changed_code=True (--accept-changed-code)"
+        raise StoreMismatchError(f"{str(folder)!r} was made by other code: {shown} changed; {advice}")
 
 
 def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: int) -> xr.Dataset:
     """Returns every evaluation of a search (one candidate on one set of seeds), and stores it in the folder.
+
+    Variables along `evaluation` are `phase`, `generation` (in the selection: the rung), `structure`, `candidate`, `first_seed`, `seeds`, `rounds`
+    (simulated until then), `score`, its standard error `stderr`, `valid` and `feasible`: whether the runs satisfy all bounds with the margin.
+    Further ones are `parameter.<name>` for each hyperparameter (the name of a choice), and `mean.<name>` and `stderr.<name>` for each metric.
 
     Args:
       history: the evaluated batches.
@@ -198,11 +191,6 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
       goal: goal of the search.
       horizon: counted rounds of a run.
       chosen: number of the chosen candidate.
-
-    Returns:
-      Variables along `evaluation`: `phase`, `generation` (in the selection: the rung), `structure`, `candidate`, `first_seed`, `seeds`,
-      `rounds` (simulated until then), `score`, its standard error `stderr`, `valid` and `feasible`: whether the runs satisfy all bounds with the
-      margin. Beside them `parameter.<name>` for each hyperparameter (the name of a choice), and for each metric `mean.<name>` and `stderr.<name>`.
     """
     rows: list[dict[str, Any]] = []
     rounds = 0
@@ -214,7 +202,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
             estimate = goal.estimate(own, valid[place])
             row: dict[str, Any] = {name: getattr(batch, name) for name in ("phase", "generation", "structure")}
             row |= {"candidate": candidate, "first_seed": batch.first_seed, "seeds": batch.seeds, "rounds": rounds}
-            row |= {"score": estimate.score[0], "stderr": estimate.score[1]}
+            row |= dict(zip(("score", "stderr"), estimate.score))
             row |= {"feasible": goal.is_feasible(estimate), "valid": estimate.valid}
             row |= {f"parameter.{n}": names.get(n, v) for n, v in space.values(batch.structure, point).items()}
             for name, runs in own.items():
@@ -233,11 +221,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
 
 
 def load(out: str | os.PathLike[str]) -> xr.Dataset:
-    """Returns the history of a finished search from its folder.
-
-    Raises:
-      ValueError: there is none.
-    """
+    """Returns the history of a finished search from its folder; raises ValueError if there is none."""
     file = Path(out) / _HISTORY
     if not file.is_file():
         raise ValueError(f"out must be the folder of a finished search, got {show(str(out))}")

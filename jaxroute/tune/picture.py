@@ -1,4 +1,4 @@
-"""Picture of a search: scores against the rounds and against each hyperparameter."""
+"""Draws a search: scores against the rounds and against each hyperparameter."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxroute.plot.axes import grid_lines, numbers
 
 @style.styled
 def picture(history: xr.Dataset, *, title: str | None = None) -> Any:
-    """Draws the scores of a search against the simulated rounds, and against each hyperparameter.
+    """Draws the scores of a search against the simulated rounds, and against each hyperparameter. Returns the figure.
 
     A point is a candidate on one set of seeds, hollow if it does not satisfy the bounds. Finalists on fresh seeds and the chosen candidate on
     the test seeds have two standard errors. Points of the search have none: within a generation, candidates share their noise.
@@ -22,9 +22,6 @@ def picture(history: xr.Dataset, *, title: str | None = None) -> Any:
     Args:
       history: history of a `SearchResult`, or from `load`.
       title: title above the figure (default: none).
-
-    Returns:
-      The figure.
 
     Raises:
       ValueError: it is no history of a search.
@@ -60,16 +57,10 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
         for satisfied in (True, False):
             some = members & (feasible == satisfied)
             if some.any():
-                ax.errorbar(
-                    places[some],
-                    scores[some],
-                    yerr=None if phases[some][0] == "search" else errors[some],
-                    linestyle="none",
-                    elinewidth=1.0,
-                    markerfacecolor=look["color"] if satisfied else "none",
-                    label=label if satisfied else f"{label}: not feasible",
-                    **look,
-                )
+                bars = None if phases[some][0] == "search" else errors[some]
+                options = look | {"linestyle": "none", "elinewidth": 1.0, "mfc": look["color"] if satisfied else "none"}
+                text = label if satisfied else f"{label}: not feasible"
+                ax.errorbar(places[some], scores[some], yerr=bars, label=text, **options)
     if attributes.get("scale") == "log":
         ax.set_xscale("log")
     if names:
@@ -84,7 +75,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Leaves the worst tenth of the search outside, if it lies far away."""
+    """Leaves the worst tenth of the search outside of the axes, if it lies far away."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

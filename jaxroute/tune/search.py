@@ -1,15 +1,15 @@
-"""`search`: the best hyperparameters of an environment and a policy by any metric, within a number of rounds, tested on fresh seeds.
+"""`search` finds the best hyperparameters of an environment and a policy by any metric within a number of rounds, and tests them on fresh seeds.
 
 Three phases share the rounds; no seed is used by two of them.
 
-1. Search: each generation of candidates is one grid on common seeds, so that differences come from hyperparameters rather than noise; the
-   next generation has fresh seeds, so that the search does not adapt to some seeds. If halves of the seeds disagree about the order of the
+1. Search: each generation of candidates is one grid on common seeds, so differences come from hyperparameters rather than noise; the
+   next generation has fresh seeds, so the search does not adapt to some seeds. If halves of the seeds disagree about the order of the
    candidates, later generations have twice as many. Structures (combinations of choices) share the search by successive halving: the better
    half of them continues after each of `log2 S` stages.
 2. Selection: finalists are the strategy's centre and the best candidates by a model of all evaluations of a structure (`surrogate`). They run
    again on fresh seeds, in rungs of equal cost, each with half of the finalists and twice as many seeds. With bounds, some finalists
    satisfy them by more than the margin, since the error of the model of a bound is common to all candidates.
-3. Test: the chosen candidate and the start, on seeds that neither phase has used, so that the means are unbiased.
+3. Test: the chosen candidate and the start, on seeds that neither phase has used, so the means are unbiased.
 """
 
 import math
@@ -30,21 +30,18 @@ from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.execution import Execution, read_execution
 from jaxroute.engine.waiting import tqdm
 from jaxroute.metrics import rounded
-from jaxroute.tune.candidates import CandidateFactory, CandidateRunner, Outcomes
+from jaxroute.tune.candidates import CandidateFactory, CandidateRunner
 from jaxroute.tune.history import Batch, History, dataset, open_history
 from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
 from jaxroute.tune.space import Scale, Space
 from jaxroute.tune.strategies import CMAES, Optimizer, Strategy
 from jaxroute.tune.surrogate import Surrogate
 
-# Number of finalists, and the fewest seeds of a rung of the selection.
-_FINALISTS, _FEWEST_SEEDS = 8, 4
-# Margins by which some finalists satisfy the bounds, in units of the required one.
-_STRICTER = (2.0, 4.0)
+_FINALISTS, _FEWEST_SEEDS = 8, 4  # Number of finalists, and the fewest seeds of a rung of the selection.
+_STRICTER = (2.0, 4.0)  # Margins by which some finalists satisfy the bounds, in units of the required one.
 # Number of generations over which the agreement of the seeds is averaged, and the correlation below which their number is doubled.
 _GENERATIONS, _AGREEMENT = 2, 0.5
-# Shares of the rounds of selection and test; the search has the others.
-_SELECTION_SHARE, _TEST_SHARE = 1 / 5, 1 / 8
+_SELECTION_SHARE, _TEST_SHARE = 1 / 5, 1 / 8  # Shares of the rounds of selection and test; the search has the others.
 
 
 class Evaluation(NamedTuple):
@@ -181,14 +178,13 @@ def search(
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
         result = _Search(space, goal, plan, strategy, runners, history, options, begin, root_seed, bar).run()
     if not result.feasible:
-        warnings.warn(
-            "no finalist satisfies all bounds with the margin: the one with the smallest violation was chosen", stacklevel=2
-        )
+        chosen = "the one with the smallest violation was chosen"
+        warnings.warn(f"no finalist satisfies all bounds with the margin: {chosen}", stacklevel=2)
     return result
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Returns candidates that between them change every hyperparameter: the centre, and each bound alone."""
+    """Returns candidates that together change every hyperparameter: the centre of the cube, and each bound alone."""
     points = [space.centre]
     for place in range(len(space.centre)):
         points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
@@ -197,7 +193,7 @@ def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shares of the phases in the runs.
+    """Number of runs of each phase.
 
     Attributes:
       runs: number of all runs.
@@ -219,11 +215,7 @@ class Plan:
 
     @staticmethod
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
-        """Returns the plan of a search.
-
-        Raises:
-          ValueError: the rounds are too few for a generation of each structure, a selection and a test.
-        """
+        """Plans a search. Raises ValueError if the rounds are too few for a generation of each structure, a selection and a test."""
         structures, runs = len(space.structures), rounds // horizon
         if test_seeds is None:
             number = max(2, math.floor(runs * _TEST_SHARE) // tested)
@@ -241,11 +233,10 @@ class Plan:
         if left - selection < least or selection < fewest:
             need = (max(least, fewest) + tested * number) * horizon
             need /= 1 - (_SELECTION_SHARE if space.numeric else 0) - (_TEST_SHARE if test_seeds is None else 0)
-            raise ValueError(
-                f"rounds must be about {math.ceil(need):,} at least, for a generation of {size} candidates x {seeds} seeds x {horizon:,} rounds"
-                f"{f' in each of {stages} stages of {structures} structures' if structures > 1 else ''}, the selection of the best and "
-                f"{number:,} test seeds; got {rounds:,}"
-            )
+            search = f"a generation of {size} candidates x {seeds} seeds x {horizon:,} rounds"
+            search += f" in each of {stages} stages of {structures} structures" if structures > 1 else ""
+            parts = f"{search}, the selection of the best and {number:,} test seeds"
+            raise ValueError(f"rounds must be about {math.ceil(need):,} at least, for {parts}; got {rounds:,}")
         return Plan(runs, number, tested, selection, size, seeds, stages)
 
     @property
@@ -255,7 +246,7 @@ class Plan:
 
     @property
     def block(self) -> int:
-        """Seeds of a compiled call of selection and test: the same for all rungs, so that they are one program."""
+        """Seeds of a compiled call of selection and test: the same for all rungs, so they are one program."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
@@ -269,7 +260,6 @@ class _Candidate:
     runs: list[tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=list)
 
     def estimate(self, goal: Goal) -> Estimate:
-        """Returns the estimate from all of its runs."""
         values = {name: np.concatenate([own[name] for own, _ in self.runs]) for name in self.runs[0][0]}
         return goal.estimate(values, np.concatenate([valid for _, valid in self.runs]))
 
@@ -320,18 +310,20 @@ class _Search:
     surrogates: dict[int, Surrogate] = field(default_factory=dict)
 
     def run(self) -> SearchResult:
-        """Runs the three phases."""
-        best, feasible = self.select(self.finalists())
-        return self.test(best, feasible)
+        return self.test(*self.select(self.finalists()))
 
     def evaluate(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
-        """Simulates candidates of one structure on some seeds, or takes the stored outcomes, and gives them their runs."""
+        """Simulates candidates of one structure on some seeds, or reads the stored outcomes, and adds the runs to the candidates."""
         structure = candidates[0].structure
         points = [[float(u) for u in one.point] for one in candidates]
         batch = Batch(phase, generation, structure, [c.number for c in candidates], points, seeds.start, len(seeds))
         outcomes = self.history.stored(batch)
         if outcomes is None:
-            outcomes = self._simulate(batch)
+            runner, execution = self.runners[structure], self.options["execution"]
+            is_search = phase == "search"
+            run, block = (runner.run_grid, self.plan.seeds) if is_search else (runner.run_each, self.plan.block)
+            options = self.options | {"execution": replace(execution, block=execution.block or block)}
+            outcomes = run([self.space.values(structure, point) for point in points], seeds, **options)
             self.history.add(batch, outcomes)
         self.bar.set_description(phase)
         self.bar.update(len(candidates) * len(seeds))
@@ -341,21 +333,13 @@ class _Search:
         for place, one in enumerate(candidates):
             one.runs.append(({name: runs[place] for name, runs in values.items()}, valid[place]))
 
-    def _simulate(self, batch: Batch) -> Outcomes:
-        candidates = [self.space.values(batch.structure, point) for point in batch.points]
-        runner, execution = self.runners[batch.structure], self.options["execution"]
-        run, block = (runner.run_grid, self.plan.seeds) if batch.phase == "search" else (runner.run_each, self.plan.block)
-        return run(
-            candidates, batch.span, **self.options | {"execution": replace(execution, block=execution.block or block)}
-        )
-
     def candidate(self, structure: int, point: np.ndarray) -> _Candidate:
         """Returns a new candidate."""
         self.number += 1
         return _Candidate(self.number - 1, structure, point)
 
     def finalists(self) -> list[_Candidate]:
-        """Searches; returns the finalists, without runs."""
+        """Searches all structures, and returns the finalists, without runs."""
         plan, alive = self.plan, list(range(len(self.runners)))
         if not plan.stages:
             return [self.candidate(structure, np.zeros(0)) for structure in alive]
@@ -373,7 +357,7 @@ class _Search:
         return self._finalists({structure: states[structure] for structure in alive})
 
     def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
-        """Runs generations of a structure within a share of the runs; returns the number of runs."""
+        """Runs generations of a structure within a share of the runs. Returns the number of runs."""
         spent = 0
         while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
             points = state.optimizer.ask(number)
@@ -394,7 +378,7 @@ class _Search:
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """Returns estimates by the models of the candidates' structures; by their own runs where there are too few evaluations."""
+        """Estimates candidates by the models of their structures, or by their own runs where there are too few evaluations."""
         estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
             members = [i for i, one in enumerate(candidates) if one.structure == structure]
@@ -452,7 +436,7 @@ class _Search:
             finalists = [finalists[i] for i in order[: -(-len(finalists) // 2)]]
 
     def test(self, chosen: _Candidate, feasible: bool) -> SearchResult:
-        """Returns the result, with means on unused seeds."""
+        """Evaluates the chosen candidate and the start on unused seeds, and returns the result."""
         seeds = range(self.next_seed, self.next_seed + self.plan.test_seeds)
         tested = [_Candidate(chosen.number, chosen.structure, chosen.point)]
         tested += [] if self.begin is None else [self.candidate(*self.begin)]

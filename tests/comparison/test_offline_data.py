@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import shared_data
 
-from jaxroute.comparison.offline import bounds, offline, sample_of
+from jaxroute.comparison.offline import offline
 from jaxroute.comparison.points import meets
 from jaxroute.data import RoutingTable, load_table
 
@@ -22,15 +22,7 @@ def measured(request):
     return table, offline(table, TARGETS)
 
 
-def test_the_bound_is_below_everything(measured):
-    table, points = measured
-    sample = sample_of(table)
-    for point in points:
-        assert bounds.cheapest_right(sample, point.judged.quality.value).cost.mean() <= point.judged.cost.value * (1 + 1e-9)
-
-
 def test_tuned_rules_come_near_their_targets(measured):
-    """Judged on other queries, a rule misses its target by no more than its error allows, where the models reach the target at all."""
     table, points = measured
     within = [t for t in TARGETS if table.mean_scores().min() + 0.05 < t < table.mean_scores().max() - 0.03]
     assert within
@@ -47,12 +39,8 @@ def test_routing_saves_money_on_routerbench(measured):
         pytest.skip("of the other table")
     reaching = [p for p in points if p.kind == "single" and meets(p.judged.quality, 0.7)]
     assert [p.strategy for p in reaching] == ["gpt-4-1106-preview"]
-    most = {
-        "Best mixture": 0.35,
-        "Logistic regression": 0.25,
-        "FrugalGPT cascade": 0.3,
-        "FrugalGPT cascade, perfect judge": 0.06,
-    }
+    most = {"Best mixture": 0.35, "Logistic regression": 0.25, "FrugalGPT cascade": 0.3}
+    most["FrugalGPT cascade, perfect judge"] = 0.06
     for name, share in most.items():
         point = next(p for p in points if p.strategy == name and p.setting.startswith("tuned for 70 %"))
         assert point.judged.cost.value < share * reaching[0].judged.cost.value

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from offline_cases import by_name, world
 
-import jaxroute.comparison.offline as package
 from jaxroute.comparison.offline import bounds, fit_cascade, fit_cascade_routing, fit_mixture, fit_router, offline, sample_of
-from jaxroute.comparison.offline.candidates import cheapest
 from jaxroute.data import RoutingTable
 
 TARGETS = (0.5, 0.6, 0.7, 0.75)
@@ -27,26 +25,14 @@ def points(table):
 
 
 def test_what_there_is(points, table):
-    assert [p.strategy for p in points if p.kind == "single"] == list(table.models)
-    assert {p.strategy for p in points if p.kind == "bound"} == {
-        "Best model of each query",
-        "Cheapest right model of each query",
-    }
-    assert {p.strategy for p in points if p.kind == "offline"} == {
-        "Best mixture",
-        "Nearest neighbours",
-        "Logistic regression",
-        "FrugalGPT cascade",
-        "FrugalGPT cascade, perfect judge",
-        "Cascade routing, perfect judge",
-    }
+    names = {k: [p.strategy for p in points if p.kind == k] for k in ("single", "bound", "offline")}
+    assert names["single"] == list(table.models)
+    assert set(names["bound"]) == {"Best model of each query", "Cheapest right model of each query"}
+    cascades = {f"FrugalGPT cascade{judge}" for judge in ("", ", perfect judge")} | {"Cascade routing, perfect judge"}
+    assert set(names["offline"]) == {"Best mixture", "Nearest neighbours", "Logistic regression"} | cascades
     for point in points:
         assert point.late is None and point.learning is None
         assert (point.setting == "") == (point.kind == "single" or point.strategy == "Best model of each query")
-        assert bool(point.needs) == (point.kind != "single")
-        for m in (point.judged, point.chosen_by):
-            for e in (m.quality, m.cost, m.calls, m.latency):
-                assert np.isfinite([e.value, e.error]).all() and e.error >= 0
 
 
 def test_models_are_their_means(points, table):
@@ -79,12 +65,6 @@ def test_the_bound_is_below_everything(points, table):
             assert bounds.cheapest_right(sample, measures.quality.value).cost.mean() <= measures.cost.value + 1e-9
 
 
-def test_bounds_reach_their_targets(points):
-    for target in TARGETS:
-        point = by_name(points).get(("Cheapest right model of each query", f"at {100 * target:g} %"))
-        assert point is None or point.judged.quality.value >= target - 1e-9
-
-
 def test_no_two_points_are_the_same(points):
     kinds = [(p.strategy, p.setting.split(": ", 1)[-1], p.judged, p.chosen_by) for p in points]
     assert len(set(kinds)) == len(kinds)
@@ -110,13 +90,6 @@ def test_the_unit_of_costs_does_not_matter(points, table):
         assert point.judged.quality.value == pytest.approx(first.quality.value, abs=1e-9), key
         assert point.judged.cost.value == pytest.approx(1024 * first.cost.value), key
         assert point.judged.latency is None
-
-
-def test_calls_and_seconds_of_cascades_add_up(table):
-    rule, sample = fit_cascade(table, 0.8, judge="perfect"), sample_of(table, np.ones((120, 3)))
-    played = rule.evaluate(sample)
-    np.testing.assert_allclose(played.latency, played.calls)
-    assert played.calls.max() > 1
 
 
 def test_a_table_without_features_or_groups(table):
@@ -146,31 +119,19 @@ def test_odd_tables():
     assert all(p.judged.quality.value == 1 for p in offline(same, (0.5, 1.0)))
 
 
-def test_progress_is_told(table):
-    said = []
-    offline(table, (0.7,), progress=said.append)
-    assert said[0] == "fitted rules: part 1 of 12" and said[-1] == "fitted rules: the whole table"
-
-
-def test_what_is_refused(table):
-    with pytest.raises(ValueError, match="table has 7 queries"):
-        offline(table.subset(rows=slice(7)), (0.7,))
-    with pytest.raises(ValueError, match=r"targets has 70.0; expected qualities in \[0, 1\]"):
-        offline(table, (70,))
-    with pytest.raises(ValueError, match="latency has shape"):
-        offline(table, (0.7,), latency=np.ones(3))
-    with pytest.raises(ValueError, match="latency must be finite"):
-        offline(table, (0.7,), latency=np.full((120, 3), np.nan))
-    with pytest.raises(ValueError, match="target is 1.5"):
-        fit_mixture(table, 1.5)
-    with pytest.raises(ValueError, match="table must be a RoutingTable"):
-        fit_cascade_routing(np.ones((3, 3)), 0.5)
-    with pytest.raises(ValueError, match="by is 'knn'"):
-        fit_router(table, 0.5, by="knn")
-    with pytest.raises(ValueError, match="judge is 'me'"):
-        fit_cascade(table, 0.5, judge="me")
-
-
-def test_public_names():
-    assert all(hasattr(package, name) for name in package.__all__)
-    assert cheapest(np.array([0.5]), np.array([1.0]), 0.4) == 0
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda table: offline(table.subset(rows=slice(7)), (0.7,)), "table has 7 queries"),
+        (lambda table: offline(table, (70,)), r"targets has 70.0; expected qualities in \[0, 1\]"),
+        (lambda table: offline(table, (0.7,), latency=np.ones(3)), "latency has shape"),
+        (lambda table: offline(table, (0.7,), latency=np.full((120, 3), np.nan)), "latency must be finite"),
+        (lambda table: fit_mixture(table, 1.5), "target is 1.5"),
+        (lambda table: fit_cascade_routing(np.ones((3, 3)), 0.5), "table must be a RoutingTable"),
+        (lambda table: fit_router(table, 0.5, by="knn"), "by is 'knn'"),
+        (lambda table: fit_cascade(table, 0.5, judge="me"), "judge is 'me'"),
+    ],
+)
+def test_what_is_refused(table, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(table)

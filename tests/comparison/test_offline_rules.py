@@ -7,7 +7,7 @@ from reference import offline as reference
 
 from jaxroute.comparison.offline import bounds
 from jaxroute.comparison.offline.cascade import Cascade
-from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, conditional, shrunk_covariance
+from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, shrunk_covariance
 from jaxroute.comparison.offline.part import Constant, Part, TrueScores
 from jaxroute.comparison.offline.router import BEST_MIXTURE, Hull, Mixture, Router, hull
 from jaxroute.comparison.offline.sample import Sample
@@ -59,16 +59,6 @@ def test_models_of_equal_cost_or_quality_on_the_hull():
     assert hull(np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.5, 1.0])) in ((0, 2), (0, 1, 2))
 
 
-def test_a_router_by_hand():
-    # 0.6 - 0.02 * 1.5 = 0.57 and 0.9 - 0.02 * 15 = 0.6: large; at 0.05 it is 0.525 and 0.15: small.
-    for price, chosen in ((0.02, 1), (0.05, 0)):
-        rule = Router(TWO, Constant(np.array([0.6, 0.9])), COSTS.mean(0), price)
-        played = rule.evaluate(SAMPLE)
-        np.testing.assert_array_equal(played.quality, SCORES[:, chosen])
-        np.testing.assert_array_equal(played.cost, COSTS[:, chosen])
-        np.testing.assert_array_equal(played.latency, SECONDS[:, chosen])
-
-
 class Given:
     """Predictions that are given."""
 
@@ -116,13 +106,6 @@ def test_cascade_routing_by_hand():
     np.testing.assert_array_equal(played.calls, [1, 2, 1, 2])
     np.testing.assert_array_equal(played.quality, [1.0, 1.0, 0.5, 0.0])
     np.testing.assert_array_equal(played.cost, [1.0, 22.0, 1.0, 22.0])
-
-
-def test_what_was_seen_changes_what_is_expected():
-    # Of correlation 1/2: a miss of 0.5 moves the other down by 0.25, and a hit up.
-    covariance = np.array([[0.25, 0.125], [0.125, 0.25]])
-    mean = conditional(np.full((2, 2), 0.5), np.array([[0.0, 9.0], [1.0, 9.0]]), np.array([[True, False]] * 2), covariance)
-    np.testing.assert_allclose(mean[:, 1], [0.25, 0.75], atol=1e-5)
 
 
 @pytest.mark.parametrize("num_models", [1, 2, 3, 5])

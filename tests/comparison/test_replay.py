@@ -113,9 +113,8 @@ def _assert_agree(of, name, number, most=4.0):
     error = np.sqrt((simulated.var(axis=0, ddof=1) + plain.var(axis=0, ddof=1)) / number)
     gap = simulated.mean(axis=0) - plain.mean(axis=0)
     for measure, difference, scale in zip(replay.MEASURES, gap, error, strict=True):
-        assert abs(difference) < most * scale + 1e-5, (
-            f"{measure} off by {difference / max(scale, 1e-12):.1f} standard errors"
-        )
+        off = f"{measure} off by {difference / max(scale, 1e-12):.1f} standard errors"
+        assert abs(difference) < most * scale + 1e-5, off
 
 
 @pytest.mark.parametrize("name", [*(pytest.param(n, marks=() if n == "MESS+" else slow) for n in SETTINGS)])
@@ -287,9 +286,8 @@ def test_values_between_the_cheapest_that_reaches_and_its_neighbour_that_does_no
     assert len(found) == 3 and all(1.0 < v < 2.0 for v in found)
     # To the value zero there is no constant ratio.
     rising = dataclasses.replace(rising, values=(0.0, 1.0))
-    np.testing.assert_allclose(
-        values_between(rising, _points_of((0.5, 0.7), (1, 2), rising.values), 0.65), [0.25, 0.5, 0.75]
-    )
+    found = values_between(rising, _points_of((0.5, 0.7), (1, 2), rising.values), 0.65)
+    np.testing.assert_allclose(found, [0.25, 0.5, 0.75])
 
 
 def test_what_is_between_looks_at_the_chosen_runs_alone(falling):

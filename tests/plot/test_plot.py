@@ -35,15 +35,11 @@ def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
     data = xr.Dataset(
         {
             "regret": (dims, regret, {"long_name": "cumulative regret", "units": "reward", "kind": "total"}),
-            "reward": (
-                dims,
-                1 - regret / times,
-                {"long_name": "mean reward", "units": "reward per round", "kind": "average"},
-            ),
+            "reward": (dims, 1 - regret / times, {"long_name": "mean reward", "units": "reward per round", "kind": "average"}),
             "valid": (dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"}),
         },
         {"policy": list(policies), **axes, "seed": np.arange(seeds), "time": times},
-    )
+    )  # fmt: skip
     if models:
         live = (np.arange(models) == (np.arange(points) * models // points)[:, None]).astype(np.float64)
         live = np.broadcast_to(live, (*shape, models)).copy()

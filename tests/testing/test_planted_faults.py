@@ -31,9 +31,8 @@ class Follower:
         return {"sum": state["sum"] + self.step * feedback, "rounds": state["rounds"] + 1}
 
 
-@struct.dataclass
-class Misspelt:
-    """Has no `update`."""
+class Three:
+    """The required methods, without a pytree."""
 
     def init(self, key, spec):
         return ()
@@ -41,42 +40,8 @@ class Misspelt:
     def act(self, key, state, obs, t):
         return jnp.int32(0), {}
 
-    def updat(self, key, state, obs, action, feedback, t):
+    def update(self, key, state, obs, action, feedback, t):
         return state
-
-
-@struct.dataclass
-class MisspeltOption(Follower):
-    """Its gauges would never be read."""
-
-    def guages(self, state):
-        return {"sum": state["sum"]}
-
-
-@struct.dataclass
-class MisspeltPlan(Follower):
-    """Inherits `update`, and means to replace it."""
-
-    def updates(self, key, state, obs, action, feedback, t):
-        return state
-
-
-@struct.dataclass
-class NewShape(Follower):
-    def update(self, key, state, obs, action, feedback, t):
-        return {**state, "sum": jnp.stack([state["sum"], feedback])}
-
-
-@struct.dataclass
-class NewType(Follower):
-    def update(self, key, state, obs, action, feedback, t):
-        return {**state, "rounds": state["rounds"] + self.step}
-
-
-@struct.dataclass
-class DropsLeaf(Follower):
-    def update(self, key, state, obs, action, feedback, t):
-        return {"sum": state["sum"] + feedback}
 
 
 @struct.dataclass
@@ -90,201 +55,80 @@ class OtherSums(Sums):
     pass
 
 
-@struct.dataclass
-class OtherClass(Follower):
-    """Its update makes another class with the same leaves."""
-
-    def init(self, key, spec):
-        return Sums(jnp.float32(0), jnp.int32(0))
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(0), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        return OtherSums(state.sum + feedback, state.rounds + 1)
+def broken(name, *, base=Follower, **members):
+    """A policy class with other methods."""
+    return struct.dataclass(type(name, (base,), {"__module__": __name__, "__qualname__": name, **members}))
 
 
-@struct.dataclass
-class WeakInit(Follower):
-    def init(self, key, spec):
-        return {"sum": 0.0, "rounds": jnp.zeros((), jnp.int32)}
+def act(function):
+    """A method `act` that depends on the policy, the state and the round alone."""
+    return lambda self, key, state, obs, t: function(self, state, t)
 
 
-@struct.dataclass
-class WeakUpdate(Follower):
-    def update(self, key, state, obs, action, feedback, t):
-        return {"sum": state["sum"], "rounds": 0}
+def update(function):
+    """A method `update` that depends on the policy, the state and the feedback alone."""
+    return lambda self, key, state, obs, action, feedback, t: function(self, state, feedback)
 
 
-@struct.dataclass
-class BareAction(Follower):
-    def act(self, key, state, obs, t):
-        return jnp.int32(0)
+def changes_itself(self, state, feedback):
+    object.__setattr__(self, "step", self.step + 1)
+    return state
 
 
-@struct.dataclass
-class NoInfo(Follower):
-    def act(self, key, state, obs, t):
-        return jnp.int32(0), None
+def changes_its_class(self, state, t):
+    type(self).played += 1
+    return (t % 3).astype(jnp.int32), {"sum": state["sum"]}
 
 
-@struct.dataclass
-class NewPlan(Follower):
-    """Its plan makes a state of another structure."""
-
-    stage_length: int = struct.field(pytree_node=False, default=4)
-
-    def plan(self, key, state, obs, t):
-        return {**state, "planned": t}
+def changes_its_argument(self, state, feedback):
+    state["sum"] = state["sum"] + feedback
+    return state
 
 
-@struct.dataclass
-class NoStages(Follower):
-    def plan(self, key, state, obs, t):
-        return state
+COUNT, KEPT = itertools.count(), []
+NAMES = struct.field(pytree_node=False, default_factory=list)
+STAGES = {"__annotations__": {"stage_length": int}, "stage_length": struct.field(pytree_node=False, default=4)}
+
+# Methods that break a class of this name, and the sentence about it.
+FAULTS = {
+    "MisspeltOption": ({"guages": lambda self, state: {"sum": state["sum"]}}, r"^MisspeltOption has 'guages', which nothing calls; did you mean 'gauges'\?$"),
+    "MisspeltPlan": ({"updates": Three.update}, r"^MisspeltPlan has 'updates', which nothing calls; did you mean 'update'\?$"),
+    "NewShape": ({"update": update(lambda self, s, f: {**s, "sum": jnp.stack([s["sum"], f])})}, r"^NewShape.update changes the state's array \['sum'\] from float32\[\] to float32\[2\]$"),
+    "NewType": ({"update": update(lambda self, s, f: {**s, "rounds": s["rounds"] + self.step})}, r"^NewType.update changes the state's array \['rounds'\] from int32\[\] to float32\[\]$"),
+    "DropsLeaf": ({"update": update(lambda self, s, f: {"sum": s["sum"] + f})}, r"^DropsLeaf.update returns a state of another structure .* drops the array \['rounds'\]$"),
+    "OtherClass": ({"init": lambda self, key, spec: Sums(jnp.float32(0), jnp.int32(0)), "act": Three.act, "update": update(lambda self, s, f: OtherSums(s.sum + f, s.rounds + 1))}, r"^OtherClass.update returns a state of another structure .* has other containers$"),
+    "WeakInit": ({"init": lambda self, key, spec: {"sum": 0.0, "rounds": jnp.zeros((), jnp.int32)}}, r"^WeakInit.init makes the state's array \['sum'\] weakly typed"),
+    "WeakUpdate": ({"update": update(lambda self, s, f: {"sum": s["sum"], "rounds": 0})}, r"^WeakUpdate.update makes the state's array \['rounds'\] weakly typed"),
+    "BareAction": ({"act": act(lambda self, s, t: jnp.int32(0))}, r"^BareAction.act must return \(action, info\) with info a dict, got int32\[\]$"),
+    "NoInfo": ({"act": act(lambda self, s, t: (jnp.int32(0), None))}, r"^NoInfo.act must return .* info a dict, got \(int32\[\], None\)$"),
+    "NewPlan": (STAGES | {"plan": lambda self, key, state, obs, t: {**state, "planned": t}}, r"^NewPlan.plan returns a state of another structure .* adds the array \['planned'\]$"),
+    "NoStages": ({"plan": lambda self, key, state, obs, t: state}, r"^NoStages has plan, but neither it nor Bandit\w* has a stage_length$"),
+    "LacksMetric": ({"metrics": (Metric("width", "width", "1", "average"),)}, r"^the Info of LacksMetric.act\(\) lacks 'width', which LacksMetric.metrics declares$"),
+    "LacksGauge": ({"metrics": (Metric("width", "width", "1", "gauge"),)}, r"^LacksGauge.gauges\(\) lacks 'width', which LacksGauge.metrics declares$"),
+    "WrongDimensions": ({"metrics": (Metric("sum", "sum by model", "reward", "average", ("model",)),)}, r"^'sum' in the Info of WrongDimensions.act\(\) has the shape \(\), .* dimensions \('model',\)$"),
+    "TakenMetric": ({"metrics": (Metric("regret", "regret", "reward", "total"),)}, r"^TakenMetric.metrics declares 'regret', which Bandit\w*.spec.metrics declares too$"),
+    "StaticLeaf": ({"act": act(lambda self, s, t: (jnp.int32(int(self.step) % 3), {}))}, r"^StaticLeaf.act needs a value that is known only when it runs .*Concret"),
+    "BranchesOnState": ({"act": act(lambda self, s, t: (jnp.int32(0 if s["sum"] > 0 else 1), {}))}, r"^BranchesOnState.act needs a value that is known only when it runs .*Bool"),
+    "Counts": ({"act": act(lambda self, s, t: (jnp.int32(next(COUNT) % 3), {}))}, r"^Counts.act is not pure"),
+    "Remembers": ({"act": act(lambda self, s, t: (KEPT.append(t) or jnp.int32(0), {}))}, r"^Remembers.act keeps a traced value after it has returned"),
+    "ChangesItself": ({"update": update(changes_itself)}, r"^ChangesItself.update changes ChangesItself.step"),
+    "ChangesItsClass": ({"played": 0, "act": act(changes_its_class)}, r"^ChangesItsClass.act changes ChangesItsClass.played"),
+    "ChangesArgument": ({"update": update(changes_its_argument)}, r"^ChangesArgument.update changes one of its arguments in place"),
+    "Unhashable": ({"__annotations__": {"names": list}, "names": NAMES}, r"^the static field Unhashable.names must be hashable, got \[\]$"),
+    "FewArguments": ({"act": lambda self, key, state, obs: (jnp.int32(0), {})}, r"^FewArguments.act cannot be traced: TypeError: .*positional arguments"),
+}  # fmt: skip
+MISSPELT = type("Misspelt", (), {"init": Three.init, "act": Three.act, "updat": Three.update})
+OTHERS = {
+    "no update": (struct.dataclass(MISSPELT)(), r"^Misspelt has no method update; did you misspell it as 'updat'\?$"),
+    "no pytree": (Three(), r"^policy must be a pytree, got the plain class Three: decorate the class with flax.struct.dataclass or"),
+    "a class": (Follower, r"^policy is the class Follower; pass an instance"),
+    "another problem": (staged.StageRoute(), r"^StageRoute"),
+}  # fmt: skip
 
 
-@struct.dataclass
-class LacksMetric(Follower):
-    metrics = (Metric("width", "width", "1", "average"),)
-
-
-@struct.dataclass
-class LacksGauge(Follower):
-    metrics = (Metric("width", "width", "1", "gauge"),)
-
-
-@struct.dataclass
-class WrongDimensions(Follower):
-    metrics = (Metric("sum", "sum by model", "reward", "average", ("model",)),)
-
-
-@struct.dataclass
-class TakenMetric(Follower):
-    metrics = (Metric("regret", "regret", "reward", "total"),)
-
-
-@struct.dataclass
-class StaticLeaf(Follower):
-    """Reads a swept number on the host, so that every value of it is another program."""
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(int(self.step) % 3), {}
-
-
-@struct.dataclass
-class BranchesOnState(Follower):
-    def act(self, key, state, obs, t):
-        return jnp.int32(0 if state["sum"] > 0 else 1), {}
-
-
-COUNT = itertools.count()
-
-
-@struct.dataclass
-class Counts(Follower):
-    """Keeps a count outside its state: eager and compiled runs differ."""
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(next(COUNT) % 3), {}
-
-
-KEPT = []
-
-
-@struct.dataclass
-class Remembers(Follower):
-    """Keeps a traced value outside its state."""
-
-    def act(self, key, state, obs, t):
-        KEPT.append(t)
-        return jnp.int32(0), {}
-
-
-@struct.dataclass
-class ChangesItself(Follower):
-    def update(self, key, state, obs, action, feedback, t):
-        object.__setattr__(self, "step", self.step + 1)
-        return state
-
-
-@struct.dataclass
-class ChangesItsClass(Follower):
-    played = 0
-
-    def act(self, key, state, obs, t):
-        type(self).played += 1
-        return Follower.act(self, key, state, obs, t)
-
-
-@struct.dataclass
-class ChangesArgument(Follower):
-    """Writes into the dict that it was given."""
-
-    def update(self, key, state, obs, action, feedback, t):
-        state["sum"] = state["sum"] + feedback
-        return state
-
-
-@struct.dataclass
-class Unhashable(Follower):
-    names: list = struct.field(pytree_node=False, default_factory=list)
-
-
-class NoPytree:
-    def init(self, key, spec):
-        return ()
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(0), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        return state
-
-
-@struct.dataclass
-class FewArguments(Follower):
-    def act(self, key, state, obs):
-        return jnp.int32(0), {}
-
-
-def seen_by_tracing():
-    yield Misspelt(), r"^Misspelt has no method update; did you misspell it as 'updat'\?$"
-    yield MisspeltOption(), r"^MisspeltOption has 'guages', which nothing calls; did you mean 'gauges'\?$"
-    yield MisspeltPlan(), r"^MisspeltPlan has 'updates', which nothing calls; did you mean 'update'\?$"
-    yield NewShape(), r"^NewShape.update changes the state's array \['sum'\] from float32\[\] to float32\[2\]$"
-    yield NewType(), r"^NewType.update changes the state's array \['rounds'\] from int32\[\] to float32\[\]$"
-    yield DropsLeaf(), r"^DropsLeaf.update returns a state of another structure .* drops the array \['rounds'\]$"
-    yield OtherClass(), r"^OtherClass.update returns a state of another structure .* has other containers$"
-    yield WeakInit(), r"^WeakInit.init makes the state's array \['sum'\] weakly typed"
-    yield WeakUpdate(), r"^WeakUpdate.update makes the state's array \['rounds'\] weakly typed"
-    yield BareAction(), r"^BareAction.act must return \(action, info\) with info a dict, got int32\[\]$"
-    yield NoInfo(), r"^NoInfo.act must return .* info a dict, got \(int32\[\], None\)$"
-    yield NewPlan(), r"^NewPlan.plan returns a state of another structure .* adds the array \['planned'\]$"
-    yield NoStages(), r"^NoStages has plan, but neither it nor Bandit\w* has a stage_length$"
-    yield LacksMetric(), r"^the Info of LacksMetric.act\(\) lacks 'width', which LacksMetric.metrics declares$"
-    yield LacksGauge(), r"^LacksGauge.gauges\(\) lacks 'width', which LacksGauge.metrics declares$"
-    yield WrongDimensions(), r"^'sum' in the Info of WrongDimensions.act\(\) has the shape \(\), .* dimensions \('model',\)$"
-    yield TakenMetric(), r"^TakenMetric.metrics declares 'regret', which Bandit\w*.spec.metrics declares too$"
-    yield StaticLeaf(), r"^StaticLeaf.act needs a value that is known only when it runs .*Concret"
-    yield BranchesOnState(), r"^BranchesOnState.act needs a value that is known only when it runs .*Bool"
-    yield Counts(), r"^Counts.act is not pure"
-    yield Remembers(), r"^Remembers.act keeps a traced value after it has returned"
-    yield ChangesItself(), r"^ChangesItself.update changes ChangesItself.step"
-    yield ChangesItsClass(), r"^ChangesItsClass.act changes ChangesItsClass.played"
-    yield ChangesArgument(), r"^ChangesArgument.update changes one of its arguments in place"
-    yield Unhashable(), r"^the static field Unhashable.names must be hashable, got \[\]$"
-    yield (
-        NoPytree(),
-        r"^policy must be a pytree, got the plain class NoPytree: decorate the class with flax.struct.dataclass or",
-    )
-    yield FewArguments(), r"^FewArguments.act cannot be traced: TypeError: .*positional arguments"
-    yield Follower, r"^policy is the class Follower; pass an instance"
-    yield staged.StageRoute(), r"^StageRoute"  # A policy of another problem.
-
-
-@pytest.mark.parametrize(("policy", "message"), [pytest.param(p, m, id=m[1:30].split()[0]) for p, m in seen_by_tracing()])
-def test_a_fault_that_a_trace_shows_is_named(policy, message):
+@pytest.mark.parametrize("name", [*FAULTS, *OTHERS])
+def test_a_fault_that_a_trace_shows_is_named(name):
+    policy, message = OTHERS[name] if name in OTHERS else (broken(name, **FAULTS[name][0])(), FAULTS[name][1])
     with pytest.raises(AssertionError, match=message):
         testing.check_policy(policy, BERNOULLI)
 
@@ -295,26 +139,14 @@ def test_a_policy_of_another_problem_is_named_with_its_action():
         testing.check_policy(stochastic.UCB1(), market)
 
 
-@struct.dataclass
-class NotANumber(Follower):
-    """Divides by the number of rounds before the first one."""
-
-    def update(self, key, state, obs, action, feedback, t):
-        return {**state, "sum": feedback * 0.0 / t}
-
-
-@struct.dataclass
-class FollowsHorizon(Follower):
-    """Explores for a share of the horizon: its first rounds depend on how many follow."""
-
-    def init(self, key, spec):
-        return {"explore": jnp.asarray(spec.horizon // 4, jnp.int32)}
-
-    def act(self, key, state, obs, t):
-        return jnp.where(t < state["explore"], 2, 0), {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        return state
+# The first divides by the number of rounds before the first one; the second explores for a share of the horizon.
+NotANumber = broken("NotANumber", update=lambda self, k, state, o, a, feedback, t: {**state, "sum": feedback * 0.0 / t})
+FollowsHorizon = broken(
+    "FollowsHorizon",
+    init=lambda self, key, spec: {"explore": jnp.asarray(spec.horizon // 4, jnp.int32)},
+    act=act(lambda self, state, t: (jnp.where(t < state["explore"], 2, 0), {})),
+    update=Three.update,
+)
 
 
 @pytest.mark.parametrize(
@@ -334,43 +166,25 @@ def test_a_good_policy_passes():
     testing.check_policy(Follower(), BERNOULLI, horizon=16, seeds=16)
 
 
-@struct.dataclass
-class Undeclared(stochastic.BanditEnv):
-    def step(self, key, state, action, t):
-        state, feedback, flows = super().step(key, state, action, t)
-        return state, feedback, {"reward": flows["reward"]}
-
-
-@struct.dataclass
-class NewState(stochastic.BanditEnv):
-    def step(self, key, state, action, t):
-        _, feedback, flows = super().step(key, state, action, t)
-        return t, feedback, flows
-
-
-@struct.dataclass
-class NoSpec(stochastic.BanditEnv):
-    spec = None
-
-
-@struct.dataclass
-class OtherLuck(stochastic.BanditEnv):
-    """Draws with NumPy: the luck is that of the trace."""
+def stepping(change):
+    """A method `step` with another result; `change` gets `t`, state, feedback and flows."""
 
     def step(self, key, state, action, t):
-        state, feedback, flows = super().step(key, state, action, t)
-        return state, feedback + np.random.default_rng().random(), flows
+        return change(t, *stochastic.BanditEnv.step(self, key, state, action, t))
+
+    return step
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("name", "members", "message"),
     [
-        (Undeclared, r"^the flows of Undeclared.step\(\) lack 'regret', which Undeclared.spec.metrics declares$"),
-        (NewState, r"^NewState.step returns a state of another structure than init made: it adds the array"),
-        (NoSpec, r"^NoSpec.spec must be a Spec, got None$"),
-        (OtherLuck, r"^OtherLuck.step is not pure"),
+        ("Undeclared", {"step": stepping(lambda t, s, fb, flows: (s, fb, {"reward": flows["reward"]}))}, r"^the flows of Undeclared.step\(\) lack 'regret', which Undeclared.spec.metrics declares$"),
+        ("NewState", {"step": stepping(lambda t, s, fb, flows: (t, fb, flows))}, r"^NewState.step returns a state of another structure than init made: it adds the array"),
+        ("NoSpec", {"spec": None}, r"^NoSpec.spec must be a Spec, got None$"),
+        ("NumPyNoise", {"step": stepping(lambda t, s, fb, flows: (s, fb + np.random.default_rng().random(), flows))}, r"^NumPyNoise.step is not pure"),
     ],
-)
-def test_broken_environments_are_named(kind, message):
+)  # fmt: skip
+def test_broken_environments_are_named(name, members, message):
+    kind = broken(name, base=stochastic.BanditEnv, **members)
     with pytest.raises(AssertionError, match=message):
         testing.check_environment(kind(BERNOULLI.mean, BERNOULLI.scale), stochastic.UCB1())

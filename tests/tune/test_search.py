@@ -29,15 +29,9 @@ class Bowl:
 
     @property
     def spec(self):
-        return Spec(
-            num_models=2,
-            metrics=(
-                Metric("loss", "mean loss", "1", "average"),
-                Metric("spend", "mean spend", "1", "average"),
-                Metric("pulls", "pulls", "rounds", "total", ("model",), default=False),
-            ),
-            zero_flows=("bad",),
-        )
+        loss, spend = (Metric(name, f"mean {name}", "1", "average") for name in ("loss", "spend"))
+        pulls = Metric("pulls", "pulls", "rounds", "total", ("model",), default=False)
+        return Spec(num_models=2, metrics=(loss, spend, pulls), zero_flows=("bad",))
 
     def init(self, key):
         del key
@@ -51,13 +45,8 @@ class Bowl:
         del t
         noise = draws.normal(key)
         miss = action - self.best - NOISE * noise
-        flows = {
-            "loss": miss**2,
-            "spend": action + 0.1 * noise,
-            "pulls": jnp.ones(2),
-            "bad": jnp.where(action > self.bad_above, 1.0, 0.0),
-        }
-        return state, miss, flows
+        flows = {"loss": miss**2, "spend": action + 0.1 * noise, "pulls": jnp.ones(2)}
+        return state, miss, flows | {"bad": jnp.where(action > self.bad_above, 1.0, 0.0)}
 
 
 @struct.dataclass
@@ -104,12 +93,8 @@ def test_baselines_find_it_roughly(strategy):
 
 
 def test_a_function_of_metrics_is_maximised():
-    found = find(
-        metric=lambda m: -m["loss"] - 2 * 0.3 * m["spend"],
-        maximise=True,
-        parameters={"x": tune.Linear(-1.0, 1.0)},
-        rounds=20 * 2000,
-    )
+    options = {"maximise": True, "parameters": {"x": tune.Linear(-1.0, 1.0)}, "rounds": 20 * 2000}
+    found = find(metric=lambda m: -m["loss"] - 2 * 0.3 * m["spend"], **options)
     assert found.values["x"] == pytest.approx(BEST - 0.3, abs=0.08)  # d/dx of (x - best)^2 + 0.6 x
     loss, spend = (found.best.metrics[name][0] for name in ("loss", "spend"))
     assert found.best.score[0] == pytest.approx(-loss - 0.6 * spend, abs=1e-6)
@@ -157,9 +142,8 @@ def test_hyperparameters_of_the_environment_and_of_both():
 
     found = find({"best": tune.Linear(0.0, 1.0)}, Guess(x=0.7), bowl)
     assert found.values["best"] == pytest.approx(0.7, abs=0.15)
-    both = find(
-        {"best": tune.Linear(0.0, 1.0), "x": tune.Linear(0.0, 1.0)}, lambda x: Guess(x=x), bowl, at_least={"spend": 0.8}
-    )
+    scales = {"best": tune.Linear(0.0, 1.0), "x": tune.Linear(0.0, 1.0)}
+    both = find(scales, lambda x: Guess(x=x), bowl, at_least={"spend": 0.8})
     assert both.feasible and both.values["x"] == pytest.approx(both.values["best"], abs=0.2) and both.values["x"] > 0.75
 
 
@@ -168,10 +152,8 @@ def test_fields_of_a_policy_and_a_start():
     found = find({"x": tune.Linear(0.0, 1.0)}, Guess(k=20), start={"x": 0.9}, rounds=20 * 1500)
     assert 2 * found.values["x"] == pytest.approx(BEST, abs=0.1)
     assert found.start is not None and found.start.values == {"x": 0.9} and found.gain is not None
-    assert (
-        found.gain[0] == pytest.approx(found.start.score[0] - found.best.score[0], abs=1e-9)
-        and found.gain[0] > 4 * found.gain[1]
-    )
+    assert found.gain[0] == pytest.approx(found.start.score[0] - found.best.score[0], abs=1e-9)
+    assert found.gain[0] > 4 * found.gain[1]
 
 
 def test_one_program_for_all_generations_and_common_random_numbers():
@@ -179,10 +161,8 @@ def test_one_program_for_all_generations_and_common_random_numbers():
     history = find(rounds=20 * 1000).history
     assert jr.trace_count() - before <= 2  # One for generations, one for single candidates.
     assert int(history.generation.where(history.phase == "search").max()) >= 8
-    spans = {
-        phase: {(int(f), int(n)) for f, n in zip(part.first_seed, part.seeds, strict=True)}
-        for phase, part in history.groupby("phase")
-    }
+    phases = history.groupby("phase")
+    spans = {phase: set(zip(part.first_seed.values, part.seeds.values, strict=True)) for phase, part in phases}
     searched = history.where(history.phase == "search", drop=True)
     for _, part in searched.groupby("generation"):
         assert part.sizes["evaluation"] == 8 and len(set(part.first_seed.values)) == 1, "common random numbers"
@@ -336,12 +316,8 @@ def test_candidates_with_invalid_runs_are_not_chosen():
 
 def test_the_picture():
     pytest.importorskip("matplotlib")
-    found = find(
-        {"x": tune.Log(0.001, 10.0), "shift": tune.Choice([0.0, 1.0])},
-        Guess(),
-        start={"x": 1.0, "shift": 1.0},
-        rounds=20 * 1000,
-    )
+    scales = {"x": tune.Log(0.001, 10.0), "shift": tune.Choice([0.0, 1.0])}
+    found = find(scales, Guess(), start={"x": 1.0, "shift": 1.0}, rounds=20 * 1000)
     figure = tune.picture(found.history, title="a bowl")
     labels = [ax.get_xlabel() for ax in figure.axes if ax.get_visible()]
     assert labels == ["simulated rounds", "x", "shift"] and figure.axes[1].get_xscale() == "log"
@@ -372,6 +348,8 @@ def test_order_of_candidates():
     assert goal.verdicts(estimates[4]) == {"spend <= 1": "undecided"}
     sure, unsure = estimate(0.52, 0.01), estimate(0.5, 0.05)
     assert goal.order([sure, unsure]) == [1, 0] and goal.order([sure, unsure], cautious=True) == [0, 1]
+    largest = ranking.Goal("loss", True, {}, {}, 1.0)  # NaN is last.
+    assert largest.order([estimate(np.nan, valid=False), estimate(-5.0), estimate(2.0)]) == [2, 1, 0]
 
 
 def test_seeds_are_doubled_where_their_halves_do_not_agree(monkeypatch):
@@ -391,11 +369,6 @@ def test_seeds_are_doubled_where_their_halves_do_not_agree(monkeypatch):
         seeds = history.seeds.values[history.phase.values == "search"]
         assert seeds[0] == 4 and seeds.max() >= most and (np.diff(seeds) >= 0).all()
         assert noise or (seeds == 4).all()
-
-
-def test_nan_is_last():
-    goal = ranking.Goal("loss", True, {}, {}, 1.0)
-    assert goal.order([estimate(np.nan, valid=False), estimate(-5.0), estimate(2.0)]) == [2, 1, 0]
 
 
 # Spaces and strategies.
@@ -449,14 +422,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     [
         ({"parameters": {}}, "parameters must be a dict of name to scale with at least one entry"),
         ({"parameters": {"x": (0.1, 1.0)}}, r"parameters\['x'\] must be Linear, Log, Integer or Choice, got \(0.1, 1.0\)"),
-        (
-            {"parameters": {"xx": tune.Linear(0, 1)}},
-            "parameters must be one of 'x', 'k', 'shift', got 'xx'; did you mean 'x'",
-        ),
-        (
-            {"parameters": {"kk": tune.Linear(0, 1)}, "policy": Guess()},
-            "parameter of Guess must be one of 'x', 'k', 'shift', got 'kk'; did you mean 'k'",
-        ),
+        ({"parameters": {"xx": tune.Linear(0, 1)}}, "parameters must be one of 'x', 'k', 'shift', got 'xx'; did you mean 'x'"),
+        ({"parameters": {"kk": tune.Linear(0, 1)}, "policy": Guess()}, "parameter of Guess must be one of 'x', 'k', 'shift', got 'kk'; did you mean 'k'"),
         ({"parameters": {"x": tune.Linear(1, 0)}}, "must have low < high"),
         ({"parameters": {"x": tune.Linear(0, np.inf)}}, r"parameters\['x'\].high must be finite"),
         ({"parameters": {"x": tune.Log(0, 1)}}, "must have 0 < low on a logarithmic scale"),
@@ -465,29 +432,20 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
         ({"parameters": {"shift": tune.Choice([])}}, "must be a Choice of a list of values"),
         ({"parameters": {"shift": tune.Choice([1.0, 1.0])}}, "values with different names"),
         ({"parameters": {"shift": tune.Choice([1.0])}}, "must have something to choose from"),
-        (
-            {"parameters": {"shift": tune.Linear(0.0, 1.0)}},
-            "in a static field .*in a search such a hyperparameter is a Choice",
-        ),
+        ({"parameters": {"shift": tune.Linear(0.0, 1.0)}}, "in a static field .*in a search such a hyperparameter is a Choice"),
         ({"metric": "los"}, "metric must be one of 'loss', 'spend', got 'los'; did you mean 'loss'"),
         ({"metric": "pulls"}, "metric must be one of 'loss', 'spend', got 'pulls'"),
         ({"metric": "spend"}, "maximise must be True or False: whether more of 'spend' is better is not known"),
         ({"metric": lambda m: m["loss"]}, "maximise must be True or False: whether more of what the function returns"),
         ({"metric": lambda m: m["lots"], "maximise": True}, "a metric in the function `metric` must be one of 'loss'"),
-        (
-            {"metric": lambda m: 1.0, "maximise": True},
-            r"must return an array of shape \(4,\), one number per run, got shape \(\)",
-        ),
+        ({"metric": lambda m: 1.0, "maximise": True}, r"must return an array of shape \(4,\), one number per run, got shape \(\)"),
         ({"metric": lambda: 1.0, "maximise": True}, "metric, a function, must take"),
         ({"maximise": 1}, "maximise must be True, False or None, got 1"),
         ({"at_most": {"spent": 1}}, "at_most must be one of 'loss', 'spend', got 'spent'; did you mean 'spend'"),
         ({"at_least": {"spend": "much"}}, r"at_least\['spend'\] must be a number"),
         ({"at_most": 3}, "at_most must be a dict of metric to bound"),
         ({"margin": -1}, "margin must be at least 0"),
-        (
-            {"rounds": 500},
-            "rounds must be about .* at least, for a generation of 8 candidates x 4 seeds x 20 rounds.*got 500",
-        ),
+        ({"rounds": 500}, "rounds must be about .* at least, for a generation of 8 candidates x 4 seeds x 20 rounds.*got 500"),
         ({"seeds": 1}, "seeds must be at least 2, got 1"),
         ({"test_seeds": 1}, "test_seeds must be at least 2, got 1"),
         ({"progress": 1}, "progress must be True or False, got 1"),
@@ -501,7 +459,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
         ({"policy": 3}, "policy must be a policy, or a function that makes one, got 3"),
         ({"policy": jr.grid(Guess, x=[0.1, 0.2])}, "got a Grid"),
     ],
-)
+)  # fmt: skip
 def test_bad_input(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         find(**options)

@@ -72,6 +72,12 @@ def slope_of(env=None, parameters=None, **options):
     return tune.slope(env or Valley(), Pair(), PARAMETERS if parameters is None else parameters, **settings)
 
 
+def test_seeds_are_the_specified_ones():
+    both, late = slope_of(seeds=20).runs, slope_of(seeds=10, first_seed=10).runs
+    np.testing.assert_array_equal(both[10:], late)
+    assert not np.array_equal(slope_of(seeds=10, root_seed=1).runs, late)
+
+
 @pytest.mark.parametrize("options", [{}, {"pairs": 2}, {"pairs": 6, "seeds": 100}])
 def test_a_quadratic_has_no_bias(options):
     """Central differences of a quadratic are exact, and so are whole blocks of orthogonal directions."""
@@ -113,12 +119,6 @@ def test_at_a_bound_it_is_that_of_a_step_away():
     one = slope_of(at={"x": 2.0, "y": 0.1}, seeds=100, step=0.1)
     assert one.at == pytest.approx({"x": 1.7, "y": 10**-0.8}, rel=1e-6)
     assert one.values["x"] == pytest.approx(2 * 1.7 + np.log(10**-0.8), abs=5 * one.errors["x"])
-
-
-def test_seeds_are_the_specified_ones():
-    both, late = slope_of(seeds=20).runs, slope_of(seeds=10, first_seed=10).runs
-    np.testing.assert_array_equal(both[10:], late)
-    assert not np.array_equal(slope_of(seeds=10, root_seed=1).runs, late)
 
 
 @pytest.mark.slow

@@ -59,9 +59,8 @@ def test_lengths_are_the_most_likely():
     model = surrogate.GaussianProcess(surrogate.observations_of(batches_of()))
     assert model.logs[0] < model.logs[1] - 0.3  # The second hyperparameter matters less.
     for logs in (model.logs, np.array([-1.0, 0.5, 1.0])):
-        apart = optimize.check_grad(
-            lambda x: model._negative_log_posterior(x)[0], lambda x: model._negative_log_posterior(x)[1], logs
-        )
+        value, slope = (lambda x, i=i: model._negative_log_posterior(x)[i] for i in (0, 1))
+        apart = optimize.check_grad(value, slope, logs)
         assert apart < 1e-4 * (1.0 + np.abs(model._negative_log_posterior(logs)[1]).max())
     around = [model._negative_log_posterior(model.logs + step)[0] for step in 0.05 * np.concatenate([np.eye(3), -np.eye(3)])]
     assert min(around) > model._negative_log_posterior(model.logs)[0] - 1e-6
@@ -98,16 +97,13 @@ def test_more_evaluations_than_a_model_uses(bound):
     model, rng = surrogate.Surrogate(goal), np.random.default_rng(0)
     for _ in range(100):
         points = rng.random((16, 1))
-        values = {
-            "loss": (points - 0.2) ** 2 + 0.01 * rng.normal(size=(16, 4)),
-            "spend": 1.0 - points + 0.01 * rng.normal(size=(16, 4)),
-        }
+        noise = 0.01 * rng.normal(size=(2, 16, 4))
+        values = {"loss": (points - 0.2) ** 2 + noise[0], "spend": 1.0 - points + noise[1]}
         model.add(points, values, np.ones((16, 4), bool))
     axis = np.linspace(0, 1, 101)[:, None]
     estimates = model.at(axis)
-    assert estimates is not None and axis[goal.order(estimates)[0], 0] == pytest.approx(
-        0.2 if bound is None else 0.51, abs=0.02
-    )
+    expected = 0.2 if bound is None else 0.51
+    assert estimates is not None and axis[goal.order(estimates)[0], 0] == pytest.approx(expected, abs=0.02)
     assert model.at(np.zeros((3, 0))) is None and surrogate.Surrogate(goal).at(axis) is None
 
 
