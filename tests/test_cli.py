@@ -20,8 +20,8 @@ from jaxroute.catalogue import catalogue, described
 from jaxroute.cli import doctor
 from jaxroute.cli import run as run_command
 from jaxroute.cli.output import Output
+from jaxroute.cli.parsing import whole
 from jaxroute.cli.simulating import store_programs
-from jaxroute.cli.values import whole
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.kernels import host
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxroute.cli import data
 from jaxroute.cli.output import Output, table_width
-from jaxroute.cli.values import folder, orders, positive, quality, share
+from jaxroute.cli.parsing import folder, orders, positive, quality, share
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

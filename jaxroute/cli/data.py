@@ -15,8 +15,7 @@ from typing import Any
 
 from jaxroute.cli.completion import completed
 from jaxroute.cli.output import Output, text_width
-from jaxroute.cli.parsing import REPEATED
-from jaxroute.cli.values import log_file, number, pairs, path
+from jaxroute.cli.parsing import REPEATED, log_file, number, pairs, path
 
 # Roles of the columns of a log.
 ROLES = (

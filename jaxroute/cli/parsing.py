@@ -1,12 +1,15 @@
-"""Parser of the command line: no abbreviations, errors on one line with a suggestion, help with examples."""
+"""Parser of the command line: no abbreviations, errors on one line with a suggestion, help with examples. Reads the values of options."""
 
 import argparse
 import difflib
 import itertools
+import math
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jaxroute.cli.output import text_width
@@ -68,3 +71,122 @@ def add_messages(parser: argparse.ArgumentParser, *, levels: bool = True) -> Non
         level = group.add_mutually_exclusive_group()
         level.add_argument("-q", "--quiet", action="store_true", help="print warnings and errors only")
         level.add_argument("-v", "--verbose", action="store_true", help="print more details, and the traceback of an error")
+
+
+def whole(text: str, *, least: int = 1, most: float = math.inf) -> int:
+    """Reads a whole number within bounds, also in the forms 1e3, 1_000 and 1,000."""
+    plain = text.replace("_", "").replace(",", "")
+    try:
+        value = int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value != int(value):
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, got {int(value)}")
+    if value > most:
+        raise argparse.ArgumentTypeError(f"must be at most {most:,}, got {int(value):,}")
+    return int(value)
+
+
+horizon = partial(whole, most=2**31 - 1)
+root_seed = partial(whole, least=0, most=2**32 - 1)
+orders = partial(whole, least=4)
+
+
+def seeds(text: str) -> int | range:
+    """Reads a number of seeds, or a range A:B."""
+    first, colon, stop = text.partition(":")
+    if not colon:
+        return whole(text, most=2**32)
+    begin, end = whole(first, least=0), whole(stop, most=2**32)
+    if begin >= end:
+        raise argparse.ArgumentTypeError(f"must be A:B with A below B, got {text!r}")
+    return range(begin, end)
+
+
+def number(text: str, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """Reads a finite number within bounds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"must be from {least:g} to {most:g}, got {text}")
+    return value
+
+
+share = partial(number, least=0.0, most=0.5)
+
+
+def quality(text: str) -> float:
+    """Reads a mean score between 0 and 1."""
+    value = number(text.removesuffix("%"))
+    if text.endswith("%") or not 0.0 < value < 1.0:
+        hint = f"; for {value:g} % give {value / 100:g}" if (value > 1.0 or text.endswith("%")) and value < 100.0 else ""
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, got {text}{hint}")
+    return value
+
+
+def positive(text: str) -> float:
+    value = number(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
+    return value
+
+
+def path(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must be a path, got an empty text")
+    return Path(text)
+
+
+def folder_or_url(text: str) -> Path | str:
+    from jaxroute.store.places import is_url
+
+    return text if is_url(text) else path(text)
+
+
+def folder(text: str) -> Path:
+    if not isinstance(found := folder_or_url(text), Path):
+        raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")
+    return found
+
+
+def log_file(text: str) -> Path:
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"must be a file, got the address {text!r}: download it first")
+    return path(text)
+
+
+def pairs(
+    option: str, form: str, texts: Sequence[str], read: Callable[[str], Any], *, last: bool = False, empty: bool = False
+) -> dict[str, Any]:
+    """Converts `["a=1", "b=2"]` to `{"a": 1, "b": 2}`.
+
+    Args:
+      option, form: name of the option and form of its texts, for errors.
+      texts: the user's texts.
+      read: reads a value; an `ArgumentTypeError` explains what is wrong with it.
+      last: split at the last equals sign, as names may contain one.
+      empty: allow empty values.
+
+    Raises:
+      ValueError: a text has another form, or a name is given twice.
+    """
+    found: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in (text.rpartition("=") if last else text.partition("=")))
+        if name and name in found:
+            raise ValueError(f"{option} {name} must be given once, got {given[name]} and {value}")
+        try:
+            if not (equals and name and (value or empty)):
+                raise ValueError
+            found[name], given[name] = read(value), value
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            reason = f"; {error}" if isinstance(error, argparse.ArgumentTypeError) else ""
+            raise ValueError(f"{option} must have the form {form}, got {text!r}{reason}") from None
+    return found

@@ -13,8 +13,8 @@ import json
 
 from jaxroute.cli.completion import completed, experiments
 from jaxroute.cli.output import Output
+from jaxroute.cli.parsing import folder
 from jaxroute.cli.simulating import experiment_of
-from jaxroute.cli.values import folder
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

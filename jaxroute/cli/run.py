@@ -23,8 +23,7 @@ from typing import Any
 from jaxroute.cli import simulating
 from jaxroute.cli.completion import completed
 from jaxroute.cli.output import Output, table_width
-from jaxroute.cli.parsing import REPEATED
-from jaxroute.cli.values import horizon, pairs, path, seeds
+from jaxroute.cli.parsing import REPEATED, horizon, pairs, path, seeds
 from jaxroute.engine import BACKENDS
 
 _MOST_ROWS = 120  # Largest number of rows of a table in the terminal.

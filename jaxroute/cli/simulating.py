@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxroute.cli.completion import completed, experiments
-from jaxroute.cli.values import folder, pairs, root_seed
+from jaxroute.cli.parsing import folder, pairs, root_seed
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:

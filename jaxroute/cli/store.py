@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxroute.cli.output import Output
-from jaxroute.cli.values import folder_or_url, path
+from jaxroute.cli.parsing import folder_or_url, path
 
 if TYPE_CHECKING:
     from jaxroute.store.results import Inspection

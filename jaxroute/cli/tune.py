@@ -15,8 +15,7 @@ import time
 
 from jaxroute.cli import simulating
 from jaxroute.cli.output import Output, table_width
-from jaxroute.cli.parsing import REPEATED
-from jaxroute.cli.values import horizon, number, pairs, whole
+from jaxroute.cli.parsing import REPEATED, horizon, number, pairs, whole
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,7 @@ Each check raises `AssertionError` with a sentence that names the fault and its 
 from typing import Any
 
 from jaxroute.core.exports import public_names
-from jaxroute.testing.behaviour import check_behaviour, check_valid
-from jaxroute.testing.eager import run_eagerly
+from jaxroute.testing.behaviour import check_behaviour, check_valid, run_eagerly
 from jaxroute.testing.structure import check_structure
 
 __all__ = ["check_behaviour", "check_environment", "check_policy", "check_structure", "run_eagerly"]

@@ -8,8 +8,8 @@ from offline_cases import random_sample, world
 from reference import offline as reference
 
 from jaxroute.comparison.offline import cascade
-from jaxroute.comparison.offline.candidates import between, cheapest, multipliers
 from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, least_dominated, search, thresholds_of
+from jaxroute.comparison.offline.crossfit import between, cheapest, multipliers
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
 from jaxroute.comparison.offline.sample import sample_of

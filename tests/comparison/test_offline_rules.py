@@ -5,12 +5,11 @@ import pytest
 from offline_cases import random_sample
 from reference import offline as reference
 
-from jaxroute.comparison.offline import bounds
 from jaxroute.comparison.offline.cascade import Cascade
 from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, shrunk_covariance
 from jaxroute.comparison.offline.part import Constant, Part, TrueScores
 from jaxroute.comparison.offline.router import BEST_MIXTURE, Hull, Mixture, Router, hull
-from jaxroute.comparison.offline.sample import Sample
+from jaxroute.comparison.offline.sample import Sample, best_of_each, cheapest_right
 
 TWO = ("small", "large")
 SCORES = np.array([[1.0, 1.0], [0.0, 1.0], [0.5, 0.0], [0.0, 0.0]])
@@ -133,12 +132,12 @@ def test_queries_of_several_prices_do_not_disturb_each_other():
 
 def test_the_cheapest_right_model_by_hand():
     # Small everywhere has 1.5 of 4 for 6. The one step up is query 2, which gains 1 for 18: at 0.5 it is taken in half.
-    played = bounds.cheapest_right(SAMPLE, 0.5)
+    played = cheapest_right(SAMPLE, 0.5)
     np.testing.assert_allclose(played.quality, [1.0, 0.5, 0.5, 0.0])
     np.testing.assert_allclose(played.cost, [1.0, 11.0, 1.0, 2.0])
     np.testing.assert_allclose(played.latency, [0.1, 1.1, 0.1, 0.2])
-    np.testing.assert_allclose(bounds.cheapest_right(SAMPLE, 0.9).quality, [1.0, 1.0, 0.5, 0.0])
-    assert bounds.best_of_each(SAMPLE).tolist() == [0, 1, 0, 0]
+    np.testing.assert_allclose(cheapest_right(SAMPLE, 0.9).quality, [1.0, 1.0, 0.5, 0.0])
+    assert best_of_each(SAMPLE).tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -150,7 +149,7 @@ def test_the_bound_is_the_optimum_of_its_linear_program(seed):
         sample.costs[:5] = 0.0
     best = sample.scores.max(1).mean()
     for target in np.linspace(0.0, best, 7):
-        played = bounds.cheapest_right(sample, target)
+        played = cheapest_right(sample, target)
         assert played.quality.mean() >= target - 1e-12
         assert played.cost.mean() == pytest.approx(
             reference.cheapest_right(sample.scores, sample.costs, target - 1e-12), abs=1e-9

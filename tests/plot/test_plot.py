@@ -32,14 +32,11 @@ def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
     size = 1 + np.arange(np.prod(shape[:-2])).reshape(shape[:-2])[..., None, None]
     regret = size * times**0.6 + np.cumsum(rng.normal(size=shape), -1) * 5
     dims = ("policy", *axes, "seed", "time")
-    data = xr.Dataset(
-        {
-            "regret": (dims, regret, {"long_name": "cumulative regret", "units": "reward", "kind": "total"}),
-            "reward": (dims, 1 - regret / times, {"long_name": "mean reward", "units": "reward per round", "kind": "average"}),
-            "valid": (dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"}),
-        },
-        {"policy": list(policies), **axes, "seed": np.arange(seeds), "time": times},
-    )  # fmt: skip
+    total = {"long_name": "cumulative regret", "units": "reward", "kind": "total"}
+    average = {"long_name": "mean reward", "units": "reward per round", "kind": "average"}
+    values = {"regret": (dims, regret, total), "reward": (dims, 1 - regret / times, average)}
+    values["valid"] = dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"}
+    data = xr.Dataset(values, {"policy": list(policies), **axes, "seed": np.arange(seeds), "time": times})
     if models:
         live = (np.arange(models) == (np.arange(points) * models // points)[:, None]).astype(np.float64)
         live = np.broadcast_to(live, (*shape, models)).copy()
@@ -111,27 +108,19 @@ def test_curves_with_quantiles_logarithms_and_a_title(tmp_path):
     assert "Figure 2" in text
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert plot.curves(fake(), log="x").get_yscale() == "linear"
+    curve = fake()["reward"].sel(policy="Greedy")
+    ax = plot.curves(fake(policies=POLICIES), "reward", band="deviation", policies=["Greedy"])
+    assert "mean ± 1 s.d. of 50 seeds" in ax.get_xlabel()
+    high = ax.collections[0].get_paths()[0].vertices[:, 1].max()
+    assert np.isclose(high, (curve.mean("seed") + curve.std("seed", ddof=1)).max(), rtol=1e-5)
     bare = plot.curves(fake(), band=None)
     assert not bare.collections
     assert "mean of 50 seeds" in bare.get_xlabel()
 
 
-def test_curves_with_a_standard_deviation(tmp_path):
-    data = fake().sel(policy=["Greedy"])
-    ax = plot.curves(data, "reward", band="deviation")
-    assert "mean ± 1 s.d. of 50 seeds" in written(ax, tmp_path)
-    (band,) = ax.collections
-    high = band.get_paths()[0].vertices[:, 1].max()
-    curve = data["reward"].isel(policy=0)
-    assert np.isclose(high, (curve.mean("seed") + curve.std("seed", ddof=1)).max(), rtol=1e-5)
-
-
-def test_curves_of_a_single_policy_and_a_single_seed(tmp_path):
+def test_curves_with_settings(tmp_path):
     assert "1 seed" in written(plot.curves(fake().sel(policy="Greedy").isel(seed=[0])), tmp_path)
     assert "1 seed" in plot.curves(fake().sel(seed=3)).get_xlabel()
-
-
-def test_curves_with_settings(tmp_path):
     data = fake({"gamma": [0.1, 0.2], "pool": ["small", "large"]})
     data["regret"][2] = data["regret"][2, 0, 0].values  # The oracle has neither axis.
     ax = plot.curves(data)
@@ -141,13 +130,6 @@ def test_curves_with_settings(tmp_path):
     assert len(labels) == 9
     assert len({str(line.get_color()) for line in ax.lines}) == 9
     written(ax, tmp_path)
-
-
-def test_curves_refuse_a_logarithm_of_what_is_never_positive():
-    data = fake()
-    data["regret"][1] *= -1
-    with pytest.raises(ValueError, match="log must be False or 'x' where a curve is nowhere positive, got 'y' for 'Greedy'"):
-        plot.curves(data, log="y")
 
 
 def test_systems_of_the_problems_are_the_strongest_lines():
@@ -197,23 +179,11 @@ def test_few_settings_keep_the_colour_of_their_policy():
     assert len({line.get_color() for line in lines}) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("ACQB", "subject"),
-        ("ACQB-CL", "variant"),
-        ("MESS+ with a margin", "variant"),
-        ("COSMOSES", "rival"),
-        ("RandomTie", "rival"),
-        ("RandomSet", "weak"),
-        ("always gpt", "weak"),
-        ("OracleBlind", "oracle"),
-        ("best single", "oracle"),
-        ("CUCB, union", "rival"),
-    ],
-)
-def test_roles_follow_names(name, role):
-    assert style.role_of(name) == role
+def test_roles_follow_names():
+    roles = {"ACQB": "subject", "ACQB-CL": "variant", "MESS+ with a margin": "variant", "COSMOSES": "rival"}
+    roles |= {"RandomTie": "rival", "RandomSet": "weak", "always gpt": "weak", "CUCB, union": "rival"}
+    roles |= {"OracleBlind": "oracle", "best single": "oracle"}
+    assert {name: style.role_of(name) for name in roles} == roles
 
 
 def test_panels_share_looks_and_one_legend(tmp_path):
@@ -235,7 +205,12 @@ def test_panels_share_looks_and_one_legend(tmp_path):
     assert all(ax.get_position().height > 0.5 for ax in (left, right, last))
 
 
-def test_a_level_is_named_in_the_legend_of_the_panels():
+def test_levels_and_own_lines_are_named_in_the_legend_of_the_panels():
+    figure, (ax,) = plot.panels(1)
+    ax.plot([1, 2], [1, 2], label="Greedy", **plot.line_style(ax, "Greedy"))
+    plot.share_legend(figure)
+    plot.share_legend(figure)
+    assert [labels(legend.get_texts()) for legend in figure.legends] == [["Greedy"]]
     figure, (left, right) = plot.panels(2)
     for ax in (left, right):
         plot.curves(fake(), ax=ax)
@@ -245,14 +220,6 @@ def test_a_level_is_named_in_the_legend_of_the_panels():
     assert left.lines[-1].get_color() == right.lines[-2].get_color()
     with pytest.raises(ValueError, match="along must be one of 'x', 'y', got 'z'"):
         plot.level(left, "target", 1.0, along="z")  # type: ignore[arg-type]
-
-
-def test_own_lines_join_the_legend():
-    figure, (ax,) = plot.panels(1)
-    ax.plot([1, 2], [1, 2], label="Greedy", **plot.line_style(ax, "Greedy"))
-    plot.share_legend(figure)
-    plot.share_legend(figure)
-    assert [labels(legend.get_texts()) for legend in figure.legends] == [["Greedy"]]
 
 
 def test_long_titles_and_labels_are_broken_into_lines():
@@ -276,7 +243,12 @@ def _lowest(ax):
     return min(path.vertices[:, 1].min() for band in ax.collections for path in band.get_paths())
 
 
-def test_markers_are_even_on_a_logarithmic_axis():
+def test_logarithmic_axes():
+    ax = plot.curves(fake())
+    plot.log_axis(ax, "y", linear=10.0)
+    assert ax.get_yscale() == "symlog"
+    plot.log_axis(ax, "x")
+    assert ax.get_xscale() == "log"
     times = np.arange(1, 2001)
     gaps = np.diff(np.log(times[marker_places(times, True, 0)]))
     assert gaps.max() < 1.5 * np.median(gaps)
@@ -335,9 +307,6 @@ def test_sweep_on_a_logarithmic_axis():
     assert ax.get_xscale() == "log"
     assert 2 <= sum(ax.get_xlim()[0] <= v <= ax.get_xlim()[1] for v in ax.get_xticks()) <= 6
     assert plot.sweep(fake({"gamma": [1, 2]}), log=True).get_yscale() == "log"
-    data["regret"][1] *= -1
-    with pytest.raises(ValueError, match="log must be False where a mean is not positive, got True for 'regret' of Greedy"):
-        plot.sweep(data, log=True)
 
 
 def test_many_rows_make_panels_higher():
@@ -361,12 +330,9 @@ def test_sweep_against_a_setting(tmp_path):
     assert line.get_ydata() == pytest.approx(metrics.mean(data, "regret").isel(time=-1, policy=0, gamma=[1, 2, 0]).values)
     assert labels(ax.get_xticklabels()) == ["5", "0.05", "0.5"]
     assert plot.sweep(fake({"gamma": range(9)})).get_xscale() == "linear"
-
-
-def test_names_are_not_joined_by_lines(tmp_path):
-    ax = plot.sweep(fake({"pool": ["small", "large"]}), "reward")
-    assert ax.containers[0].lines[0].get_linestyle() == "None"
-    written(ax, tmp_path)
+    names = plot.sweep(fake({"pool": ["small", "large"]}), "reward")
+    assert names.containers[0].lines[0].get_linestyle() == "None"  # Names are not joined by lines.
+    written(names, tmp_path)
 
 
 def test_zero_stands_before_a_logarithmic_axis(tmp_path):
@@ -397,28 +363,9 @@ def test_points(tmp_path):
     assert plot.points(series, x="", y="", join=False).containers[0][0].get_linestyle() == "None"
 
 
-def test_a_logarithmic_axis_with_two_signs():
-    ax = plot.curves(fake())
-    plot.log_axis(ax, "y", linear=10.0)
-    assert ax.get_yscale() == "symlog"
-    plot.log_axis(ax, "x")
-    assert ax.get_xscale() == "log"
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (np.geomspace(0.5, 8, 16), True),
-        ([0.02, 0.2, 1, 5, 14], True),
-        ([1, 2, 4], True),
-        (np.linspace(1, 8, 8), False),
-        ([0, 1, 10], False),
-        ([1, 2], False),
-        (["a", "b", "c"], False),
-    ],
-)
-def test_log_spaced(values, expected):
-    assert log_spaced(values) is expected
+def test_log_spaced():
+    assert all(map(log_spaced, (np.geomspace(0.5, 8, 16), [0.02, 0.2, 1, 5, 14], [1, 2, 4])))
+    assert not any(map(log_spaced, (np.linspace(1, 8, 8), [0, 1, 10], [1, 2], ["a", "b", "c"])))
 
 
 # Heat maps.
@@ -470,8 +417,12 @@ def test_heat_marks_the_best_by_the_kind_of_metric(tmp_path):
     assert unmarked.get_title(loc="left") == "Figure 8"
 
 
-def test_heat_of_two_signs_is_white_at_zero():
+def test_heat_of_two_signs_is_white_at_zero_and_missing_cells_are_empty(tmp_path):
     data = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
+    data["valid"][0, 0, 0] = False
+    ax = plot.heat(data, policy="StageRoute", x="gamma", y="budget")
+    assert ax.collections[0].get_array().mask.sum() == 1
+    written(ax, tmp_path)
     plain = plot.heat(data, policy="Greedy", x="gamma", y="budget").collections[0]
     assert plain.get_cmap().name == "viridis"
     data["regret"] -= float(metrics.mean(data, "regret").sel(policy="Greedy").isel(time=-1).mean())
@@ -480,14 +431,6 @@ def test_heat_of_two_signs_is_white_at_zero():
     assert mesh.norm.vmin == -mesh.norm.vmax
     ratio = plot.heat(data, policy="Greedy", x="gamma", y="budget", centre=1.0, limits=(0.5, 3.0)).collections[0]
     assert (ratio.norm.vmin, ratio.norm.vmax) == (-1.0, 3.0)
-
-
-def test_heat_leaves_missing_cells_empty(tmp_path):
-    data = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
-    data["valid"][0, 0, 0] = False
-    ax = plot.heat(data, policy="StageRoute", x="gamma", y="budget")
-    assert ax.collections[0].get_array().mask.sum() == 1
-    written(ax, tmp_path)
 
 
 # Deployment.
@@ -505,6 +448,9 @@ def test_deployment(tmp_path):
     np.testing.assert_allclose(cells[:, -1], [0, 0, 0, 1])
     assert ax.get_xlim() == (0, 10_000)
     assert ax.yaxis_inverted()
+    ax = plot.deployment(fake(models=2).drop_vars("model"), policy="Greedy", title="Figure 5")
+    assert labels(ax.get_yticklabels()) == ["model 0", "model 1"]
+    assert ax.get_title(loc="left") == "Figure 5"
 
 
 def test_panels_of_deployments_share_a_colour_bar(tmp_path):
@@ -517,17 +463,15 @@ def test_panels_of_deployments_share_a_colour_bar(tmp_path):
     assert len({round(ax.get_position().width, 3) for ax in axes}) == 1
 
 
-def test_deployment_of_unnamed_models():
-    ax = plot.deployment(fake(models=2).drop_vars("model"), policy="Greedy", title="Figure 5")
-    assert labels(ax.get_yticklabels()) == ["model 0", "model 1"]
-    assert ax.get_title(loc="left") == "Figure 5"
-
-
-def test_quantiles_of_negative_numbers_have_no_logarithm():
-    negative = fake()
-    negative["regret"] *= -1
+def test_negative_numbers_have_no_logarithm():
+    data = fake()
+    data["regret"][1] *= -1
+    with pytest.raises(ValueError, match="log must be False or 'x' where a curve is nowhere positive, got 'y' for 'Greedy'"):
+        plot.curves(data, log="y")
+    with pytest.raises(ValueError, match="log must be False where a mean is not positive, got True for 'regret' of Greedy"):
+        plot.sweep(data, log=True)
     with pytest.raises(ValueError, match="log must be False where nothing is positive"):
-        plot.quantiles(negative, log=True)
+        plot.quantiles(data.sel(policy=["Greedy"]), log=True)
 
 
 # Wrong arguments.
@@ -599,12 +543,6 @@ def test_heat_refuses_bad_arguments_before_it_draws(arguments, error, message):
     assert plt.get_fignums() == figures
 
 
-@pytest.mark.fast
-def test_misspelt_arguments():
-    with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
-        plot.curves(fake(), polices=["Greedy"])
-
-
 # Files and defaults.
 
 
@@ -626,7 +564,9 @@ def test_save_takes_figures_and_axes_and_known_formats(tmp_path):
         plot.save(figure, tmp_path / "a.bmp")
 
 
-def test_the_user_s_defaults_do_not_change():
+def test_the_user_s_defaults_do_not_change_and_misspelt_arguments_are_named():
+    with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
+        plot.curves(fake(), polices=["Greedy"])
     before = dict(matplotlib.rcParams)
     plot.curves(fake())
     assert dict(matplotlib.rcParams) == before

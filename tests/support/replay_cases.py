@@ -12,7 +12,7 @@ from jaxroute.comparison.learning import Traffic, setting_of
 from jaxroute.core.protocols import build_policy, first_state, stage_length_of
 from jaxroute.data import RoutingTable
 from jaxroute.engine.rounds import spec_for
-from jaxroute.testing.eager import on_device
+from jaxroute.testing.behaviour import on_device
 
 QUALITY = np.array([0.45, 0.55, 0.65, 0.80])
 COST = np.array([0.3, 1.0, 3.0, 8.0])

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..points import JUDGE, RECORDED
-from .candidates import cheapest
-from .crossfit import OfflineStrategy
+from .crossfit import OfflineStrategy, cheapest
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, several_calls
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..points import JUDGE, RECORDED
-from .candidates import PriceGrid, between, multipliers
-from .crossfit import OfflineStrategy
+from .crossfit import OfflineStrategy, PriceGrid, between, multipliers
 from .part import Part, Predictor
 from .sample import Outcomes, Sample, several_calls
 

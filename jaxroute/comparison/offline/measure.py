@@ -11,11 +11,11 @@ from jaxroute.data import RoutingTable
 
 from ..page.numbers import share
 from ..points import Kind, Point
-from . import bounds, cascade, router
+from . import cascade, router
 from .cascade_routing import PERFECT_ROUTING, CascadeRouting
 from .crossfit import OfflineStrategy, Record, crossfit
 from .part import Part
-from .sample import Outcomes, Sample, sample_of, single_call
+from .sample import Outcomes, Sample, best_of_each, cheapest_right, sample_of, single_call
 
 _MODULE = "jaxroute.comparison.offline"
 _WHOLE = 0  # Seed for rules that are fitted to the whole table.
@@ -111,11 +111,11 @@ def _singles(table: RoutingTable, sample: Sample) -> list[Point]:
 
 def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
     needs = ("the score of every model before any is called, which is impossible",)
-    best = single_call(sample, bounds.best_of_each(sample))
+    best = single_call(sample, best_of_each(sample))
     points = [_unfitted("Best model of each query", "bound", "", best, sample, needs)]
     distinct: list[Outcomes] = []
     for target in targets:
-        outcomes = bounds.cheapest_right(sample, target)
+        outcomes = cheapest_right(sample, target)
         if not any(np.array_equal(outcomes.quality, k.quality) and np.array_equal(outcomes.cost, k.cost) for k in distinct):
             distinct.append(outcomes)
             name, setting = "Cheapest right model of each query", f"at {share(target)}"

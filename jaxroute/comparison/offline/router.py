@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..points import RECORDED
-from .candidates import PriceGrid, multipliers
-from .crossfit import OfflineStrategy
+from .crossfit import OfflineStrategy, PriceGrid, multipliers
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, single_call
 
