@@ -125,8 +125,7 @@ def _reason(error: BaseException) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MemoryError) and not text:
         text = "there is not enough memory: try fewer seeds (--seeds) or a shorter horizon (--horizon)"
-    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    return (" ".join(text.split()) or type(error).__name__) + notes
+    return "; ".join([" ".join(text.split()) or type(error).__name__, *getattr(error, "__notes__", ())])
 
 
 def _format_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:

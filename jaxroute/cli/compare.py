@@ -60,19 +60,11 @@ def main(options: argparse.Namespace, output: Output) -> int:
             output.text(f"  {way}", 6)
         output.text(last)
 
-    comparison = compare(
-        log,
-        target_quality=options.target_quality,
-        out=out,
-        name=first.name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else ""),
-        minutes=options.minutes,
-        orders=options.orders,
-        warm=options.warm_start,
-        command=shlex.join(["jaxroute", *options.arguments]),
-        progress=is_bar,
-        begun=announce,
-        callback=None if is_bar or output.quiet else print_line if options.verbose else LineProgress().print,
-    )
+    name = first.name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
+    callback = None if is_bar or output.quiet else print_line if options.verbose else LineProgress().print
+    about = {"out": out, "name": name, "command": shlex.join(["jaxroute", *options.arguments])}
+    size = {name: getattr(options, name) for name in ("target_quality", "minutes", "orders")} | {"warm": options.warm_start}
+    comparison = compare(log, **about, **size, progress=is_bar, begun=announce, callback=callback)
     output.document({**comparison.summary, "out": out})
     answer, *others = comparison.sentences
     for text in (answer, " ".join(others)):

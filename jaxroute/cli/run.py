@@ -110,23 +110,12 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     start = time.perf_counter()
     try:
-        summary = experiments.run(
-            experiment,
-            out,
-            seeds=number,
-            horizon=rounds,
-            changes=changes,
-            root_seed=options.root_seed,
-            store=options.store,
-            execution=execution,
-            keep=options.keep,
-            until_stderr=goals,
-            figures=simulating.can_draw(bool(experiment.figures) and not options.no_figures),
-            keep_states=options.keep_states,
-            accept_changed_code=options.accept_changed_code,
-            progress=not options.quiet,
-            callback=report_block if options.verbose else None,
-        )
+        same = ("root_seed", "store", "keep", "keep_states", "accept_changed_code")
+        size = {"seeds": number, "horizon": rounds, "changes": changes, "until_stderr": goals, "execution": execution}
+        shown = {"progress": not options.quiet, "callback": report_block if options.verbose else None}
+        figures = simulating.can_draw(bool(experiment.figures) and not options.no_figures)
+        given = {name: getattr(options, name) for name in same}
+        summary = experiments.run(experiment, out, figures=figures, **size, **shown, **given)
     except ValueError as error:
         if type(error) is not ValueError:
             raise
@@ -135,10 +124,8 @@ def main(options: argparse.Namespace, output: Output) -> int:
     if "missing" in summary:
         again = shlex.join(["jaxroute", "plot", str(out), *(["--store", options.store] if options.store else [])])
         share = "join" if isinstance(execution.share, str) else "{} of {}".format(*execution.share or (0, 1))
-        output.text(
-            f"This share ({share}) is done. Of the whole result, {summary['missing']}. The last process to finish writes figures and "
-            f"summary.json, and so does `{again}`."
-        )
+        last = f"The last process to finish writes figures and summary.json, and so does `{again}`."
+        output.text(f"This share ({share}) is done. Of the whole result, {summary['missing']}. {last}")
         return 0
     if not (output.json or output.quiet):
         print_report(experiment, summary, changes, out, time.perf_counter() - start, output)

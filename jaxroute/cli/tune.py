@@ -69,17 +69,11 @@ def main(options: argparse.Namespace, output: Output) -> int:
     output.text(f"{experiment.name}: {on_table(experiment.title, experiment.table({}))}", 2)
     start = time.perf_counter()
     same = ("metric", "maximise", "margin", "rounds", "horizon", "seeds", "case", "policy", "accept_changed_code")
-    found = tuning.search(
-        experiment,
-        scales,
-        at_most=pairs("--at-most", "METRIC=NUMBER", options.at_most, float),
-        at_least=pairs("--at-least", "METRIC=NUMBER", options.at_least, float),
-        root_seed=options.root_seed,
-        out=out,
-        figures=figures,
-        progress=sys.stderr.isatty() and not options.quiet,
-        **{name: getattr(options, name) for name in same},
-    )
+    given = {name: getattr(options, name) for name in (*same, "root_seed")}
+    bounds = {name: getattr(options, name) for name in ("at_most", "at_least")}
+    bounds = {n: pairs(f"--{n.replace('_', '-')}", "METRIC=NUMBER", texts, float) for n, texts in bounds.items()}
+    progress = sys.stderr.isatty() and not options.quiet
+    found = tuning.search(experiment, scales, out=out, figures=figures, progress=progress, **bounds, **given)
     output.document({**json.loads((out / "summary.json").read_text()), "out": out})
     written = ["search", *(["search.png"] if figures else []), "summary.json"]
     output.lines("", tuning.report(found), "")

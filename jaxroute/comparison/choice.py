@@ -111,13 +111,7 @@ def named(point: Point) -> str:
 
 
 def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
-    """Describes the recommendation in a headline and further sentences.
-
-    Args:
-      points: all points.
-      found: the answer.
-      unit: unit of costs.
-    """
+    """Describes the recommendation `found` in a headline and further sentences. `unit` is that of costs."""
     goal, single, best = share(found.target), found.single, found.best
     if best is None:
         said = [_unreached(points, found)]

@@ -136,8 +136,8 @@ def curve_slope(data: Data, metric: str | None, start: float, confidence: float 
     """Returns the log-log slope of the mean curve over the recorded times from `start` on, for each policy and setting.
 
     The points of a curve are correlated within a seed, so whole seeds are the unit: see `slope`. The Dataset has `slope`, `low`, `high`, `stderr`
-    and `intercept`; NaN if the mean (or the mean without one seed) is not positive at every time, since a regret around zero follows no power
-    law, or if a policy does not have the metric.
+    and `intercept`; NaN if the mean (or the mean without one seed) is not positive at every time, since a regret around zero
+    follows no power law, or if a policy does not have the metric.
 
     Raises:
       ValueError: `start` leaves fewer than two times, or no curve has a slope.

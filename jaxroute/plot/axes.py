@@ -15,10 +15,7 @@ WIDE, HIGH = 46, 30
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
     """Writes plain numbers with commas on an axis; powers of ten only instead of long numbers.
 
-    Args:
-      axis: `ax.xaxis` or `ax.yaxis`.
-      span: smallest and largest value (default: those in view).
-      few: whether a logarithmic axis has at most six numbers.
+    `span` has the smallest and largest value (default: those in view). With `few`, a logarithmic axis has at most six numbers.
     """
     from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
 

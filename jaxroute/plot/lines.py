@@ -140,16 +140,9 @@ def _curves_of_differences(
 def _draw_differences(
     found: xr.Dataset, minus: str, used: Any, label: str, log: bool, ax: Any, title: str | None, notes: str
 ) -> Any:
-    """Draws paired differences around the zero line of the baseline.
+    """Draws the differences `found` around the zero line of the baseline `minus`.
 
-    Args:
-      found: differences from `metrics.paired`.
-      minus: name of the baseline.
-      used: setting axes that each drawn policy depends on.
-      label: name of the metric.
-      log: whether time is logarithmic.
-      ax, title: as for all figures.
-      notes: lines below the caption.
+    `used` are the setting axes that each drawn policy depends on, `label` is the name of the metric, and `notes` are lines below the caption.
     """
     array = found["mean"]
     own = ax is None

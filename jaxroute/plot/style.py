@@ -178,15 +178,9 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
     """Makes lines and points visible that coincide with others above them, by changing their looks.
 
-    A line below a solid one becomes a thin dashed core of it; points below others get larger markers.
-
-    Args:
-      places: coordinates `(x, y)` of each line or set of points.
-      looks: arguments of `plot` for each, changed in place.
-      joined: whether they are lines.
-
-    Returns:
-      For each line the index of the uppermost line above it; None if it is visible anyway.
+    A line below a solid one becomes a thin dashed core of it; points below others get larger markers. `places` are the coordinates `(x, y)` of each
+    line or set of points, and `looks` their arguments of `plot`, which are changed. Returns for each line the index of the uppermost line above it;
+    None if it is visible anyway.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -297,11 +291,7 @@ def wrapped(text: str, width: int) -> str:
 def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
     """Draws a legend: below all panels, or above single axes, or beside them if it has more than three rows.
 
-    Args:
-      ax: axes whose lines have labels.
-      text: title of the axes.
-      own: whether the figure is for these axes alone, and may be enlarged.
-      shared: whether panels have one legend; otherwise these axes have a separate one.
+    `text` is the title of the axes. If the figure is for these axes alone (`own`), it may be enlarged. Without `shared` these axes have a separate legend.
     """
     state = state_of(ax.figure)
     if state.shared and shared:

@@ -73,11 +73,7 @@ class _Trace(NamedTuple):
 class _Component:
     """An environment or a policy with abstract values, whose methods are traced.
 
-    Args:
-      role: "env" or "policy", for messages.
-      made: the object, or a function that returns it.
-      method: a method that the object has and a function does not.
-      argument: abstract argument of the function.
+    `made` is the object, which has the method `method`, or a function of the abstract `argument` that returns it. `role` is its name in messages.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):

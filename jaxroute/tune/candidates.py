@@ -109,7 +109,7 @@ def _check_field(policy: Any, name: str) -> None:
 
 
 class CandidateRunner:
-    """Simulates the candidates of one structure.
+    """Simulates the candidates of one structure, a combination of choices.
 
     Args:
       factory: maker of environments and policies.

@@ -34,7 +34,7 @@ _GROWING = ("runs", "test_seeds", "selection")  # Fields of the plan that grow w
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates of one structure on the same seeds.
+    """Candidates of one structure (a combination of choices) on the same seeds.
 
     Attributes:
       phase: "search", "selection" or "test".
@@ -129,11 +129,7 @@ def open_history(
 ) -> History:
     """Opens the history in a folder, from which a search with the same settings or with more rounds resumes; in memory if `out` is None.
 
-    Args:
-      out: the folder, or None.
-      settings: everything that determines the evaluations, as plain JSON.
-      code: digests of the code of environment, policy, strategy and metric.
-      accept_changed_code: whether the code may have changed.
+    `settings` determine the evaluations, as plain JSON, and `code` has digests of the code of environment, policy, strategy and metric.
 
     Raises:
       ValueError: `out` is no folder on disk.

@@ -266,7 +266,7 @@ class _Candidate:
 
 @dataclass(eq=False)
 class _Structure:
-    """State of the search within one structure.
+    """State of the search within one structure, a combination of choices.
 
     Attributes:
       optimizer: proposes candidates.
@@ -287,7 +287,7 @@ class _Structure:
 
 @dataclass(eq=False)
 class _Search:
-    """State of a search.
+    """Runs a search, and holds its state.
 
     Attributes:
       next_seed: the first seed that no structure has used.
@@ -334,7 +334,6 @@ class _Search:
             one.runs.append(({name: runs[place] for name, runs in values.items()}, valid[place]))
 
     def candidate(self, structure: int, point: np.ndarray) -> _Candidate:
-        """Returns a new candidate."""
         self.number += 1
         return _Candidate(self.number - 1, structure, point)
 

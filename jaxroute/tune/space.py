@@ -1,7 +1,7 @@
 """Search spaces: hyperparameters as positions from 0 to 1, or as choices among structures.
 
-Numbers have bounds and a scale, which map them to positions: a point of the unit cube. Each combination of choices is a structure, whose
-numbers have a cube of their own.
+Numbers have bounds and a scale, which map them to positions: a point of the unit cube. Each combination of choices is a structure, with
+a separate cube.
 """
 
 import itertools

@@ -15,7 +15,7 @@ from jaxroute.core import checks
 
 
 class Optimizer(Protocol):
-    """Search within one structure."""
+    """Proposes candidates of one structure, a combination of choices."""
 
     def ask(self, number: int) -> np.ndarray:
         """Returns the next points of the unit cube, `[n, d]`: `number` of them, or fewer if there are no more."""
@@ -31,7 +31,7 @@ class Optimizer(Protocol):
 
 
 class Strategy(Protocol):
-    """Description of a search."""
+    """Describes how a search proposes candidates."""
 
     def population(self, dimensions: int) -> int:
         """Returns the number of candidates of a generation."""

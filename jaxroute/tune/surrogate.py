@@ -31,7 +31,7 @@ _ROOT = np.sqrt(5.0)
 
 
 class Surrogate:
-    """Models the score and the bounded metrics of one structure, from all its evaluations."""
+    """Models the score and the bounded metrics of one structure (a combination of choices) from all its evaluations."""
 
     def __init__(self, goal: Goal):
         self.goal = goal
@@ -186,13 +186,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Raises values far below the good ones to a floor.
-
-    Args:
-      seen: the observations.
-      good: indices of the better half.
-      sign: 1 if more is better, -1 if less is.
-    """
+    """Raises values far below the good ones to a floor. `good` are the indices of the better half, and `sign` is -1 if less is better."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

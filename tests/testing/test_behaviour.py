@@ -28,18 +28,14 @@ PLAYED = [
 ]
 
 
+OF_OPTIONS = [n for n in cases.OPTIONS if n.startswith(("service/options", "combinatorial/groups"))]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*horizon")
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("name", [*PLAYED, *OF_OPTIONS])
 def test_environments_behave(name):
-    pair = (cases.ENVIRONMENTS | cases.VARIANTS)[name]
-    testing.check_environment(pair.env(), pair.policy, horizon=20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in cases.OPTIONS if n.startswith(("service/options", "combinatorial/groups"))])
-def test_environments_behave_with_options_of_their_policy(name):
-    pair = cases.OPTIONS[name]
+    pair = (cases.ENVIRONMENTS | cases.VARIANTS | cases.OPTIONS)[name]
     testing.check_environment(pair.env(), pair.policy, horizon=20)
 
 

@@ -13,20 +13,13 @@ from jaxroute.testing import check_structure
 # What cannot be traced under strict promotion of types: an optimiser of another library, and picks among truth values.
 PROMOTES_TYPES = {"service/RouterDC", "combinatorial/groups", "combinatorial/groups with budgets"}
 # Policies that never combine arrays of different rank, in environments that do not either; those of services and queues do.
-SAME_RANKS = {
-    *(
-        f"cascade/{name}"
-        for name in ("QueryAll", "Frugal", "RandomCascade", "Oracle", "ContextSingle", "StaticIndex", "BestSingle")
-    ),
-    *(f"combinatorial/{name}" for name in ("C2MABV", "CUCB", "EpsilonGreedy", "RandomSet", "Everything")),
-    *(f"combinatorial/{name}" for name in ("OracleRelaxed", "OracleInteger")),
-    *(f"staged/{name}" for name in ("Greedy", "CheapestModels", "RandomDeploy", "Uniform")),
-    *(f"stochastic/{name}" for name in ("UCB1", "GaussianThompson", "EpsilonGreedy", "Oracle")),
-    *(
-        f"stochastic/{name}"
-        for name in ("KLUCB", "UCBV", "MOSS", "AnytimeMOSS", "IMED", "Exp3", "SlidingWindowUCB", "DiscountedUCB")
-    ),
-}
+SAME_RANKS = """
+cascade: QueryAll Frugal RandomCascade Oracle ContextSingle StaticIndex BestSingle
+combinatorial: C2MABV CUCB EpsilonGreedy RandomSet Everything OracleRelaxed OracleInteger
+staged: Greedy CheapestModels RandomDeploy Uniform
+stochastic: UCB1 GaussianThompson EpsilonGreedy Oracle KLUCB UCBV MOSS AnytimeMOSS IMED Exp3 SlidingWindowUCB DiscountedUCB
+"""
+SAME_RANKS = {f"{p}/{n}" for p, _, names in (s.partition(": ") for s in SAME_RANKS.split("\n")) for n in names.split()}
 
 
 @contextlib.contextmanager
@@ -60,17 +53,17 @@ def test_every_environment_has_a_row():
     assert set(cases.ENVIRONMENTS) == expected
 
 
+def check(pairs, name):
+    env = pairs[name].env()
+    with strictest(name):
+        check_structure(pairs[name].policy, env)
+
+
 @pytest.mark.parametrize("name", [*cases.POLICIES, *cases.OPTIONS])
 def test_policies_have_the_structure_of_the_protocol(name):
-    pair = (cases.POLICIES | cases.OPTIONS)[name]
-    env = pair.env()
-    with strictest(name):
-        check_structure(pair.policy, env)
+    check(cases.POLICIES | cases.OPTIONS, name)
 
 
 @pytest.mark.parametrize("name", [*cases.ENVIRONMENTS, *cases.VARIANTS])
 def test_environments_have_the_structure_of_the_protocol(name):
-    pair = (cases.ENVIRONMENTS | cases.VARIANTS)[name]
-    env = pair.env()
-    with strictest(name):
-        check_structure(pair.policy, env)
+    check(cases.ENVIRONMENTS | cases.VARIANTS, name)

@@ -171,13 +171,8 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
     """Returns values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
 
-    Args:
-      strategy: the strategy.
-      points: points of the first grid, by values of the axis and options.
-      target: requested quality.
-
-    Returns:
-      Three values, or none if all settings meet the target, or none does.
+    `points` are those of the first grid, by values of the axis and options. There are three values, or none if all settings meet the target, or none
+    does.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

@@ -41,18 +41,10 @@ class Traffic:
 
     @classmethod
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
-        """Prepares the queries of a table.
+        """Prepares the queries of a table, with latencies and signals `[Q, N]` if there are some. Raises ValueError if no model has a positive cost.
 
         Of more than 16 models, those on the Pareto frontier of mean score and cost are available, then the best of the others; of a frontier of
         more than 16, as many from the cheapest to the best.
-
-        Args:
-          table: recorded scores and costs.
-          latency: `[Q, N]` seconds, or None.
-          signals: `[Q, N]` self-reported quality of each answer, or None.
-
-        Raises:
-          ValueError: no model has a positive cost.
         """
         available = _available(table)
         if len(available) < table.num_models:
@@ -73,8 +65,7 @@ class Traffic:
     def blind_cost(self, quality: float) -> float:
         """Returns the least mean cost at which a query-blind mixture of models has a mean score, in the unit of `unit`.
 
-        Args:
-          quality: mean score, clipped to those of single models.
+        The mean score is clipped to the mean scores of single models.
         """
         score, cost = self.unit.mean_scores(), self.unit.mean_costs()
         quality = float(np.clip(quality, score.min(), score.max()))

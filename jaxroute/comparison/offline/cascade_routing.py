@@ -62,13 +62,9 @@ def calls(
       costs: `[N]` mean costs.
       prices: `[Q]` prices of a unit of cost.
     """
-    blocks = [slice(start, start + _ROWS) for start in range(0, len(scores), _ROWS)]
-    return np.concatenate([_calls(before[b], scores[b], covariance, costs, prices[b]) for b in blocks])
-
-
-def _calls(
-    before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
-) -> np.ndarray:
+    if len(scores) > _ROWS:
+        blocks = [slice(start, start + _ROWS) for start in range(0, len(scores), _ROWS)]
+        return np.concatenate([calls(before[b], scores[b], covariance, costs, prices[b]) for b in blocks])
     num_models = scores.shape[1]
     sets = [(i, i) for i in range(num_models)]
     if num_models <= _MOST_FOR_PAIRS:
@@ -98,11 +94,7 @@ def _calls(
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Returns the mean of each score given the known scores of the same query under a normal distribution, `[Q, N]`, clipped to [0, 1].
 
-    Args:
-      before: `[Q, N]` unconditional means.
-      scores: `[Q, N]` scores, used only where `called`.
-      called: `[Q, N]` mask of the known scores.
-      covariance: `[N, N]` covariance.
+    `before` are the unconditional means, `[Q, N]`, and `covariance` their covariance. Scores `[Q, N]` are used only where `called`.
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)

@@ -52,12 +52,7 @@ class OfflineStrategy(Generic[RuleT_co]):
 
 
 class Record:
-    """Outcomes of each query in each partition, for one strategy and target.
-
-    Args:
-      num_partitions: `P`, the number of partitions.
-      sample: the queries.
-    """
+    """Outcomes of each query in each partition, for one strategy and target."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -121,16 +116,8 @@ def crossfit(
 ) -> list[list[Record]]:
     """Fits every strategy to all folds except one, tunes it there to every target, and evaluates it on the held-out fold.
 
-    Args:
-      sample: the queries.
-      strategies: strategies to fit.
-      targets: target qualities.
-      num_partitions: number of partitions.
-      num_folds: number of folds of each partition.
-      progress: is called with each step in words.
-
-    Returns:
-      One record for each strategy and target.
+    The queries are partitioned `num_partitions` times into `num_folds` folds. Returns one record for each strategy and target. `progress` is called with
+    each step in words.
     """
     records = [[Record(num_partitions, sample) for _ in targets] for _ in strategies]
     for partition in range(num_partitions):
@@ -149,14 +136,9 @@ RuleT = TypeVar("RuleT", bound=Any)
 
 
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
-    """Returns the index of the candidate that reaches a target at the least cost; of equal costs the better, then the first.
+    """Returns the index of the candidate that reaches a target at the least cost, from mean scores and mean costs `[C]`.
 
-    If no candidate reaches it, the best one is returned; of equal ones the cheapest, then the first.
-
-    Args:
-      quality: `[C]` mean scores.
-      cost: `[C]` mean costs.
-      target: target of the quality.
+    Of equal costs it is the better candidate, then the first. If none reaches the target, it is the best candidate, then the cheapest.
     """
     # Sums in different orders differ in their last digits, which must not decide between equal candidates.
     good = np.flatnonzero(quality >= min(target, float(quality.max())) - 1e-12)
@@ -188,9 +170,7 @@ class PriceGrid(Generic[RuleT]):
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
     """Returns prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
 
-    Args:
-      costs: `[N]` mean cost of each model.
-      number: number of prices; one if all models are free.
+    `costs` are the mean costs of the models, `[N]`. If all models are free, there is one price.
     """
     paid = costs[costs > 0]
     if not paid.size:
@@ -201,13 +181,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` further prices, in the gaps between prices where quality falls most.
-
-    Args:
-      prices: `[L]` increasing prices.
-      reached: `[L]` mean scores.
-      number: number of further prices; none if there is one price.
-    """
+    """Returns `number` further prices, in the gaps of increasing prices `[L]` where the mean scores `reached`, `[L]`, fall most."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

@@ -64,13 +64,7 @@ def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
 
 
 def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
-    """Returns the outcomes of several successive calls for each query.
-
-    Args:
-      sample: the queries.
-      called: `[Q, N]` mask of the called models.
-      quality: `[Q]` score of the served answer.
-    """
+    """Returns the outcomes of successive calls, from the mask `called` of the called models, `[Q, N]`, and the score of the served answer, `[Q]`."""
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
     calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
     return Outcomes(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)
@@ -120,11 +114,8 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 def cheapest_right(sample: Sample, target: float) -> Outcomes:
     """Solves the linear program of one choice per query exactly: the least cost at which the mean score of this sample reaches the target.
 
-    Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a probability below 1.
-
-    Args:
-      sample: the queries.
-      target: mean score; if it is out of reach, every query gets its best model.
+    Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a probability below 1. If the target is
+    out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
     start = single_call(sample, first)

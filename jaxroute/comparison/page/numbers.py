@@ -20,10 +20,7 @@ def known(value: float | None) -> TypeGuard[float]:
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
     """Formats a mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
 
-    Args:
-      pair: mean and standard error; an unknown mean is a dash, and an unknown error is left out.
-      unit: unit after the number.
-      decimals: decimals of the mean; None for three significant digits.
+    An unknown mean is a dash, and an unknown error is left out. The mean has `decimals`, or three significant digits.
     """
     value, error = pair or (None, None)
     if not known(value):

@@ -14,9 +14,7 @@ _NEAR = 0.01  # Difference of quality that counts as none: one percentage point.
 def text(summary: Summary, width: int | None = None) -> str:
     """Returns one line of text for each strategy, under the title of its group.
 
-    Args:
-      summary: summary of a comparison.
-      width: longest line; names and settings are cut to it, and columns that do not fit are left out.
+    Names and settings are cut to lines of `width` letters, and columns that do not fit are left out.
     """
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
