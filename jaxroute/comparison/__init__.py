@@ -8,16 +8,6 @@ from .learning import setting_of
 from .points import Estimate, Learning, Measures, Point
 from .serving import Strategy, load_strategy
 
-__all__ = [
-    "Comparison",
-    "Estimate",
-    "Learning",
-    "Measures",
-    "Point",
-    "Strategy",
-    "compare",
-    "drawing",
-    "load_strategy",
-    "setting_of",
-]
+__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "Strategy"]
+__all__ += ["compare", "drawing", "load_strategy", "setting_of"]
 __dir__ = public_names(__name__)

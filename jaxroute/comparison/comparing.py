@@ -30,15 +30,8 @@ from .summary import Summary, summary_of
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
 _FEWEST = 40  # Least number of queries that can be divided into fitting and held-out ones.
-_AROUND = (
-    -0.1,
-    -0.05,
-    -0.025,
-    0.0,
-    0.025,
-    0.05,
-    0.1,
-)  # Differences between the requested target and other examined targets.
+# Differences between the requested target and other examined targets.
+_AROUND = (-0.1, -0.05, -0.025, 0.0, 0.025, 0.05, 0.1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -334,9 +327,8 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
         raise ValueError(f"{holds} ({recorded['size']}), and this is another log: {name} ({size}); choose another folder")
     for setting, value in settings.items():
         if recorded[setting] != value:
-            raise ValueError(
-                f"{holds} at {setting}={recorded[setting]:g}, and this one is at {value:g}; choose another folder"
-            )
+            there, here = f"{setting}={recorded[setting]:g}", f"{value:g}"
+            raise ValueError(f"{holds} at {there}, and this one is at {here}; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     put(file, json.dumps(about, ensure_ascii=False).encode("utf-8", "replace"))
 

@@ -91,9 +91,8 @@ class Strategy:
           ValueError: an input of the rule is missing, or differs from those of the log.
         """
         if isinstance(queries, str) or not hasattr(queries, "__len__"):
-            raise ValueError(
-                f"queries must be a list of texts or rows of numbers, got {checks.show(queries)}; for one give [query]"
-            )
+            got = f"{checks.show(queries)}; for one give [query]"
+            raise ValueError(f"queries must be a list of texts or rows of numbers, got {got}")
         number = len(queries)
         groups = self._groups([None] * number if categories is None else list(categories))
         if groups is not None and len(groups) != number:

@@ -43,9 +43,8 @@ def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
     known = {0: -1} | {int(t): i for i, t in enumerate(times)}
     ends = [i for i, t in enumerate(times) if int(t) - window in known]
     if window % interval or not ends:
-        raise ValueError(
-            f"window must be a multiple of the record interval ({interval:,}), at most {int(times[-1]):,} rounds, got {window:,}"
-        )
+        allowed = f"a multiple of the record interval ({interval:,}), at most {int(times[-1]):,} rounds"
+        raise ValueError(f"window must be {allowed}, got {window:,}")
     total = _sum(array)
     start = xr.zeros_like(total.isel(time=[0])).assign_coords(time=[0])
     before = xr.concat([start, total], "time").isel(time=[known[int(times[i]) - window] + 1 for i in ends])

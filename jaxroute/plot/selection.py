@@ -57,11 +57,9 @@ def check_few_settings(array: xr.DataArray) -> None:
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > MAX_SETTINGS:
-        raise ValueError(
-            f"data must have at most {MAX_SETTINGS} settings for curves, got {settings} "
-            f"({', '.join(f'{a}: {array.sizes[a]}' for a in axes)}): select some with data.sel({axes[0]}=...), "
-            "or draw the horizon with plot.sweep or plot.heat"
-        )
+        got = f"{settings} ({', '.join(f'{a}: {array.sizes[a]}' for a in axes)})"
+        advice = f"select some with data.sel({axes[0]}=...), or draw the horizon with plot.sweep or plot.heat"
+        raise ValueError(f"data must have at most {MAX_SETTINGS} settings for curves, got {got}: {advice}")
 
 
 def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:

@@ -234,10 +234,8 @@ def _strong(made: _Trace, what: str) -> Any:
     """Returns the state, after checking that its leaves have strong types."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
-            raise Fault(
-                f"{what} makes the state's array {name} weakly typed, so that its type depends on what it meets: give it one, for example "
-                f"jnp.zeros({leaf.shape}, jnp.{leaf.dtype})"
-            )
+            problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"
+            raise Fault(f"{problem}: give it a type, for example jnp.zeros({leaf.shape}, jnp.{leaf.dtype})")
     return made.result
 
 
@@ -263,10 +261,9 @@ def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
     except Fault:
         raise
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        raise Fault(
-            f"{what} needs a value that is known only when it runs (a field, a state or an observation as a Python number, a condition or a "
-            f"shape; each value would be another program): {type(error).__name__}: {_first_line(error)}"
-        ) from error
+        values = "a field, a state or an observation as a Python number, a condition or a shape; each value would be another program"
+        problem = f"{what} needs a value that is known only when it runs ({values})"
+        raise Fault(f"{problem}: {type(error).__name__}: {_first_line(error)}") from error
     except Exception as error:
         if "Leaked" in str(error) or isinstance(error, jax.errors.UnexpectedTracerError):
             raise Fault(f"{what} keeps a traced value after it has returned; {_BELONG}") from error

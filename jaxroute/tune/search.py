@@ -156,22 +156,12 @@ def search(
     known = runners[0].metrics(example)
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
     wanted = goal.record(known, record)
-    settings = fingerprint(
-        {
-            "environment": describe(env),
-            "policy": describe(policy),
-            "parameters": describe(dict(space.parameters)),
-            "goal": describe(goal),
-            "plan": asdict(plan),
-            "strategy": describe(strategy),
-            "start": None if begin is None else [begin[0], begin[1].tolist()],
-            "record": wanted,
-            "horizon": horizon,
-            "root_seed": root_seed,
-            "backend": execution.backend,
-            **({"compile": execution.compile} if execution.compile != "full" else {}),
-        }
-    )
+    described = {"environment": env, "policy": policy, "parameters": dict(space.parameters), "goal": goal}
+    settings: dict[str, Any] = {name: describe(value) for name, value in described.items()}
+    settings |= {"plan": asdict(plan), "strategy": describe(strategy)}
+    settings |= {"start": None if begin is None else [begin[0], begin[1].tolist()], "record": wanted, "horizon": horizon}
+    settings |= {"root_seed": root_seed, "backend": execution.backend}
+    settings = fingerprint(settings | ({"compile": execution.compile} if execution.compile != "full" else {}))
     functions = [env, policy, strategy, *factory.make(example), *([metric] if callable(metric) else [])]
     history = open_history(out, settings, {"python": python(), **code_of(functions)}, accept_changed_code)
     options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
@@ -446,15 +436,10 @@ class _Search:
             best, start = (self.goal.scores(one.runs[0][0]) for one in tested)
             gain = moments((1.0 if self.goal.maximise else -1.0) * (best - start))
         horizon, evaluations = self.options["horizon"], [self._evaluation(one) for one in tested]
-        return SearchResult(
-            values=evaluations[0].values,
-            best=evaluations[0],
-            start=evaluations[1] if len(tested) == 2 else None,
-            gain=gain,
-            feasible=feasible,
-            rounds={phase: runs * horizon for phase, runs in self.history.runs.items()},
-            history=dataset(self.history, self.space, self.goal, horizon, chosen.number),
-        )
+        best, start = evaluations[0], evaluations[1] if len(tested) == 2 else None
+        rounds = {phase: runs * horizon for phase, runs in self.history.runs.items()}
+        history = dataset(self.history, self.space, self.goal, horizon, chosen.number)
+        return SearchResult(best.values, best, start, gain, feasible, rounds, history)
 
     def _evaluation(self, one: _Candidate) -> Evaluation:
         estimate = one.estimate(self.goal)

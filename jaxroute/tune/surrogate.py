@@ -96,15 +96,12 @@ class Observations(NamedTuple):
 def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observations:
     """Converts batches of points `[n, d]` and runs `[n, seed]`, of at least two seeds each, to observations."""
     variances = [_variances(runs) for _, runs in batches]
-    weights = [runs.shape[1] - 1 for _, runs in batches]
-    common = max(0.0, float(np.average([shared for _, shared in variances], weights=weights)))
-    return Observations(
-        points=np.concatenate([points for points, _ in batches]),
-        values=np.concatenate([runs.mean(axis=1) for _, runs in batches]),
-        noise=np.concatenate([own / runs.shape[1] for (own, _), (_, runs) in zip(variances, batches)]),
-        batch=np.concatenate([np.full(len(runs), number) for number, (_, runs) in enumerate(batches)]),
-        common=common / np.concatenate([np.full(len(runs), runs.shape[1]) for _, runs in batches]),
-    )
+    counts, seeds = zip(*(runs.shape for _, runs in batches), strict=True)
+    common = max(0.0, float(np.average([shared for _, shared in variances], weights=np.array(seeds) - 1)))
+    points = np.concatenate([points for points, _ in batches])
+    values = np.concatenate([runs.mean(axis=1) for _, runs in batches])
+    noise = np.concatenate([own / number for (own, _), number in zip(variances, seeds)])
+    return Observations(points, values, noise, np.repeat(np.arange(len(batches)), counts), common / np.repeat(seeds, counts))
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:

@@ -92,20 +92,26 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     number, rounds = traffic.unit.num_models, traffic.num_queries
     slots = min(_SLOTS, max(2, number - 1), number)
     sizes = {"max_deployed": slots, "stage_length": max(10, rounds // 20), "horizon": rounds}
-    return OnlineStrategy(
-        "StageRoute",
-        lambda budget: _metered(
-            traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), metered.ROUTED
-        ),
-        "budget",
-        _budgets(traffic, targets),
-        lambda: staged.StageRoute(),
-        {},
-        lambda budget: f"budget {_amount(budget, traffic)}, {slots} of {number} models deployed",
-        (_SCORE_SERVED, _COSTS),
-        rounds,
-        True,
+
+    def environment(budget: float) -> Metered:
+        return _metered(traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), metered.ROUTED)
+
+    words = f"{slots} of {number} models deployed"
+    return _with_budget(
+        traffic, "StageRoute", environment, _budgets(traffic, targets), staged.StageRoute, words, _SCORE_SERVED
     )
+
+
+def _with_budget(
+    traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
+) -> OnlineStrategy:
+    """Returns a strategy over a grid of budgets, whose policy has no settings and needs some scores and all costs."""
+
+    def described(budget: float) -> str:
+        return ", ".join(filter(None, (f"budget {_amount(budget, traffic)}", words)))
+
+    needs, rounds = (score, _COSTS), traffic.num_queries
+    return OnlineStrategy(name, environment, "budget", tuple(budgets), lambda: policy(), {}, described, needs, rounds, True)
 
 
 def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
@@ -138,18 +144,11 @@ def _c2mabv(traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequen
     def environment(budget: float) -> Metered:
         return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
 
-    return OnlineStrategy(
-        name,
-        environment,
-        "budget",
-        tuple(budgets),
-        lambda: combinatorial.C2MABV(delta=1.0 / traffic.num_queries),
-        {},
-        lambda budget: f"budget {_amount(budget, traffic)}" + (f", at most {size} models a query" if size > 1 else ""),
-        (JUDGE if size > 1 else _SCORE_SERVED, _COSTS),
-        traffic.num_queries,
-        True,
-    )
+    def policy() -> combinatorial.C2MABV:
+        return combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
+
+    words, score = (f"at most {size} models a query", JUDGE) if size > 1 else ("", _SCORE_SERVED)
+    return _with_budget(traffic, name, environment, budgets, policy, words, score)
 
 
 def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
@@ -241,12 +240,9 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if traffic.contexts.shape[1] == 1:
         return None  # It learns from features of queries alone.
     rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
-    pool = Traffic(
-        traffic.table.subset(rows=rows),
-        traffic.unit.subset(rows=rows).with_features(traffic.contexts[rows]),
-        traffic.contexts[rows],
-        None if traffic.latency is None else traffic.latency[rows],
-    )
+    contexts, latency = traffic.contexts[rows], None if traffic.latency is None else traffic.latency[rows]
+    unit = traffic.unit.subset(rows=rows).with_features(contexts)
+    pool = Traffic(traffic.table.subset(rows=rows), unit, contexts, latency)
     rounds = min(_QUEUE_ROUNDS, int(2 * traffic.num_queries))
 
     def environment(weight: float) -> Metered:
@@ -266,17 +262,11 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     )
 
 
-STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None]] = {
-    "StageRoute": _stageroute,
-    "MESS+": _messplus,
-    "C2MAB-V, one answer": _one_answer,
-    "C2MAB-V, best of several": _best_of_several,
-    "C2MAB-V, asked in turn": _asked_in_turn,
-    "COSMOS": _cosmos,
-    "COSMOS, learned evaluator": _cosmos_by_signals,
-    "LinUCB": _linucb,
-    "ACQB, with retries": _acqb,
-}
+STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None]]
+STRATEGIES = {"StageRoute": _stageroute, "MESS+": _messplus, "C2MAB-V, one answer": _one_answer}
+STRATEGIES |= {"C2MAB-V, best of several": _best_of_several, "C2MAB-V, asked in turn": _asked_in_turn}
+STRATEGIES |= {"COSMOS": _cosmos, "COSMOS, learned evaluator": _cosmos_by_signals}
+STRATEGIES |= {"LinUCB": _linucb, "ACQB, with retries": _acqb}
 
 
 def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStrategy]:

@@ -3,13 +3,5 @@
 from .measure import fit_cascade, fit_cascade_routing, fit_mixture, fit_router, offline, partitions, strategies
 from .sample import sample_of
 
-__all__ = [
-    "fit_cascade",
-    "fit_cascade_routing",
-    "fit_mixture",
-    "fit_router",
-    "offline",
-    "partitions",
-    "sample_of",
-    "strategies",
-]
+__all__ = ["fit_cascade", "fit_cascade_routing", "fit_mixture", "fit_router"]
+__all__ += ["offline", "partitions", "sample_of", "strategies"]

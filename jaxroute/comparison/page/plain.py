@@ -63,14 +63,10 @@ def _heads(summary: Summary) -> list[str]:
 
 
 def _cells(point: PointSummary) -> list[str]:
-    return [
-        strategies.name_of(point),
-        numbers.percent(point["quality"]),
-        numbers.measured(point["cost"]),
-        numbers.percent(point["saving"]) if point["saving"] else "",
-        numbers.measured((point["calls"][0], None), decimals=2),
-        point["setting"],
-    ]
+    saving = numbers.percent(point["saving"]) if point["saving"] else ""
+    calls = numbers.measured((point["calls"][0], None), decimals=2)
+    shown = numbers.percent(point["quality"]), numbers.measured(point["cost"]), saving, calls
+    return [strategies.name_of(point), *shown, point["setting"]]
 
 
 def _cut(text: str, width: int) -> str:
