@@ -95,7 +95,7 @@ def findings(
         found = _check_jax(have, _bounds(installed["jax"], "jaxlib"), cards)
     if lacking:
         shown = ", ".join(f"{name} ({have.get(name, 'missing')})" for name in lacking)
-        # With the present jax, which no other package may replace.
+        # Pins the present jax, which no other package may replace.
         pins = [f"jax=={jax}", f"jaxlib=={have['jaxlib']}"] if jax and not found else []
         found.append(_repair(f"missing or too old: {shown}", *(needs[name] for name in lacking), *pins))
     return sorted(found, key=lambda one: _LEVELS.index(one.level))
@@ -166,7 +166,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
     for name in (f"jax-{cuda}-{part}" for cuda in plugins for part in ("plugin", "pjrt")):
         if name not in have:
             found.append(_repair(f"{name} is missing, without which jax cannot use a GPU", need, level="slow"))
-        elif _numbers(have[name]) != _numbers(jaxlib):  # jax's own rule.
+        elif _numbers(have[name]) != _numbers(jaxlib):  # This is jax's own rule.
             problem = f"{name} {have[name]} does not fit jaxlib {jaxlib}, so that jax ignores the GPU"
             found.append(_repair(problem, need, level="slow"))
     if cards and not plugins and _is_gpu_allowed():
@@ -180,7 +180,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
     """Returns jax for pip, with the extra for the CUDA plugin that is installed or that the GPU needs."""
     extra = ""
-    for cuda in _plugins(have):  # Where no package brings CUDA's libraries, those of the machine stay in use.
+    for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"
     if not extra and cards and _is_gpu_allowed():
         extra = "cuda13" if _has_cuda_13(cards) else "cuda12"

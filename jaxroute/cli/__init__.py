@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         jax = sys.modules.get("jax")
         kinds = (ValueError, ImportError, OSError, MemoryError, *([jax.errors.JaxRuntimeError] if jax else []))
-        if not isinstance(error, kinds):  # Not an error of the input, the machine or the memory.
+        if not isinstance(error, kinds):  # A defect of jaxroute itself.
             raise
         if options.verbose:
             traceback.print_exc()
@@ -106,7 +106,7 @@ def _environment(options: argparse.Namespace) -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     handlers = {}
-    with contextlib.suppress(ValueError):  # Not the main thread.
+    with contextlib.suppress(ValueError):  # Only the main thread may set handlers.
         handlers = {one: signal.signal(one, end) for one in numbers if signal.getsignal(one) != signal.SIG_IGN}
     before, warnings.formatwarning = warnings.formatwarning, _format_warning
     try:

@@ -52,7 +52,7 @@ def check() -> Iterator[Line]:
     yield "precision", "float64" if jax.config.read("jax_enable_x64") else "float32"
     yield "memory", f"{provenance.memory_limit(devices[0]) / 2**30:.1f} GiB"
     yield from check_kernels()
-    warnings.filterwarnings("ignore", "no kernel can be used here")  # That has been printed.
+    warnings.filterwarnings("ignore", "no kernel can be used here")  # `check_kernels` has printed it.
     remedy = f": {kernels.cache_folder().parent} cannot be written; set XDG_CACHE_HOME to another folder"
     not_stored = f"not stored between commands{remedy if jax.config.jax_enable_compilation_cache else ''}"
     yield "programs", store_programs() or not_stored

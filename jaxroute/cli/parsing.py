@@ -19,7 +19,7 @@ REPEATED: dict[str, Any] = {"action": "append", "default": []}  # For an option 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
     """Returns "; did you mean ...?" with the two names that are most like a wrong one, or an empty text."""
-    names = {name.lstrip("-"): name for name in known}  # Dashes make all options alike.
+    names = {name.lstrip("-"): name for name in known}  # Dashes would make all options similar.
     close = [names[name] for name in difflib.get_close_matches(wrong.lstrip("-"), list(names), n=2)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        if self._subparsers is None:  # Before argparse complains of what is missing because of a misspelling.
+        if self._subparsers is None:  # Before argparse complains about arguments that are missing because of a misspelling.
             before = itertools.takewhile(lambda text: text != "--", args)
             options = (text.partition("=")[0] for text in before if text.startswith("--") and " " not in text)
             if wrong := next((text for text in options if text not in self._option_string_actions), None):

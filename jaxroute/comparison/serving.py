@@ -102,7 +102,9 @@ class Strategy:
         none = np.zeros((number, len(self.models)))
         sample = Sample(self.models, none, none, None, self._features(queries), groups)
         asked = (self.rule.next_model(sample.take(np.array([q])), (), random.random()) for q in range(number))
-        return [self.models[first] for first in asked if first is not None]  # Never None before the first answer.
+        return [
+            self.models[first] for first in asked if first is not None
+        ]  # A rule always calls a model before the first answer.
 
     def model(
         self,

@@ -115,7 +115,7 @@ def quantile_intervals(
     lead = values.isel(quantile=0).dims
     number = count(data, metric).transpose(*lead).values
     levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
-    # Ranks from 0; that many runs are below the quantile, or more.
+    # Ranks from 0 of the runs at both ends.
     first = _binomial_quantile((1 - level) / 2, number, levels) - 1
     last = _binomial_quantile((1 + level) / 2, number, levels)
     if has_runs(data):
@@ -191,7 +191,7 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
         counts = data[f"{metric}_histogram"].transpose(*array.dims, f"{metric}_bin").values
         bins, (own,) = statistics.bins_of(data[f"{metric}_bin"].values), statistics.bins_of(np.asarray([above]))
         surely, perhaps = (counts[..., chosen].sum(axis=-1) for chosen in (bins > own, bins >= own))
-        if own == 0:  # This bin counts all its numbers as zero.
+        if own == 0:  # The histogram counts all numbers of this bin as zero.
             surely = perhaps = surely if above >= 0 else perhaps
         least, most = (statistic(data, metric, s).values for s in ("minimum", "maximum"))
         surely, perhaps = np.where(least > above, number, surely), np.where(most <= above, 0, perhaps)

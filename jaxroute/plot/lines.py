@@ -119,7 +119,7 @@ def _curves_of_differences(
 ) -> Any:
     about, array = decoded(found.attrs), found["mean"]
     check_time(array)
-    if metric not in ("regret", "mean", about["metric"]):  # "regret" is the default.
+    if metric not in ("regret", "mean", about["metric"]):  # The default, "regret", is accepted, too.
         raise ValueError(f"metric must be {about['metric']!r}, the one of these differences, got {metric!r}")
     for name, value, allowed in (("band", band, ("stderr",)), ("reference", reference, (None,)), ("log", log, (False, "x"))):
         if value not in allowed:
@@ -215,11 +215,11 @@ def _draw_lines(
     looks = [styles.shade(line.policy, line.label, line.position, line.number) for line in lines]
     covers = style.separate_overlaps([(times, line.of(middle)) for line in lines], looks, joined=True)
     for number, (line, look, cover) in enumerate(zip(lines, looks, covers, strict=True)):
-        shift = number if cover is None else cover + 2  # Midway between the markers of what lies above it.
+        shift = number if cover is None else cover + 2  # Midway between the markers of the line above it.
         ax.plot(times, line.of(middle), label=line.label, markevery=marker_places(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)
-            # Many bands on top of each other would be one grey: only that of the strongest line stays as it is.
+            # Many overlapping bands would look like one grey area, so only the band of the strongest line stays strong.
             alpha = 0.18 if len(lines) < 4 or (style.role_of(line.policy) == "subject" and line.number == 1) else 0.09
             ax.fill_between(times, low, high, color=look["color"], alpha=alpha, linewidth=0, zorder=2)
 

@@ -137,7 +137,7 @@ def quantiles(
     ax = style.new_axes(ax, style.SIZE if axes else (style.SIZE[0], 1.0 + 0.3 * max(len(drawn), 2)))
     styles = style.styles_of(ax, names)
     for row, name in enumerate(drawn):
-        # Side by side at each setting; without settings, each on its own line.
+        # Policies stand side by side at each setting; without settings, each has a row.
         places = np.arange(len(settings)) + 0.14 * (row - (len(drawn) - 1) / 2) if axes else np.array([float(row)])
         one, colour = values[:, row], styles.style(name)["color"]
         middle: dict[str, Any] = {"color": colour, "mec": "white", "markersize": 5, "label": name if axes else None}

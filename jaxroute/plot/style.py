@@ -192,7 +192,7 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
         tolerances = ((3e-3, 0.0), (0.0, near))
         return one.shape == other.shape and all(np.isclose(one, other, *t, equal_nan=True).all() for t in tolerances)
 
-    in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest.
+    in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest line to the uppermost.
     depth: list[int] = [0] * len(at)
     cover: list[int | None] = [None] * len(at)
     for rank, below in reversed(list(enumerate(in_order))):

@@ -275,7 +275,7 @@ def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
 
 
 def _trace(function: Callable, *arguments: Any) -> _Trace:
-    def once(*arguments):  # A function of its own, or jax would give the first trace again.
+    def once(*arguments):  # A new function, because jax would return the first trace again.
         return function(*arguments)
 
     closed, result = jax.make_jaxpr(once, return_shape=True)(*arguments)
@@ -286,7 +286,7 @@ def _program(value: Any) -> Any:
     """Converts a traced program, or a parameter of one of its operations, to a form that can be compared: without names and addresses."""
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
-    if isinstance(value, Jaxpr):  # Since jax 0.12 also one with its constants.
+    if isinstance(value, Jaxpr):  # Since jax 0.12 a Jaxpr may hold its constants.
         constants = tuple(map(_program, getattr(value, "consts", ())))
         numbers = {var: i for i, var in enumerate((*value.constvars, *value.invars))}
 
@@ -302,11 +302,13 @@ def _program(value: Any) -> Any:
         return constants, tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
     if isinstance(value, (tuple, list)):
         return tuple(map(_program, value))
-    if hasattr(value, "__array__") and not jnp.issubdtype(value.dtype, jax.dtypes.extended):  # Also jax's own of literals.
+    if hasattr(value, "__array__") and not jnp.issubdtype(
+        value.dtype, jax.dtypes.extended
+    ):  # Also the arrays that jax stores in literals.
         array = np.asarray(value)
         return array.dtype.name, array.shape, array.tobytes()
     if isinstance(value, (float, complex)):
-        return repr(value)  # Of a NaN too, which is not equal to itself.
+        return repr(value)  # NaN is not equal to itself, but its text is.
     return value if isinstance(value, (bool, int, str, type(None))) else type(value)
 
 

@@ -119,7 +119,7 @@ class CandidateRunner:
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
         self.factory = factory
         self._varying: dict[str, set[int]] = {}
-        self._stack(probes)  # From the start, every generation stacks what any candidate changes.
+        self._stack(probes)  # So the grids of all generations have the same axes.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
         """Returns environment and policy of several candidates, as `simulate` takes them."""

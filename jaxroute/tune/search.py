@@ -217,7 +217,7 @@ class Plan:
         stages = math.ceil(math.log2(structures)) + 1 if space.numeric else 0
         left = runs - tested * number
         selection = math.floor(runs * _SELECTION_SHARE) if space.numeric else left
-        # All stages are equal: each has as many runs as the first one needs.
+        # Each stage has as many runs as the first one needs.
         least = stages * structures * size * seeds
         fewest = 2 if space.numeric else 2 * structures
         if left - selection < least or selection < fewest:

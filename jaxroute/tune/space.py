@@ -35,7 +35,7 @@ class Linear:
             checks.numbers(f"parameters[{name!r}].{end}", getattr(self, end), ())
         _check_order(name, self)
 
-    num_values = 0  # A continuum.
+    num_values = 0  # Number of values; 0 for a continuum.
 
     def at(self, position: float) -> Any:
         """Returns the value at a position from 0 to 1."""

@@ -17,9 +17,9 @@ from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meet
 from .strategies import POOL, OnlineStrategy, strategies_for
 from .traffic import Traffic
 
-# Number of recorded parts of a stream, and of values of a setting between two of the first grid.
+# Number of recorded parts of a stream, and number of finer values between two of the first grid.
 _PIECES, _BETWEEN = 20, 3
-# Strategies without a second, finer grid: they take long, and their stream is no pass over all queries.
+# Strategies without a second, finer grid: they take long, and their stream does not serve each query once.
 _ONE_GRID = ("ACQB, with retries",)
 # Metrics that are recorded with their squares, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
@@ -102,7 +102,7 @@ def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: 
         values = tuple(float(data[name].values[i]) for name, i in zip(names, place, strict=True))
         curves = {name: array[place] for name, array in arrays.items()}
         point = _point(strategy, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
-        # From the odd runs, as `judged`; the shares add up to the calls per query.
+        # Shares come from the odd runs, like `judged`, and add up to the calls per query.
         called = sent[place][1::2].sum(axis=0)
         shares = called * point.judged.calls.value / max(float(called.sum()), 1.0)
         by_model = {name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}

@@ -137,12 +137,14 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
     one, two = _below(cuts, values, np.concatenate([scores, costs]))
     absent, same = np.isnan(cuts), np.eye(num_models, dtype=bool)
 
-    serve = scores.mean(1)[:, None] - np.einsum("iit->it", one[:num_models])  # [M, T] served at once.
+    serve = scores.mean(1)[:, None] - np.einsum(
+        "iit->it", one[:num_models]
+    )  # `[M, T]` quality of answers that are served at once.
     pair_quality = serve[:, :, None] + one[:num_models].transpose(1, 2, 0)
     pair_cost = costs.mean(1)[:, None, None] + one[num_models:].transpose(1, 2, 0)
     pair_cost[same[:, None, :] | absent[:, :, None]] = np.inf
 
-    # [M, T, M, T] served by the first two: j on the queries that i rejects, without those that j rejects too.
+    # `[M, T, M, T]` quality of the first two models: j serves the queries that i rejects and j accepts.
     rejected = np.einsum("jijtu->itju", two[:num_models])
     before = pair_quality[..., None] - rejected
     triple_quality = before + two[:num_models].transpose(0, 1, 3, 2, 4)

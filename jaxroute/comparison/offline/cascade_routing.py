@@ -98,14 +98,14 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)
-    if called.shape[1] <= 53:  # Numbers sort faster than rows.
+    if called.shape[1] <= 53:  # Sorting numbers is faster than sorting rows.
         _, first, which = np.unique(called @ np.exp2(np.arange(called.shape[1])), return_index=True, return_inverse=True)
         patterns = called[first]
     else:
         patterns, which = np.unique(called, axis=0, return_inverse=True)
     seen = patterns[:, :, None] & patterns[:, None, :]
     identity = np.eye(covariance.shape[0])
-    # Rows of models that were not called are those of the identity; the ridge separates copies of a model.
+    # Rows of models that were not called are rows of the identity matrix; the ridge separates copies of a model.
     ridge = 1e-6 * max(float(np.trace(covariance)), 1e-6) * identity
     system = np.where(seen, covariance + ridge, identity * ~patterns[:, :, None])
     gains = np.linalg.solve(system, np.where(patterns[:, :, None], covariance, 0.0))  # [U, seen, N]

@@ -132,7 +132,7 @@ class Part:
             inside = self.folds == fold
             judged[inside] = judge(~inside).of(predicted[inside], sample.costs[inside])
         if cross_entropy(judged, sample.scores) >= cross_entropy(predicted, sample.scores):
-            return before, predicted  # The cost of an answer says nothing here.
+            return before, predicted  # The cost of an answer carries no information here.
         return CachedPredictor(judge(np.ones(len(judged), bool))), judged
 
     @cached_property

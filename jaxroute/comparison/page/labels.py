@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _ANGLES = tuple(math.radians(a) for a in (0, 180, 90, -90, 35, -35, 145, -145, 65, -65, 115, -115))
-_DISTANCES = (0.0, 9.0, 20.0, 33.0, 48.0)  # Beyond the gap.
+_DISTANCES = (0.0, 9.0, 20.0, 33.0, 48.0)  # Distances of a label from its point, besides the gap.
 Box = Sequence[float]  # Left, lower, right and upper border.
 
 

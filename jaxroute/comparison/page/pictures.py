@@ -164,7 +164,7 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     ax = picture.axes(left, bottom, right, top, form.font, titles)
     target = 100 * summary["target"]
     ax.axhline(target, color=LIGHT["accent"], lw=1.5, ls=(0, (4, 2.7)), zorder=2)
-    least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # An error bar may end near zero, an axis may not.
+    least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # An error bar may end near zero, but an axis may not.
     for point in (p for p in points if p["kind"] == "single"):
         _error_bar(ax, point, "dot", least)
         _mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
@@ -295,7 +295,7 @@ def _label(
             name([*answer[:1], points[-1], points[0]], strategy, looks[strategy].colour, form.font, form.limits)
     first = strategies.frontier(p for p in singles if p is not single)
     others = [p for p in singles if p is not single and not any(p is f for f in first)]
-    step, named = max(1, len(others) // 8), 0  # After the frontier both ends, then those between them.
+    step, named = max(1, len(others) // 8), 0  # After the frontier come both ends, then the models between them.
     for point in [*first, *(p for start in range(step) for p in others[start::step])]:
         if named < form.singles:
             words, limits = strategies.name_of(point), (min(26.0, *form.limits),)
