@@ -212,8 +212,8 @@ def compare(
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
         targets = _targets(table, target)
         planned = _plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
-        folder, is_file = None if out is None else Path(out), isinstance(data, (str, os.PathLike))
-        name = name or (Path(data).name if is_file else "a table")
+        folder, file = None if out is None else Path(out), data if isinstance(data, (str, os.PathLike)) else None
+        name = name or ("a table" if file is None else Path(file).name)
         if folder is not None:
             _claim(folder, log, name, {"target_quality": target, "warm": float(warm)})
         seconds["reading"] = time.perf_counter() - start
@@ -235,7 +235,7 @@ def compare(
                 told.total += sum(planned.grids)
                 learned = _learned(planned, target, targets, seconds, orders=number, **options)
         if command is None:
-            command = _command(data, target, out) if is_file and not any(reading.values()) else ""
+            command = "" if file is None or any(reading.values()) else _command(file, target, out)
         points = (*fixed, *learned)
         found = Comparison(log, name, target, points, number, targets, float(warm), seconds, command, log.opened)
         if folder is not None:

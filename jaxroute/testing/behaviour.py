@@ -86,7 +86,7 @@ def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
     whole = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=32 * len(jax.local_devices())))
     _assert_valid(whole)
 
-    def check(expected, message, seeds=seeds, execution=None, **options):
+    def check(expected, message, seeds: Any = seeds, execution=None, **options):
         data = _simulate(policy, env, horizon, seeds=seeds, execution=execution or Execution(block=16), **options)
         for metric, curve in data.data_vars.items():
             same = "time" not in curve.dims or np.array_equal(curve.values, expected[metric].values, equal_nan=True)

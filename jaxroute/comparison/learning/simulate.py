@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -59,14 +60,15 @@ def simulate(
     tell = progress or (lambda text: None)
     for strategy in strategies_for(traffic, targets):
         tell(strategy.name)
-        prefix = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
-        runs = _runs(strategy, strategy.values, orders, folder and str(Path(folder) / f"{prefix}-grid"))
+        name = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
+        place = None if folder is None else str(Path(folder) / name)
+        runs = _runs(strategy, strategy.values, orders, place and f"{place}-grid")
         first = _points(strategy, traffic, runs, warm)
         between = () if num_grids(strategy) == 1 else values_between(strategy, first, target)
         if between:
             tell(f"{strategy.name}, near the target")
             # The values may change with more orders, so each set of values has its own folder.
-            second = _runs(strategy, between, orders, folder and str(Path(folder) / f"{prefix}-near-{between[0]:.6g}"))
+            second = _runs(strategy, between, orders, place and f"{place}-near-{between[0]:.6g}")
             first = first | _points(strategy, traffic, second, warm)
         yield list(first.values())
 
@@ -78,7 +80,8 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
         environments = jr.grid(strategy.environment, **{strategy.axis: [float(v) for v in values]})
     options = {name: list(of) for name, of in strategy.options.items()}
     policy = jr.grid(strategy.policy, **options) if options else strategy.policy()
-    sizes = {"horizon": strategy.rounds, "seeds": orders, "record_every": max(1, strategy.rounds // _PIECES)}
+    sizes: dict[str, Any] = {"horizon": strategy.rounds, "seeds": orders}
+    sizes["record_every"] = max(1, strategy.rounds // _PIECES)
     data = jr.simulate(environments, {strategy.name: policy}, **sizes, out=out, progress=False)
     return data.sel(policy=strategy.name)
 

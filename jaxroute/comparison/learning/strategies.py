@@ -178,10 +178,10 @@ def _cascade(
 ) -> OnlineStrategy:
     """Returns a strategy of cascades over a grid of weights of costs. With `features`, answers have features."""
     unit, features = traffic.unit, more.pop("features", None)
-    environment_options = {"names": unit.models} | ({} if features is None else {"features": features})
+    about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
     def environment(weight: float) -> Metered:
-        env = cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, cost_weight=weight, **environment_options)
+        env = cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, cost_weight=weight, **about)
         return _metered(traffic, env, metered.OPENED)
 
     def described(weight: float, **setting: float) -> str:
