@@ -135,14 +135,10 @@ class RoutingTable:
             index = np.arange(self.num_queries)[rows]
         except IndexError as error:
             raise IndexError(f"rows does not fit a table of {self.num_queries} queries: {error}") from error
-        chosen = {name: getattr(self, name) for name in ("features", "groups", "rows", "prompts")}
-        return replace(
-            self,
-            scores=self.scores[index][:, columns],
-            costs=self.costs[index][:, columns],
-            models=names,
-            **{name: None if value is None else value[index] for name, value in chosen.items()},
-        )
+        parts = {"scores": self.scores[index][:, columns], "costs": self.costs[index][:, columns], "models": names}
+        fields_of_queries = {name: getattr(self, name) for name in ("features", "groups", "rows", "prompts")}
+        parts |= {name: value[index] for name, value in fields_of_queries.items() if value is not None}
+        return replace(self, **parts)
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
         """Returns the same table with other features.
