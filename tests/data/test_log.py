@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from data_cases import assert_same
-from log_cases import LONG, WIDE, both_layouts, long_rows, make, shared
+from log_cases import CASES, LONG, both_layouts, make, shared
 
 from jaxroute.data import features as features_of
 from jaxroute.data import read_log
@@ -26,93 +26,19 @@ def npz(**arrays):
 
 
 GOOD = {"scores": np.array(SCORES), "costs": np.array(COSTS), "models": np.array(["a", "b"])}
-COST = {"costs": {"a": 0.01, "b": 0.02}}
 GAPS = "prompt_id,model,correct,cost\n1,a,1,1\n1,b,0,1\n1,c,1,1\n2,a,1,1\n2,b,1,1\n3,a,0,1\n3,b,1,1\n4,c,1,1\n"
 
-# Name of the file, its content (None for a folder, ... for nothing), options, and what is said.
-WRONG = {
+# Name of the file, its content (None for a folder, ... for nothing), options, and a part of the error.
+WRONG = CASES["wrong"] | {
     "no file": ("t.csv", ..., {}, "there is no such file"),
-    "no suffix": ("table", LONG, {}, r"of an unknown kind; expected a name that ends in \.csv, \.tsv"),
-    "old Excel": ("t.xls", LONG, {}, "an old Excel file: save it as .xlsx or .csv"),
-    "a folder": ("t.csv", None, {}, "is a folder without files that can be read"),
-    "empty": ("t.csv", "", {}, "is empty: it has no bytes"),
-    "only blank lines": ("t.csv", "\n\n", {}, "one column|is empty"),
-    "names alone": ("t.csv", LONG.splitlines()[0], {}, "has a line of names, but no rows"),
-    "empty list": ("t.json", "[]", {}, "is empty: a list without records"),
-    "no list": ("t.json", "3", {}, r"must be a list of records \[\{...\}, ...\], got 3"),
-    "a list of numbers": ("t.json", "[1, 2]", {}, r"record 0 \(from 0\) must be an object"),
-    "cut off JSON": ("t.json", '[{"a": 1}, {"a"', {}, "line 1 is not JSON"),
-    "cut off JSON lines": ("t.jsonl", '{"query": 1}\n{"query"', {}, "line 2 is not JSON"),
-    "a list in JSON lines": ("t.jsonl", "[1]\n", {}, r"record 0 .from 0. must be an object"),
     "damaged gz": ("t.csv.gz", gzip.compress(LONG.encode() * 9)[:-12], {}, "is a damaged gzip file"),
     "rubbish": ("t.csv", bytes(range(256)) * 4, {}, "is not text, despite its name|no text, or in UTF-16"),
     "a picture": ("t.csv", b"\x89PNG\r\n\x1a\n" + bytes(200), {}, "is not text, despite its name"),
     "parquet called csv": ("t.csv", b"PAR1" + bytes(99), {}, "is not a parquet file, or is damaged"),
     "xlsx called csv": ("t.csv", b"PK\x03\x04" + bytes(99), {}, "is a damaged zip archive"),
-    "text called parquet": ("t.parquet", LONG, {}, "is not a parquet file, or is damaged"),
-    "text called xlsx": ("t.xlsx", LONG, {}, r"is not an Excel file \(xlsx\), or is damaged"),
-    "text called npz": ("t.npz", LONG, {}, "is not an npy or npz file of plain arrays, or cut off"),
-    "text called pickle": ("t.pkl", LONG, {}, "t.pkl"),
-    "an open quotation mark": ("t.csv", LONG + '5,"a,1,1\n', {}, r"line 6: .*is a quotation mark not closed, or the file cut off\?"),
-    "too few fields": ("t.csv", LONG + "5,a\n", {}, r"line 6: 2 fields, but the first line names 4 columns; is a quotation mark not closed, or the file cut off\?"),
-    "too many fields": ("t.csv", LONG + "5,a,1,1,9\n", {}, "line 6: 5 fields, .*into quotation marks"),
-    "one column": ("t.csv", "a\n1\n", {}, "has one column, 'a': if another character .*--separator"),
-    "another separator": ("t.csv", LONG.replace(",", "~"), {}, "has one column, .*--separator"),
-    "no names": ("t.csv", "1,0.5,0.01\n2,0.7,0.02\n", {}, "line 1 looks like data and not like names .*add a line of names above it"),
-    "an unknown separator": ("t.csv", LONG, {"separator": ",,"}, "separator must be one character"),
-    "an unknown encoding": ("t.csv", LONG, {"encoding": "utf-9"}, "encoding must be one such as"),
     "the wrong encoding": ("t.csv", LONG.replace("a", "é").encode("cp1252"), {"encoding": "utf-8"}, "is not in utf-8 .byte 0xe9"),
-    "unknown role": ("t.csv", LONG, {"columns": {"scroe": "correct"}}, "a role in columns must be one of .*did you mean 'score'"),
-    "unknown column": ("t.csv", LONG, {"columns": {"score": "corect"}}, r"columns\['score'\] is 'corect', which .* lacks; did you mean 'correct'\?"),
-    "unknown columns of models": ("t.csv", WIDE, {"columns": {"score": "perf_*"}}, r"is 'perf_\*', which no column of .* fits"),
-    "columns as text": ("t.csv", LONG, {"columns": "score"}, "columns must map roles to names of columns"),
-    "no query": ("t.csv", "model,correct,cost\na,1,1\nb,0,1\n", {}, r"column 'model', 2 different in 2 rows\) but no column of queries"),
-    "no score": ("t.csv", "prompt_id,model,cost\n1,a,1\n1,b,1\n", {}, "lacks a column for the score: name it .*--column"),
-    "nothing known": ("t.csv", "x1,y\nu,v\n", {}, "has neither a column of models .* nor columns of scores per model"),
-    "scores without costs": ("t.csv", "prompt,a,b\nwho is,1,0\nwho was,0,1\n", {}, "'a', 'b' could be scores of models: give the cost .*--cost a=VALUE --cost b=VALUE"),
-    "tokens without prices": ("t.csv", LONG.replace("cost", "completion_tokens").replace(",0.0", ",1"), {}, r"has no costs: give the cost of each model .*--price a=IN:OUT"),
-    "no costs": ("t.csv", LONG.replace("cost", "beauty"), {}, r"has no costs: give the cost of each model .*--cost a=VALUE"),
-    "one model": ("t.csv", "prompt_id,model,correct,cost\n1,a,1,1\n2,a,0,1\n", {}, "has one model, 'a': there is nothing to choose"),
-    "one model, a row per query": ("t.csv", "id,perf_a,cost_a\n1,1,1\n2,0,1\n", {}, "scores of one model, 'a': there is nothing to choose"),
-    "one query": ("t.csv", "\n".join(LONG.splitlines()[:3]), {}, "has 1 query; at least 2 are needed"),
-    "one model left": ("t.csv", LONG, {"models": ["a"]}, "models must be at least two different names, got a"),
-    "the same model twice": ("t.csv", LONG, {"models": ["a", "a"]}, "models must be at least two different names, got a, a"),
-    "an unknown model": ("t.csv", LONG, {"models": ["a", "c"]}, "a model in models must be one of 'a', 'b', got 'c'"),
-    "costs of nobody": ("t.csv", LONG, {"costs": {"a": 1, "c": 1}}, "a model in costs must be one of 'a', 'b', got 'c'"),
-    "costs of one": ("t.csv", LONG, {"costs": {"a": 1}}, "only a would be left"),
-    "costs that lack a model": ("t.csv", LONG, {"models": ["a", "b"], "costs": {"a": 1}}, "costs lacks b, which models names"),
-    "costs as a number": ("t.csv", LONG, {"costs": 3}, r"costs must map models to numbers, as \{'MODEL': 0.01\}, got 3"),
-    "a negative given cost": ("t.csv", LONG, {"costs": {"a": -1, "b": 1}}, r"costs\['a'\] must be at least 0, got -1"),
-    "four prices": ("t.csv", LONG, {"prices": {"a": (1, 2, 3, 4), "b": 1}}, r"prices\['a'\] must be USD per million"),
-    "costs and prices": ("t.csv", LONG, {**COST, "prices": {"a": 1, "b": 1}}, "costs and prices mean the same"),
-    "unknown treatment of gaps": ("t.csv", LONG, {"missing": "ignore"}, "missing must be one of 'drop', 'zero', got 'ignore'"),
-    "a scale upside down": ("t.csv", LONG, {"scale": (1, 0)}, r"scale must be \(LOW, HIGH\) with LOW below HIGH"),
-    "a scale of words": ("t.csv", LONG, {"scale": "high"}, r"scale must be two numbers \(LOW, HIGH\)"),
-    "outside the scale": ("t.csv", LONG, {"scale": (0.5, 1)}, r"line 4, query '2' and model 'b' is 0.25, outside the scale 0.5:1"),
-    "a negative cost": ("t.csv", LONG.replace("0.03", "-0.03"), {}, r"line 4, column 'cost' is '-0.03'; a cost must be finite and at least 0"),
-    "an infinite cost": ("t.csv", LONG.replace("0.03", "inf"), {}, r"line 4, column 'cost' is 'inf'; a cost must be finite"),
-    "an infinite score": ("t.csv", LONG.replace("0.25", "inf"), {}, r"line 4, column 'correct' is 'inf'; a score must be finite"),
-    "a negative score": ("t.csv", LONG.replace("0.25", "-3"), {}, r"line 4, .*model 'b' is -3; scores must lie in \[0, 1\] or \[0, 100\].*--scale LOW:HIGH"),
-    "a score over 100": ("t.csv", LONG.replace("0.25", "250"), {}, r"line 4, .*is 250; scores must lie in .*--scale"),
-    "one score over 1": ("t.csv", LONG.replace("0.25", "3"), {}, r"different scales: model 'a' from 0 to 0.5 but model 'b' from 1 to 3 \(.*line 4, query '2' and model 'b' is 3\); correct the value.*--scale"),
-    "percent and fractions": ("t.csv", LONG.replace(",0.25,", ",80,").replace(",0.5,", ",0.7,"), {}, "different scales: model 'a' from 0 to 0.7 but model 'b' from 1 to 80"),
-    "some percent signs": ("t.csv", LONG.replace(",0.25,", ",25%,").replace(",1,", ",75,"), {}, "without a % sign, but others have one"),
-    "percent over 100": ("t.csv", "id,model,score,cost\n1,a,120%,1\n1,b,50%,1\n2,a,1%,1\n2,b,3%,1\n", {}, "line 2.* is 1.2, outside 0 % to 100 %"),
-    "a word for a score": ("t.csv", LONG.replace("0.25", "maybe"), {}, r"line 4, column 'correct' is 'maybe', which is not a number; write a number, a percentage"),
-    "a word for a cost": ("t.csv", LONG.replace("0.03", "cheap"), {}, r"line 4, column 'cost' is 'cheap', which is not a number"),
-    "two currencies": ("t.csv", LONG.replace("0.03", "€0.03").replace("0.02", "$0.02"), {}, r"line 4, column 'cost' is '€0.03', in EUR, but .*line 3.* is in USD: convert"),
-    "two currencies in two columns": ("t.csv", "id,perf_a,cost_a,perf_b,cost_b\n1,1,$1,0,£1\n2,0,$2,1,£3\n", {}, "costs are in GBP and in USD"),
-    "a row without model": ("t.csv", LONG.replace("2,b", "2,"), {}, "line 4, column 'model' is empty, and 0 more rows name no model"),
-    "a row without query": ("t.csv", LONG.replace("2,b", ",b"), {}, "line 4, column 'prompt_id' is empty"),
-    "a model named twice": ("t.csv", "id,perf_a,perf_b,perf_a,cost_a,cost_b\n1,1,1,1,1,1\n2,0,0,0,1,1\n", {}, "has 2 columns 'perf_a': rename or remove"),
-    "a router's log": ("t.csv", "id,model,correct,cost\n1,a,1,1\n2,b,0,1\n3,a,1,1\n", {}, "every query has the answer of one model alone"),
-    "no complete query": ("t.csv", GAPS.replace("1,c,1,1\n2", "2", 1), {}, r"no query has an answer .*\(c 3.* missing of 4; .*--models a,b\) 3 queries are complete"),
-    "text that is not there": ("t.csv", LONG, {"features": "text"}, "features is \"text\", but no column of text was found"),
-    "an embedding that is not there": ("t.csv", LONG, {"features": "own"}, "features is \"own\", but the file has no embedding"),
     "features of too few": ("t.csv", LONG, {"features": np.ones((3, 2))}, r"features must be numbers \[2, d\]"),
     "features as NaN": ("t.csv", LONG, {"features": np.full((2, 2), np.nan)}, "features must be finite"),
-    "unequal embeddings": ("t.jsonl", "\n".join(json.dumps({"id": q, "model": m, "score": 1, "cost": 1, "embedding": [1.0] * (q + 1)}) for q in (1, 2) for m in "ab"), {}, "has 3 numbers, but the first has 2"),
-    "an embedding in words": ("t.csv", "id,emb_0,emb_1,perf_a,perf_b,cost_a,cost_b\n1,x,1,1,1,1,1\n2,0,0,0,0,1,1\n", {}, "line 2, column 'emb_0' is 'x', which is not a number"),
     "npz without models": ("t.npz", npz(scores=np.ones((2, 2))), {}, "has no array models; it has scores"),
     "npz without scores": ("t.npz", npz(models=np.array(["a", "b"])), {}, r"has no array scores \[Q, 2\]"),
     "npz of another shape": ("t.npz", npz(**{**GOOD, "scores": np.ones((2, 3))}), {}, r"array 'scores' has shape \(2, 3\).*expected \[Q, 2\]"),
@@ -134,45 +60,12 @@ def test_what_is_wrong_is_named_with_the_place_and_the_remedy(name, tmp_path):
     assert "\n" not in text
 
 
-# What is odd but read: file, content, options, what `read` says (several parts with ;; between them), scores and costs.
-SAME = {
-    "long": ("t.csv", LONG, {}, "layout: a row per query and model;;query: column 'prompt_id' .as in 1, 2.;;kept: 2 queries x 2 models"),
-    "wide": ("t.csv", WIDE, {}, "layout: a row per query, columns called like the models;;cost: columns <model>.total_cost"),
-    "semicolons": ("t.csv", LONG.replace(",", ";"), {}, "semicolons between columns"),
-    "tabs": ("t.csv", LONG.replace(",", "\t"), {}, "tabs between columns"),
-    "bars": ("t.txt", LONG.replace(",", "|"), {}, "vertical bars between columns"),
-    "a given separator": ("t.csv", LONG.replace(",", "~"), {"separator": "~"}, "'~' between columns"),
-    "decimal commas": ("t.csv", LONG.replace(",", ";").replace(".", ","), {}, "decimal commas read as points"),
-    "quoted decimal commas": ("t.csv", re.sub(r"(\d+)\.(\d+)", r'"\1,\2"', LONG), {}, "decimal commas read as points"),
+# Unusual files of one table: name, content, options, and parts of the lines about reading, with ;; between them.
+SAME = CASES["same"] | {
     "UTF-16": ("t.csv", LONG.encode("utf-16"), {}, "text in UTF-16"),
     "UTF-16 without mark": ("t.csv", LONG.encode("utf-16-le"), {}, "text in UTF-16-LE"),
     "Windows-1252": ("t.csv", LONG.replace("\n1", ",größe\n1", 1).replace("2\n2", "2,ü\n2").replace("0.01\n", "0.01,é\n").replace("3\n", "3,ß\n").encode("cp1252"), {}, "text in cp1252"),
     "gz": ("t.csv.gz", gzip.compress(LONG.encode()), {}, "compressed by gzip"),
-    "dollars": ("t.csv", re.sub(r",(0\.0\d)", r",$\1", LONG), {}, r"currency signs left out \(USD\)"),
-    "a currency in words": ("t.csv", re.sub(r",(0\.0\d)", r",USD \1", LONG), {}, r"currency signs left out \(USD\)"),
-    "percent signs": ("t.csv", LONG.replace(",1,", ",100%,").replace(",0.5,", ",50 %,").replace(",0.25,", ",25%,").replace(",0,", ",0%,"), {}, "percentages divided by 100"),
-    "percent": ("t.csv", LONG.replace(",1,", ",100,").replace(",0.5,", ",50,").replace(",0.25,", ",25,"), {}, "taken for percent, and divided by 100"),
-    "a given scale": ("t.csv", LONG.replace(",1,", ",3,").replace(",0.5,", ",1,").replace(",0.25,", ",0,").replace("a,0,", "a,-1,"), {"scale": (-1, 3)}, "scale -1:3 mapped to 0:1, as given"),
-    "judged from 1 to 5": ("t.csv", LONG.replace("correct", "rating").replace(",1,", ",5,").replace(",0.5,", ",3,").replace(",0.25,", ",2,").replace("a,0,", "a,1,"), {}, "taken for a scale of 1 to 5"),
-    "grades from 0 to 10": ("t.csv", LONG.replace("correct", "judge").replace(",1,", ",10,").replace(",0.5,", ",5,").replace(",0.25,", ",2.5,"), {}, "taken for a scale of 0 to 10"),
-    "fractions": ("t.csv", LONG.replace(",0.5,", ",2/4,"), {}, "score: column 'correct'"),
-    "copies": ("t.csv", LONG + LONG.splitlines()[1] + "\n", {}, r"1 pairs of query and model have several answers \(2 rows\): their means count"),
-    "several answers": ("t.csv", LONG.replace("1,a,0.5,0.01", "1,a,1,0.00\n1,a,0,0.02"), {}, r"1 pairs of query and model have several answers \(2 rows\): their means count"),
-    "a gap": ("t.csv", LONG + "3,a,1,0.5\n", {}, r"left out: 1 of 3 queries that lack an answer or a cost \(of b 1; first: query '3' and model 'b'\)"),
-    "an empty cell": ("t.csv", WIDE + "3,1,n/a,1,0.02\n", {}, r"left out: 1 of 3 queries .*line 4"),
-    "another model": ("t.csv", LONG + "1,c,1,1\n", {"models": ["a", "b"]}, "left out: the models c, which were not named"),
-    "names in another case": ("t.csv", LONG.replace("prompt_id,model,correct,cost", "Prompt-ID,LLM Name,Is Correct,Cost (USD)"), {}, "query: column 'Prompt-ID'"),
-    "own names": ("t.csv", LONG.replace("prompt_id,model,correct,cost", "a1,a2,a3,a4"), {"columns": {"query": "a1", "model": "a2", "score": "a3", "cost": "a4"}}, "cost: column 'a4'"),
-    "own names per model": ("t.csv", "n,hit-a,fee-a,hit-b,fee-b\n1,0.5,0.01,1,0.02\n2,0,0.01,0.25,0.03\n", {"columns": {"score": "hit-*", "cost": "fee-*"}}, "score: columns hit-<model>"),
-    "JSON": ("t.json", json.dumps(long_rows()), {}, "JSON in UTF-8"),
-    "JSON lines called JSON": ("t.json", "\n".join(map(json.dumps, long_rows())), {}, "JSON lines in UTF-8"),
-    "records inside": ("t.json", json.dumps({"records": long_rows()}), {}, "JSON in UTF-8"),
-    "columns of lists": ("t.json", json.dumps({k: [r[k] for r in long_rows()] for k in long_rows()[0]}), {}, "JSON in UTF-8"),
-    "nested": ("t.jsonl", "\n".join(json.dumps({"id": r["prompt_id"], "llm": r["model"], "evaluation_result": {"score": r["correct"], "inference_cost": r["cost"]}}) for r in long_rows()), {}, "score: column 'evaluation_result.score'"),
-    "unused columns": ("t.csv", LONG.replace("\n", ",7\n").replace("cost,7", "cost,weather"), {}, "not used: 'weather'"),
-    "prices in the file": ("t.csv", "id,model,score,completion_tokens,price_in,price_out,prompt_tokens\n1,a,0.5,1000,5,5,1000\n1,b,1,1000,10,10,1000\n2,b,0.25,2000,10,10,1000\n2,a,0,1000,5,5,1000\n", {}, "the file's prices in USD per million tokens x input tokens and output tokens"),
-    "given prices": ("t.csv", "id,model,score,completion_tokens\n1,a,0.5,1000\n1,b,1,1000\n2,b,0.25,1500\n2,a,0,1000\n", {"prices": {"a": (0, 10), "b": (0, 20)}}, "x no input tokens and output tokens"),
-    "characters": ("t.csv", "id,perf_a,perf_b,a_chars,b_chars\n1,0.5,1,4000,4000\n2,0,0.25,4000,6000\n", {"prices": {"a": (0, 10), "b": (0, 20)}}, "assumed to be characters / 4"),
     "npz": ("t.npz", npz(**GOOD), {}, "an npz file; 2 rows, 4 columns"),
 }  # fmt: skip
 

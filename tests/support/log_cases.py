@@ -1,5 +1,6 @@
 """Files of the same small table in many forms, and where the files of real answers are."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from data_cases import write
 
 LONG = "prompt_id,model,correct,cost\n1,a,0.5,0.01\n1,b,1,0.02\n2,b,0.25,0.03\n2,a,0,0.01\n"
-WIDE = "prompt_id,a,a|total_cost,b,b|total_cost\n1,0.5,0.01,1,0.02\n2,0,0.01,0.25,0.03\n"
+CASES = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
 # The folder with files of real answers, beside the checkout or where the variable says.
 HOME = os.environ.get("JAXROUTE_REAL_DATA")
@@ -31,13 +32,6 @@ def make(folder, name, content):
     elif content is not ...:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def long_rows():
-    """The rows of `LONG`."""
-    names, *rows = (line.split(",") for line in LONG.splitlines())
-    cells = [(int(q), m, float(s), float(c)) for q, m, s, c in rows]
-    return [dict(zip(names, row, strict=True)) for row in cells]
 
 
 def both_layouts(path, models, scores, costs, groups, layout):
