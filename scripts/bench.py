@@ -40,7 +40,7 @@ from jaxroute.engine import BACKENDS
 from jaxroute.engine.programs import PROGRAMS, Block
 from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from comparators import COMPARATORS, Comparator

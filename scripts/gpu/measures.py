@@ -35,7 +35,7 @@ from jaxroute.kernels import cuda, host, rollout
 from jaxroute.kernels.compiling import compilations
 from jaxroute.kernels.source import Array, Source
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 
 Pieces = Iterator[dict[str, Any]]
 Values = dict[str, np.ndarray]

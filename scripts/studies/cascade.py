@@ -39,7 +39,7 @@ from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, r
 from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.exploration import WarmUp
-from jaxroute.problems.cascade.parts.streaming import ConstantCurvature
+from jaxroute.problems.cascade.parts.indices import ConstantCurvature
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.features import reward_of
 

@@ -6,7 +6,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute.problems import cascade, queueing, service, staged, stochastic
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 
 pytestmark = pytest.mark.gpu
 

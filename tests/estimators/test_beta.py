@@ -8,7 +8,7 @@ from helpers import x64
 from scipy import special
 
 from jaxroute.estimators.beta import upper_quantile
-from jaxroute.problems.stochastic.policies.bayes_ucb import MOST_PRIOR, BayesUCB
+from jaxroute.problems.stochastic.policies.posterior import MOST_PRIOR, BayesUCB
 
 
 def test_quantiles():

@@ -13,7 +13,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.estimators import gaussian
 from jaxroute.estimators.gaussian import ByCholesky, ByRoot
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems.cascade.parts.designs import change_of_inverse
+from jaxroute.problems.cascade.parts.indices import change_of_inverse
 
 slow = pytest.mark.slow
 

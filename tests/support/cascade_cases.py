@@ -17,8 +17,8 @@ from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, RadiusInputs, TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.features import CubeNoise, RadialNoise
 from jaxroute.problems.cascade.types import CascadeSpec

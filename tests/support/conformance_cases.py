@@ -24,8 +24,8 @@ from jaxroute.problems import (
     staged,
     stochastic,
 )
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 
 

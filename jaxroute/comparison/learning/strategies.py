@@ -11,8 +11,8 @@ from jaxroute.comparison.points import JUDGE, RETRIES
 from jaxroute.core import checks
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
 from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.combinatorial import AnyWin
 
 from . import metered

@@ -46,8 +46,7 @@ from .sources.rows import query_groups as query_groups
 from .sources.rows import recorded_rows as recorded_rows
 from .theory import regret_bound as regret_bound
 
-POLICIES = (
-    COSMOS,
+_VARIANTS = (
     Greedy,
     EpsilonGreedy,
     ExploreThenCommit,
@@ -55,26 +54,11 @@ POLICIES = (
     DistributionLearner,
     ThompsonSampling,
     BootstrapCOSMOS,
-    LinUCB,
-    QueryAll,
-    Frugal,
-    RandomCascade,
-    Oracle,
-    TrueIndexSearch,
-    ContextSingle,
-    StaticIndex,
-    BestSingle,
 )
-ENVIRONMENTS = (
-    uniform_cascade,
-    spike_cascade,
-    pass_fail_cascade,
-    group_cascade,
-    safe_and_risky,
-    two_boxes,
-    frozen_cascade,
-    custom_cascade,
-    replay_cascade,
-    query_cascade,
-)
+_BASELINES = (LinUCB, QueryAll, Frugal, RandomCascade)
+_ORACLES = (Oracle, TrueIndexSearch, ContextSingle, StaticIndex, BestSingle)
+POLICIES = (COSMOS, *_VARIANTS, *_BASELINES, *_ORACLES)
+_RECORDED = (replay_cascade, query_cascade)
+_SMALL = (safe_and_risky, two_boxes, frozen_cascade)
+ENVIRONMENTS = (uniform_cascade, spike_cascade, pass_fail_cascade, group_cascade, *_SMALL, custom_cascade, *_RECORDED)
 __dir__ = _public_names(__name__)

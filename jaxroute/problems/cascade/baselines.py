@@ -15,7 +15,6 @@ from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
 from jaxroute.problems.cascade.parts import evaluator as evaluators
-from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
 from jaxroute.problems.cascade.parts.exploration import (
     BlockExploration,
     DecayingExploration,
@@ -23,11 +22,16 @@ from jaxroute.problems.cascade.parts.exploration import (
     ExplorationPhase,
     WarmUp,
 )
-from jaxroute.problems.cascade.parts.location import LocationFamily
-from jaxroute.problems.cascade.parts.loss import IndexEstimator
+from jaxroute.problems.cascade.parts.indices import (
+    GradientDescent,
+    IndexEstimator,
+    LocationFamily,
+    StreamingNewton,
+    change_of_inverse,
+    first_inverse,
+)
 from jaxroute.problems.cascade.parts.radii import BootstrapRadius, PracticalRadius, Radius, SampledRadius
 from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
-from jaxroute.problems.cascade.parts.streaming import GradientDescent, StreamingNewton
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 

@@ -12,9 +12,16 @@ from jaxroute.core.types import Leaf, Metric, PyTree
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade.parts import evaluator as evaluators
-from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse, square_norm
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
-from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
+from jaxroute.problems.cascade.parts.indices import (
+    Evaluator,
+    IndexEstimator,
+    Sample,
+    Sizes,
+    change_of_inverse,
+    first_inverse,
+    square_norm,
+)
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, Radius, RadiusInputs
 from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.parts.window import Window

@@ -18,8 +18,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.cosmos import CosmosState
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.parts.evaluator import EvaluatorState
-from jaxroute.problems.cascade.parts.location import LocationFamily
-from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator
+from jaxroute.problems.cascade.parts.indices import Evaluator, IndexEstimator, LocationFamily
 from jaxroute.problems.cascade.parts.radii import RadiusInputs, TheoreticalRadius
 from jaxroute.problems.cascade.parts.window import SampleWindow
 from jaxroute.problems.cascade.types import CascadeSpec

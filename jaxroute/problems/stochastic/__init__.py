@@ -1,8 +1,7 @@
 """The plain K-armed bandit: for a quick start, and for comparisons with other simulators.
 
-`env` is the bandit, `instances` the ready-made ones, `sources` means that change. `policies` has a module for each method, `parts` their components,
-`oracle` the policy that knows the best model. `theory` has the Lai-Robbins line, bounds of proofs, and the characteristic time of best-arm
-identification; `types` holds the values shared by environment and policies.
+`env` simulates the bandit, `instances` builds ready-made ones, and `sources` has means that change. `policies` holds the methods, `oracle` the
+policy that knows the best model. `theory` has the Lai-Robbins line, bounds of the regret, and the characteristic time of best-arm identification.
 """
 
 from jaxroute.core.exports import public_names as _public_names
@@ -22,20 +21,20 @@ from .instances import poisson as poisson
 from .instances import restless as restless
 from .instances import sinusoidal as sinusoidal
 from .oracle import Oracle as Oracle
-from .policies.bayes_ucb import BayesUCB as BayesUCB
-from .policies.discounted import DiscountedThompson as DiscountedThompson
-from .policies.discounted import DiscountedUCB as DiscountedUCB
+from .policies.changing import DiscountedThompson as DiscountedThompson
+from .policies.changing import DiscountedUCB as DiscountedUCB
+from .policies.changing import SlidingWindowThompson as SlidingWindowThompson
+from .policies.changing import SlidingWindowUCB as SlidingWindowUCB
 from .policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
 from .policies.exp3 import Exp3 as Exp3
-from .policies.exp3_plus_plus import Exp3PlusPlus as Exp3PlusPlus
-from .policies.imed import IMED as IMED
+from .policies.exp3 import Exp3PlusPlus as Exp3PlusPlus
+from .policies.kl_ucb import IMED as IMED
 from .policies.kl_ucb import KLUCB as KLUCB
 from .policies.moss import MOSS as MOSS
 from .policies.moss import AnytimeMOSS as AnytimeMOSS
-from .policies.sliding_window import SlidingWindowThompson as SlidingWindowThompson
-from .policies.sliding_window import SlidingWindowUCB as SlidingWindowUCB
-from .policies.thompson import BetaThompson as BetaThompson
-from .policies.thompson import GaussianThompson as GaussianThompson
+from .policies.posterior import BayesUCB as BayesUCB
+from .policies.posterior import BetaThompson as BetaThompson
+from .policies.posterior import GaussianThompson as GaussianThompson
 from .policies.track_and_stop import TrackAndStop as TrackAndStop
 from .policies.track_and_stop import UniformAndStop as UniformAndStop
 from .policies.track_and_stop import practical_threshold as practical_threshold
@@ -50,25 +49,10 @@ from .theory import minimax_bound as minimax_bound
 from .theory import minimax_lower_bound as minimax_lower_bound
 from .theory import optimal_weights as optimal_weights
 
-POLICIES = (
-    *(
-        UCB1,
-        GaussianThompson,
-        BetaThompson,
-        EpsilonGreedy,
-        KLUCB,
-        UCBV,
-        MOSS,
-        AnytimeMOSS,
-        IMED,
-        BayesUCB,
-        Exp3,
-        Exp3PlusPlus,
-    ),
-    *(SlidingWindowUCB, DiscountedUCB, SlidingWindowThompson, DiscountedThompson, TrackAndStop, UniformAndStop, Oracle),
-)
-ENVIRONMENTS = (
-    *(bernoulli, gaussian, beta, poisson, exponential),
-    *(piecewise, garivier_moulines, drifting, sinusoidal, restless),
-)
+_FIXED = (UCB1, GaussianThompson, BetaThompson, EpsilonGreedy, KLUCB, UCBV, MOSS, AnytimeMOSS, IMED, BayesUCB)
+_ADVERSARIAL = (Exp3, Exp3PlusPlus)
+_CHANGING = (SlidingWindowUCB, DiscountedUCB, SlidingWindowThompson, DiscountedThompson)
+POLICIES = (*_FIXED, *_ADVERSARIAL, *_CHANGING, TrackAndStop, UniformAndStop, Oracle)
+_CHANGING_MEANS = (piecewise, garivier_moulines, drifting, sinusoidal, restless)
+ENVIRONMENTS = (bernoulli, gaussian, beta, poisson, exponential, *_CHANGING_MEANS)
 __dir__ = _public_names(__name__)

@@ -23,9 +23,9 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 from jaxroute.problems.cascade.parts.search import IndexSearch
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.sources.contexts import TwoTimesContexts, UniformContexts
 from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound, ridge_rule
 from jaxroute.problems.cascade.types import Observation

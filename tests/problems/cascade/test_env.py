@@ -15,9 +15,9 @@ from jaxroute.estimators.glm import ExactGLM
 from jaxroute.problems import cascade as ca
 from jaxroute.problems import default_policies
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 

@@ -29,8 +29,8 @@ from jaxroute.problems.cascade.optimum import cost_order, single_values
 from jaxroute.problems.cascade.parts import loss as index_loss
 from jaxroute.problems.cascade.parts import search
 from jaxroute.problems.cascade.parts.exploration import DecayingExploration, WarmUp
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import BootstrapRadius, PracticalRadius, TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.sources.features import ScoredFeatures
 from jaxroute.problems.cascade.theory import potential_bound, ridge_rule

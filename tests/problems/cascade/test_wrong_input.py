@@ -10,9 +10,8 @@ from jaxroute.estimators.glm import ExactGLM, FrozenGLM, OnlineGLM
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import cost_order, single_values
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
-from jaxroute.problems.cascade.parts.location import LocationFamily
+from jaxroute.problems.cascade.parts.indices import GradientDescent, LocationFamily, StreamingNewton
 from jaxroute.problems.cascade.parts.radii import BootstrapRadius, PracticalRadius, SampledRadius, TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import GradientDescent, StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.sources.boxes import PassFailBoxes, SpikeBoxes, UniformBoxes
 from jaxroute.problems.cascade.sources.contexts import (

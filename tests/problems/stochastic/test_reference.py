@@ -10,7 +10,7 @@ from stochastic_cases import MEANS, SEEDS, bandit, random_numbers, run_all_round
 
 from jaxroute.estimators import families
 from jaxroute.problems import stochastic as st
-from jaxroute.problems.stochastic.parts.allocation import optimal_shares
+from jaxroute.problems.stochastic.policies.track_and_stop import optimal_shares
 
 LONG, SHORT = 3000, 300
 WIDE = {"window": 90, "xi": 0.6, "upper": 1.5}

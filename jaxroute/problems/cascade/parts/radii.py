@@ -12,8 +12,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.parts.loss import Sample, Sizes
-from jaxroute.problems.cascade.parts.streaming import StreamEstimator, StreamingNewton, StreamState
+from jaxroute.problems.cascade.parts.indices import Sample, Sizes, StreamEstimator, StreamingNewton, StreamState
 from jaxroute.problems.cascade.types import CascadeSpec
 
 

@@ -13,7 +13,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes, curvature, moment, summed
+from jaxroute.problems.cascade.parts.indices import Evaluator, IndexEstimator, Sample, Sizes, curvature, moment, summed
 
 # Number of trials of a line search, and the share of the interval that each keeps away from both ends.
 _TRIALS, _MARGIN = 6, 0.02

@@ -11,8 +11,8 @@ import pytest
 from cascade_cases import f32, play
 
 from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch, best_opened, opened_in_order
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.types import Outputs
 from jaxroute.solvers.reservation import discrete_index
 

@@ -1,4 +1,4 @@
-"""LinUCB: optimism with a radius of constant width."""
+"""Policies with a ridge regression of the rewards: LinUCB and OFUL, Thompson sampling, epsilon-greedy."""
 
 import jax
 import jax.numpy as jnp
@@ -110,3 +110,66 @@ class OFUL(RidgePolicy):
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.log_det.shape[-1])
         growth = jnp.log1p(state.estimate.square_deviation(x))  # det(V + x x') = det V (1 + x' V^-1 x)
         return numerics.accumulate(state, seen, log_det=growth).replace(estimate=state.estimate.add(x, feedback, seen))
+
+
+@struct.dataclass
+class LinearThompson(RidgePolicy):
+    """Draws the parameters from their normal posterior, and uses the model that is best for the draw.
+
+    The distribution is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
+
+    Source: Agrawal and Goyal (2013b), Algorithm 1 with `SharedParameters()`, `ridge = 1` and, for its proof, a `scale` of the order of
+    `noise sqrt(d log(t / delta))`.
+
+    Differs from the paper: with `DisjointParameters()` each model has a separate posterior.
+
+    Attributes:
+      scale: `[]` the paper's v, in units of reward; the standard deviation of one reward makes it the posterior of a normal prior.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+    """
+
+    scale: Leaf = 0.5
+
+    @property
+    def assumes(self) -> Assumptions:
+        return Assumptions(noise=max(float(self.scale), 0.5), remedy="give scale, the standard deviation of a reward")
+
+    def check(self) -> None:
+        super().check()
+        checks.non_negative("scale", self.scale, ())
+
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
+        del t
+        x = self.parameters.columns(obs)
+        sample = state.predict(x) + self.scale * self.parameters.errors(key, x, state)
+        return numerics.argmax(sample), {"sample": sample}
+
+
+@struct.dataclass
+class EpsilonGreedy(RidgePolicy):
+    """Uses a uniformly random model with probability `min(1, epsilon)`, otherwise the best one by ridge regression.
+
+    Source: Sutton and Barto (2018), section 2.4, on a regression of the context; compared in Chapelle and Li (2011).
+
+    Attributes:
+      epsilon: `[]` exploration probability.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+    """
+
+    epsilon: Leaf = 0.1
+
+    def check(self) -> None:
+        super().check()
+        checks.probability("epsilon", self.epsilon, ())
+
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
+        del t
+        coin, place = (draws.uniform_at(key, number) for number in range(2))  # Two keys would cost as much again.
+        predicted = state.predict(self.parameters.columns(obs))
+        size = predicted.shape[-1]
+        random = jnp.minimum((place * size).astype(jnp.int32), size - 1)
+        explore = coin < self.epsilon
+        best = numerics.argmax(predicted, order=draws.order(draws.fold_in(key, 0), size))
+        return jnp.where(explore, random, best), {"explored": explore.astype(jnp.float32)}

@@ -1,0 +1,351 @@
+"""Estimators of the indices of all boxes, and the samples, loss and design matrices that they share; `window` has those that store samples.
+
+An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and with a learned evaluator
+eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is quadratic left of the score and rises
+with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
+
+Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
+
+Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that have left the window, and
+all samples in `StreamingNewton`, are linearised at the estimate of their period.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import lax
+
+from jaxroute.core import checks, numerics, xla
+from jaxroute.core.types import Leaf, PyTree
+from jaxroute.estimators.glm import shortened
+from jaxroute.estimators.links import FAR, Link
+from jaxroute.solvers.reservation import index_by_bisection
+
+
+def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
+    """Inverses `[m, m, K]` before the first row: `I / ridge`."""
+    eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
+    return jnp.broadcast_to(eye, (dim, dim, number))
+
+
+def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
+    """Change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
+    direction = xla.compute_once(numerics.combine(x, inverse))
+    gain = 1.0 / (1.0 + numerics.combine(x, direction))
+    return -gain * (direction[:, None] * direction[None])
+
+
+def square_norm(inverse: jax.Array, x: jax.Array) -> jax.Array:
+    """Squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
+    return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
+
+
+# Sums of up to this number of terms are written out.
+_MOST_TERMS = 64
+
+
+class Sizes(NamedTuple):
+    """Sizes of an estimator.
+
+    Attributes:
+      num_boxes: `K`.
+      dim: `m`.
+      feature_dim: `d`, 0 if scores are seen.
+    """
+
+    num_boxes: int
+    dim: int
+    feature_dim: int
+
+
+class Sample(NamedTuple):
+    """Data of a period.
+
+    Attributes:
+      t: `[]`, the period.
+      psi: `[m]`.
+      seen: `[K]` bool, whether the sample of each box is used.
+      cost: `[K]`.
+      score: `[K]`, seen or by the latest evaluator.
+      features: `[K, d]`, None with a known evaluator.
+    """
+
+    t: jax.Array
+    psi: jax.Array
+    seen: jax.Array
+    cost: jax.Array
+    score: jax.Array
+    features: jax.Array | None
+
+
+class Evaluator(NamedTuple):
+    """The latest evaluator, by which old outputs are scored again.
+
+    Attributes:
+      theta: `[d]`.
+      link: link of the evaluator.
+    """
+
+    theta: jax.Array
+    link: Link
+
+
+class IndexEstimator(abc.ABC):
+    """An estimator of the indices of all boxes, by default of indices that are a link of a linear function of the features, eq. (5).
+
+    Attributes:
+      bound: largest length of the estimate, half the diameter of the paper's parameter space.
+    """
+
+    @abc.abstractmethod
+    def init(self, sizes: Sizes) -> PyTree:
+        """State before the first sample."""
+
+    @abc.abstractmethod
+    def update(
+        self, fit: PyTree, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[PyTree, jax.Array]:
+        """State and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
+
+    def predict(
+        self, fit: PyTree, rho: jax.Array, psi: jax.Array, link: Link
+    ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+        """Estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
+        del fit
+        return numerics.combine(psi, rho), link.value
+
+
+def moment(link: Link, u: jax.Array, score: jax.Array, cost: jax.Array) -> jax.Array:
+    """`c - (M - L(u))^+`, the derivative of the loss at `u`; elementwise. Source: eqs. (7) and (9)."""
+    return cost - jnp.maximum(score - link.value(u), 0.0)
+
+
+def loss(link: Link, u: jax.Array, score: jax.Array, cost: jax.Array) -> jax.Array:
+    """Loss of samples at `u`, up to a constant; elementwise. Source: eq. (8)."""
+    # A score below the link's range is above no index.
+    v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
+    return cost * u - (score * v - link.integral(v))
+
+
+def curvature(link: Link, u: jax.Array, score: jax.Array, floor: jax.Array | float) -> jax.Array:
+    """Generalised second derivative of the loss, at least `floor` times the link's slope; elementwise."""
+    return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
+
+
+def summed(values: jax.Array) -> jax.Array:
+    """Sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
+    size = values.shape[0]
+    if size > _MOST_TERMS:
+        return xla.compute_once(jnp.sum(values, axis=0))
+    terms = [lax.squeeze(x, (0,)) for x in lax.split(values, (1,) * size)]
+    while len(terms) > 1:  # In pairs: shorter chains of additions.
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + ([terms[-1]] if len(terms) % 2 else [])
+    return xla.compute_once(terms[0])
+
+
+@struct.dataclass
+class StreamState:
+    """State of a `StreamEstimator`.
+
+    Attributes:
+      inverse: `[m, m, K]`, inverse curvature.
+      error: `[m, K]`, rounding error of the estimates, see `numerics.add_up`.
+    """
+
+    inverse: numerics.Sum
+    error: jax.Array
+
+
+@struct.dataclass
+class StreamEstimator(IndexEstimator):
+    """One Newton step per sample, with a curvature that the derived classes define.
+
+    Attributes:
+      floor: `[]`, least curvature of a sample.
+      start: `[]`, curvature before the first sample.
+      bound: `[]`, largest length of the estimate.
+    """
+
+    floor: Leaf = 0.1
+    start: Leaf = 0.1
+    bound: Leaf = 2.0
+
+    def check(self) -> None:
+        checks.probability("floor", self.floor, ())
+        checks.positive("start", self.start, ())
+        checks.positive("bound", self.bound, ())
+
+    def init(self, sizes: Sizes) -> StreamState:
+        inverse = first_inverse(self.start, sizes.dim, sizes.num_boxes)
+        return StreamState(numerics.Sum.of(inverse), jnp.zeros_like(inverse[0]))
+
+    @abc.abstractmethod
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        """Curvature `[K]` of a sample at the estimate."""
+
+    def update(
+        self, fit: StreamState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[StreamState, jax.Array]:
+        del evaluator
+        return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
+
+    def weighted(
+        self, fit: StreamState, rho: jax.Array, sample: Sample, weight: jax.Array, link: Link
+    ) -> tuple[StreamState, jax.Array]:
+        """State and estimates after samples with weights `[K]`, 0 for no sample."""
+        psi, score = sample.psi, sample.score
+        u = numerics.combine(psi, rho)
+        bend = weight * self._curvature(link, u, score)
+        direction = xla.compute_once(numerics.combine(psi, fit.inverse.total))
+        shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
+        step = weight * shrink * moment(link, u, score, sample.cost)
+        inverse = fit.inverse.add(-(bend * shrink) * (direction[:, None] * direction[None]), weight > 0)
+        rho, error = numerics.add_up(rho, fit.error, -step * direction, weight > 0)
+        return StreamState(inverse, error), shortened(rho, jnp.asarray(self.bound, jnp.float32))
+
+
+@struct.dataclass
+class StreamingNewton(StreamEstimator):
+    """One Newton step per sample on the loss: constant memory, and the fastest estimator.
+
+    Scores are those of the evaluator at the time of the sample and are never updated: with a learned evaluator `Window` is better, above all with the
+    identity link, whose first estimate scores every output 0. Without the `floor` estimates stop changing.
+    """
+
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        return curvature(link, u, score, jnp.asarray(self.floor, jnp.float32))
+
+
+@struct.dataclass
+class ConstantCurvature(StreamEstimator):
+    """The textbook's online Newton step, with the same curvature for every sample: slow, for comparison.
+
+    Attributes:
+      floor: `[]`, that curvature.
+    """
+
+    floor: Leaf = 0.3
+
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        del link, u
+        return jnp.full_like(score, self.floor)
+
+
+@struct.dataclass
+class GradientDescent(IndexEstimator):
+    """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box.
+
+    Attributes:
+      bound: `[]`, largest length of the estimate.
+    """
+
+    bound: Leaf = 2.0
+
+    def check(self) -> None:
+        checks.positive("bound", self.bound, ())
+
+    def init(self, sizes: Sizes) -> jax.Array:
+        """Number `[K]` int32 of samples of each box."""
+        return jnp.zeros((sizes.num_boxes,), jnp.int32)
+
+    def update(
+        self, fit: jax.Array, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[jax.Array, jax.Array]:
+        del evaluator
+        number = fit + sample.seen.astype(jnp.int32)
+        slope = moment(link, numerics.combine(sample.psi, rho), sample.score, sample.cost)
+        length = jnp.where(sample.seen, slope * lax.rsqrt(jnp.maximum(number, 1).astype(jnp.float32)), 0.0)
+        return number, shortened(rho - length * sample.psi[:, None], jnp.asarray(self.bound, jnp.float32))
+
+
+@struct.dataclass
+class LocationState:
+    """State of `LocationFamily`.
+
+    Attributes:
+      inverse: `[m, m, K]`, inverse design matrices of the regression of mean scores.
+      target: `[m, K]`, sums of scores times features.
+      residual: `[R, K]`, the latest residuals.
+      number: `[K]` int32, numbers of samples.
+      cost: `[K]`, mean costs.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
+    """
+
+    inverse: jax.Array
+    target: jax.Array
+    residual: jax.Array
+    number: jax.Array
+    cost: jax.Array
+    errors: dict[str, jax.Array]
+
+
+@struct.dataclass
+class LocationFamily(IndexEstimator):
+    """Models scores as a linear mean plus noise of one distribution and solves for the index on the latest residuals; biased for other scores.
+
+    Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.
+
+    Attributes:
+      ridge: `[]`, ridge of the regression.
+      size: number of stored residuals (static).
+      halvings: number of bisections of the interval of the index (static).
+    """
+
+    bound = 2.0  # Largest length of the estimate for the radii of the proofs; not used here.
+    ridge: Leaf = 1.0
+    size: int = struct.field(pytree_node=False, default=64)
+    halvings: int = struct.field(pytree_node=False, default=30)
+
+    def check(self) -> None:
+        checks.positive("ridge", self.ridge, ())
+        checks.count("size", self.size)
+        checks.count("halvings", self.halvings)
+
+    def init(self, sizes: Sizes) -> LocationState:
+        number, dim = sizes.num_boxes, sizes.dim
+        sums = {
+            "inverse": first_inverse(self.ridge, dim, number),
+            "target": jnp.zeros((dim, number), jnp.float32),
+            "cost": jnp.zeros((number,), jnp.float32),
+        }
+        return LocationState(
+            **sums,
+            residual=jnp.zeros((self.size, number), jnp.float32),
+            number=jnp.zeros((number,), jnp.int32),
+            errors=numerics.no_errors(**sums),
+        )
+
+    def update(
+        self, fit: LocationState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[LocationState, jax.Array]:
+        del rho, evaluator, link
+        seen, psi = sample.seen, sample.psi
+        number = fit.number + seen.astype(jnp.int32)
+        sums = numerics.accumulate(
+            fit,
+            seen,
+            inverse=change_of_inverse(fit.inverse, psi),
+            target=jnp.where(seen, sample.score, 0.0) * psi[:, None],
+            cost=(sample.cost - fit.cost) / jnp.maximum(number, 1).astype(fit.cost.dtype),
+        )
+        rho = jnp.asarray(sum(sums.target[i] * sums.inverse[i] for i in range(psi.shape[0])))
+        residual = sample.score - numerics.combine(psi, rho)
+        place = (jnp.arange(self.size)[:, None] == fit.number % self.size) & seen
+        return sums.replace(residual=jnp.where(place, residual, fit.residual), number=number), rho
+
+    def predict(
+        self, fit: LocationState, rho: jax.Array, psi: jax.Array, link: Link
+    ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+        del link
+        used = jnp.arange(self.size)[:, None] < fit.number
+        score = numerics.combine(psi, rho) + fit.residual
+        count = jnp.clip(fit.number, 1, self.size).astype(jnp.float32)
+
+        def excess(level: jax.Array) -> jax.Array:
+            return summed(jnp.where(used, jnp.maximum(score - level, 0.0), 0.0)) / count
+
+        return index_by_bisection(excess, fit.cost, steps=self.halvings), lambda u: u
