@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.scipy.special import ndtr
 from numpy.typing import ArrayLike
 from scipy import special
@@ -22,7 +22,7 @@ from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf
 
 # Function `(key, mean, scale) -> values [K]` of a round, as every `Distribution`.
-DrawFunction = Callable[[jax.Array, Leaf, Leaf], jax.Array]
+DrawFunction = Callable[[Array, Leaf, Leaf], Array]
 # Poisson rewards of a larger mean would take hundreds of terms in every round.
 MOST_COUNTS = 64
 
@@ -31,7 +31,7 @@ class Distribution(abc.ABC):
     """Distribution of the rewards or costs of all models, given their means."""
 
     @abc.abstractmethod
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         """Draws the values `[K]` of a round.
 
         Args:
@@ -65,10 +65,10 @@ class NormalTransform(Distribution):
     num_normals: ClassVar[int] = 1
 
     @abc.abstractmethod
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         """Returns the values `[K]` for standard normal numbers `[num_normals]`, means `[K]` and a scale `[]`."""
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         return self.from_normal(draws.normal(key, (self.num_normals,)), mean, scale)
 
 
@@ -84,14 +84,14 @@ class Gaussian(NormalTransform):
     relative: bool = False
     clip: tuple[float, float] | None = None
 
-    def _value(self, z: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def _value(self, z: Array, mean: Leaf, scale: Leaf) -> Array:
         value = mean * (1.0 + scale * z) if self.relative else mean + scale * z
         return value if self.clip is None else jnp.clip(value, *self.clip)
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         return self._value(draws.normal(key), mean, scale)
 
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         return self._value(normal[0], mean, scale)
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
@@ -106,11 +106,11 @@ class Gaussian(NormalTransform):
 class Bernoulli(NormalTransform):
     """1 with probability `mean`, else 0; `scale` is not used."""
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
         return (draws.uniform(key) < mean).astype(jnp.float32)
 
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
         return (ndtr(normal[0]) < mean).astype(jnp.float32)
 
@@ -128,7 +128,7 @@ class Bernoulli(NormalTransform):
 class LogNormal(NormalTransform):
     """Log-normal values with coefficient of variation `scale`."""
 
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         variance = jnp.log1p(scale**2)
         return mean * jnp.exp(jnp.sqrt(variance) * normal[0] - variance / 2)
 
@@ -139,7 +139,7 @@ class Constant(NormalTransform):
 
     num_normals: ClassVar[int] = 0
 
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         del normal, scale
         return mean
 
@@ -163,7 +163,7 @@ class TokenCost(NormalTransform):
     cap_output: float = 4096.0
     num_normals: ClassVar[int] = 2
 
-    def from_normal(self, normal: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         variance = jnp.log1p(scale**2)
         sigma = jnp.sqrt(variance)
         tokens_in = self.mean_input * jnp.exp(sigma * normal[0] - variance / 2)
@@ -181,7 +181,7 @@ class Beta(Distribution):
     `scale` is the concentration `a + b`; both parameters of every model must be at least 1.
     """
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         return draws.beta(key, mean * scale, (1.0 - mean) * scale)
 
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
@@ -203,7 +203,7 @@ class Beta(Distribution):
 class Exponential(Distribution):
     """Exponential values; `scale` is not used."""
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
         return mean * draws.exponential(key)
 
@@ -235,7 +235,7 @@ class Poisson(Distribution):
             terms += 1
         return cls(terms)
 
-    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
         uniform = draws.uniform(key)
         mean = jnp.asarray(mean)

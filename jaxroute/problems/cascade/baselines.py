@@ -3,10 +3,10 @@
 import abc
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -136,21 +136,21 @@ class FixedSearch(abc.ABC):
     def check_spec(self, spec: CascadeSpec) -> None:
         evaluators.check_spec(self.evaluator, spec)
 
-    def init(self, key: jax.Array, spec: CascadeSpec) -> SearchState:
+    def init(self, key: Array, spec: CascadeSpec) -> SearchState:
         del key
         return SearchState(evaluation=evaluators.initial(self.evaluator, spec, self.eta0), spec=spec)
 
     @abc.abstractmethod
-    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         """Priorities and thresholds `[K]` of `number` boxes."""
 
-    def act(self, key: jax.Array, state: SearchState, obs: Observation, t: jax.Array) -> Decision:
+    def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
         priority, threshold = self._rule(key, state.spec.num_models)
         return IndexSearch(priority, threshold, evaluators.mean_scoring(state.evaluation, state.spec)), {}
 
     def update(
-        self, key: jax.Array, state: SearchState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
+        self, key: Array, state: SearchState, obs: Observation, action: IndexSearch, feedback: Feedback, t: Array
     ) -> SearchState:
         del key, obs, action, t
         if state.evaluation is None:
@@ -163,7 +163,7 @@ class FixedSearch(abc.ABC):
 class QueryAll(FixedSearch):
     """Opens every box and deploys the best output."""
 
-    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         del key
         return jnp.zeros((number,)), jnp.full((number,), jnp.inf)
 
@@ -238,7 +238,7 @@ class Frugal(FixedSearch):
         threshold[models] = thresholds
         return cls(threshold=threshold, order=order, **options)
 
-    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         del key
         order = jnp.arange(number) if self.order is None else jnp.asarray(self.order)
         return -order.astype(jnp.float32), jnp.broadcast_to(jnp.asarray(self.threshold, jnp.float32), (number,))
@@ -258,7 +258,7 @@ class RandomCascade(FixedSearch):
         super().check()
         checks.numbers("threshold", self.threshold, ())
 
-    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         return draws.uniform(key, (number,)), jnp.broadcast_to(jnp.asarray(self.threshold, jnp.float32), (number,))
 
 
@@ -273,9 +273,9 @@ class LinUCBState:
       spec: sizes and links of the environment (static).
     """
 
-    inverse: jax.Array
-    target: jax.Array
-    errors: dict[str, jax.Array]
+    inverse: Array
+    target: Array
+    errors: dict[str, Array]
     spec: CascadeSpec = struct.field(pytree_node=False)
 
 
@@ -299,13 +299,13 @@ class LinUCB:
         checks.non_negative("alpha", self.alpha, ())
         checks.positive("ridge", self.ridge, ())
 
-    def init(self, key: jax.Array, spec: CascadeSpec) -> LinUCBState:
+    def init(self, key: Array, spec: CascadeSpec) -> LinUCBState:
         del key
         number, dim = spec.num_models, spec.context_dim
         inverse, target = first_inverse(self.ridge, dim, number), jnp.zeros((dim, number), jnp.float32)
         return LinUCBState(inverse, target, numerics.no_errors(inverse=inverse, target=target), spec)
 
-    def act(self, key: jax.Array, state: LinUCBState, obs: Observation, t: jax.Array) -> Decision:
+    def act(self, key: Array, state: LinUCBState, obs: Observation, t: Array) -> Decision:
         del t
         psi, spec = obs.context, state.spec
         image = numerics.combine(psi, state.inverse)
@@ -320,7 +320,7 @@ class LinUCB:
         return IndexSearch(mean + self.alpha * norm, never, scoring, order=draws.order(key, spec.num_models)), {}
 
     def update(
-        self, key: jax.Array, state: LinUCBState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
+        self, key: Array, state: LinUCBState, obs: Observation, action: IndexSearch, feedback: Feedback, t: Array
     ) -> LinUCBState:
         del key, action, t
         if state.spec.feature_dim:

@@ -3,9 +3,9 @@
 Line numbers are those of Algorithm 2, with an unknown evaluator; the initialisation is line 1. Algorithm 1 has the same lines.
 """
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric, PyTree
@@ -50,15 +50,15 @@ class CosmosState:
       spec: sizes and links of the environment (static).
     """
 
-    number: jax.Array
-    rho: jax.Array
+    number: Array
+    rho: Array
     fit: PyTree
-    design: jax.Array
+    design: Array
     evaluation: evaluators.EvaluatorState | None
-    opened: jax.Array | None
-    potential: jax.Array
-    score_potential: jax.Array
-    errors: dict[str, jax.Array]
+    opened: Array | None
+    potential: Array
+    score_potential: Array
+    errors: dict[str, Array]
     radius: PyTree
     exploration: PyTree
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -110,12 +110,12 @@ class COSMOS:
         Metric("score_potential", "elliptical potential of the deployed outputs", "", "gauge", default=False),
     )
 
-    def init(self, key: jax.Array, spec: CascadeSpec) -> CosmosState:
+    def init(self, key: Array, spec: CascadeSpec) -> CosmosState:
         # Algorithm 2, line 1. The environment opens all boxes in period 0, which is free; `update` learns from it.
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim
         learns = self._learns_scores(spec)
         sizes = Sizes(number, dim, features if learns else 0)
-        sums: dict[str, jax.Array] = {
+        sums: dict[str, Array] = {
             "design": first_inverse(self.eta1, dim, number),
             "potential": jnp.zeros((number,), jnp.float32),
             "score_potential": jnp.zeros((), jnp.float32),
@@ -134,7 +134,7 @@ class COSMOS:
             **{"opened": None, **sums},
         )
 
-    def act(self, key: jax.Array, state: CosmosState, obs: Observation, t: jax.Array) -> Decision:
+    def act(self, key: Array, state: CosmosState, obs: Observation, t: Array) -> Decision:
         k_index, k_score, k_forced = draws.split(key, 3)
         spec, psi = state.spec, obs.context  # Algorithm 2, line 3.
         inputs = self._radius_inputs(state, psi, t)
@@ -168,7 +168,7 @@ class COSMOS:
         return action, info
 
     def update(
-        self, key: jax.Array, state: CosmosState, obs: Observation, action: IndexSearch, feedback: Feedback, t: jax.Array
+        self, key: Array, state: CosmosState, obs: Observation, action: IndexSearch, feedback: Feedback, t: Array
     ) -> CosmosState:
         spec, psi, seen, score = state.spec, obs.context, feedback.seen, feedback.score
         evaluation, newest = state.evaluation, None
@@ -199,7 +199,7 @@ class COSMOS:
             radius=radius,
         )
 
-    def gauges(self, state: CosmosState) -> dict[str, jax.Array]:
+    def gauges(self, state: CosmosState) -> dict[str, Array]:
         return {"samples": state.number, "potential": state.potential, "score_potential": state.score_potential}
 
     def check(self) -> None:
@@ -219,13 +219,13 @@ class COSMOS:
     def _learns_scores(self, spec: CascadeSpec) -> bool:
         return bool(spec.feature_dim) and self.evaluator.learns
 
-    def _horizon(self, spec: CascadeSpec) -> jax.Array:
+    def _horizon(self, spec: CascadeSpec) -> Array:
         horizon = spec.horizon if self.horizon is None else self.horizon
         if horizon is None:
             raise ValueError("horizon must be given outside a run")
         return jnp.asarray(horizon, jnp.float32)
 
-    def _radius_inputs(self, state: CosmosState, psi: jax.Array, t: jax.Array) -> RadiusInputs:
+    def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
         """Inputs of the radii: norms of eq. (14), and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
@@ -248,7 +248,7 @@ class COSMOS:
             spec=state.spec,
         )
 
-    def _scoring(self, key: jax.Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
+    def _scoring(self, key: Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
         """Algorithm 2, line 9: scores of outputs, eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
         if not self._learns_scores(state.spec):
             return evaluators.mean_scoring(state.evaluation, state.spec)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf, PyTree
@@ -44,13 +44,13 @@ class Period:
       coin: `[]`, uniform number of the reward.
     """
 
-    psi: jax.Array
-    index: jax.Array
-    mean_cost: jax.Array
-    score: jax.Array
-    cost: jax.Array
-    features: jax.Array | None
-    coin: jax.Array
+    psi: Array
+    index: Array
+    mean_cost: Array
+    score: Array
+    cost: Array
+    features: Array | None
+    coin: Array
 
 
 @struct.dataclass
@@ -140,27 +140,27 @@ class CascadeEnv:
         if hasattr(boxes, "check_index"):
             boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
 
-    def init(self, key: jax.Array) -> PyTree:
+    def init(self, key: Array) -> PyTree:
         return self.contexts.init(key)
 
-    def base_index(self, psi: jax.Array) -> jax.Array:
+    def base_index(self, psi: Array) -> Array:
         """Index `[K]` at cost weight 1 of a request `psi` `[m]`."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
             base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0], dtype=psi.dtype))
         return base
 
-    def true_index(self, psi: jax.Array) -> jax.Array:
+    def true_index(self, psi: Array) -> Array:
         """Reservation index `[K]` of a request `psi` `[m]`."""
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
-    def single_value(self, psi: jax.Array) -> jax.Array:
+    def single_value(self, psi: Array) -> Array:
         """Expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> Period:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Period:
         """Random draws of the period `t`."""
         _, k_score, k_cost, k_rare, k_features, k_coin = draws.split(key, 6)
         psi = self.contexts.draw(draws.fold_in(key, 0), state, t)
@@ -176,12 +176,10 @@ class CascadeEnv:
         mean_cost = self.boxes.mean_cost(psi, base) * weight
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 
-    def observe(self, key: jax.Array, state: PyTree, t: jax.Array) -> Observation:
+    def observe(self, key: Array, state: PyTree, t: Array) -> Observation:
         return Observation(context=self.contexts.draw(draws.fold_in(key, 0), state, t))
 
-    def step(
-        self, key: jax.Array, state: PyTree, action: Search, t: jax.Array
-    ) -> tuple[PyTree, Feedback, dict[str, jax.Array]]:
+    def step(self, key: Array, state: PyTree, action: Search, t: Array) -> tuple[PyTree, Feedback, dict[str, Array]]:
         period = self.draw(key, state, t)
         score = period.score
         free = t < self.spec.free_rounds
@@ -203,11 +201,11 @@ def as_cascade(env: Any) -> CascadeEnv:
     return env
 
 
-def _utility(score: jax.Array, cost: jax.Array, opened: jax.Array, deployed: jax.Array) -> jax.Array:
+def _utility(score: Array, cost: Array, opened: Array, deployed: Array) -> Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
 
-def _flows(period: Period, opened: jax.Array, deployed: jax.Array, cost_weight: Leaf) -> dict[str, jax.Array]:
+def _flows(period: Period, opened: Array, deployed: Array, cost_weight: Leaf) -> dict[str, Array]:
     score, cost, index = period.score, period.cost, period.index
     # Proposition 3.1: the search by the true indices, on the same outputs.
     best = opened_in_order(index, index, score)
@@ -216,7 +214,7 @@ def _flows(period: Period, opened: jax.Array, deployed: jax.Array, cost_weight: 
     regret = jnp.max(jnp.minimum(score, index)) - _utility(score, excess, opened, deployed)
     best_deployed = best_opened(best, score)
 
-    def difference(costs: jax.Array) -> jax.Array:
+    def difference(costs: Array) -> Array:
         return _utility(score, costs, best, best_deployed) - _utility(score, costs, opened, deployed)
 
     paid = jnp.sum(jnp.where(opened, cost, 0.0))
@@ -238,11 +236,11 @@ def _optimism(
     period: Period,
     action: Any,
     result: SearchResult,
-    opened: jax.Array,
-    deployed: jax.Array,
-    regret: jax.Array,
-    free: jax.Array,
-) -> dict[str, jax.Array]:
+    opened: Array,
+    deployed: Array,
+    regret: Array,
+    free: Array,
+) -> dict[str, Array]:
     """Whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3, path by path."""
     score, index = period.score, period.index
     wrong = regret < -_ROUNDING

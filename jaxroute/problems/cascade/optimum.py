@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.quick import quick_jit
@@ -29,13 +30,13 @@ _MOST_HISTORIES = 1 << 21
 _SWEEPS = 20
 
 
-def _average(env: CascadeEnv, function: Callable) -> jax.Array:
+def _average(env: CascadeEnv, function: Callable) -> Array:
     """Mean `[K]` of a function of the request over many requests, or over all recorded ones; may be traced."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
 
-    def value(number: jax.Array) -> jax.Array:
+    def value(number: Array) -> Array:
         k_start, k_context = draws.split(draws.fold_in(key, number))
         return function(env.contexts.draw(k_context, env.contexts.init(k_start), number))
 
@@ -44,22 +45,22 @@ def _average(env: CascadeEnv, function: Callable) -> jax.Array:
 
 # Compiled as a whole: otherwise every operation would be a separate program.
 @quick_jit
-def _single_values(env: CascadeEnv) -> jax.Array:
+def _single_values(env: CascadeEnv) -> Array:
     return _average(env, env.single_value)
 
 
 @quick_jit
-def _cost_order(env: CascadeEnv) -> jax.Array:
+def _cost_order(env: CascadeEnv) -> Array:
     cost = jnp.round(_average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi))), 6)
     return jnp.argsort(jnp.argsort(cost, stable=True), stable=True).astype(jnp.float32)
 
 
-def single_values(env: CascadeEnv) -> jax.Array:
+def single_values(env: CascadeEnv) -> Array:
     """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
     return _single_values(as_cascade(env))
 
 
-def cost_order(env: CascadeEnv) -> jax.Array:
+def cost_order(env: CascadeEnv) -> Array:
     """Place `[K]` of each model from the cheapest (0) to the most expensive; ties, to six digits, by their number. May be traced."""
     return _cost_order(as_cascade(env))
 
@@ -96,7 +97,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
     key = draws.key(checks.count("seed", seed, minimum=0))
     theta = None if env.evaluator is None else jnp.asarray(env.evaluator.theta)
 
-    def outputs(period: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def outputs(period: Array) -> tuple[Array, Array, Array]:
         k_period = draws.fold_in(key, period)
         drawn = env.draw(k_period, env.init(draws.fold_in(k_period, 0)), jnp.int32(period))
         if theta is None or drawn.features is None:

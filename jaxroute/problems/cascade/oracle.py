@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
@@ -20,13 +21,11 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation, 
 class _FixedPolicy:
     """A policy without a state."""
 
-    def init(self, key: jax.Array, spec: CascadeSpec) -> tuple[()]:
+    def init(self, key: Array, spec: CascadeSpec) -> tuple[()]:
         del key, spec
         return ()
 
-    def update(
-        self, key: jax.Array, state: tuple[()], obs: Observation, action: Any, feedback: Feedback, t: jax.Array
-    ) -> tuple[()]:
+    def update(self, key: Array, state: tuple[()], obs: Observation, action: Any, feedback: Feedback, t: Array) -> tuple[()]:
         del key, obs, action, feedback, t
         return state
 
@@ -56,10 +55,10 @@ class TrueSearch(_FixedPolicy, abc.ABC):
                 raise ValueError(f"env must have {name}={needed}, as the environment of the run, got {value}")
 
     @abc.abstractmethod
-    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, psi: Array) -> tuple[Array, Array]:
         """Priorities and thresholds `[K]` for a request `psi` `[m]`."""
 
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
+    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         del key, state, t
         return IndexSearch(*self._rule(obs.context), self._scoring()), {}
 
@@ -80,11 +79,11 @@ class TrueIndexSearch(TrueSearch):
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
 
-    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, psi: Array) -> tuple[Array, Array]:
         index = self.env.true_index(psi)
         return index, index
 
-    def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
+    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         search, info = super().act(key, state, obs, t)
         return search.replace(index=search.priority), info
 
@@ -134,16 +133,14 @@ class JointOracle(_FixedPolicy):
                 f"decisions must be for {spec.num_models} models and {spec.context_dim} groups, as the rows of the run, got {shape}"
             )
 
-    def act(
-        self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array
-    ) -> tuple[LoopSearch, dict[str, jax.Array]]:
+    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> tuple[LoopSearch, dict[str, Array]]:
         del key, state, t
         plan = jax.tree.map(jnp.asarray, self.decisions)
         start = jnp.sum(jnp.where(obs.context > 0.5, plan.start, 0))
         return LoopSearch(plan._replace(start=start), _next_call, _to_deploy), {}
 
 
-def _planned(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
+def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
     """Action `[]` of the plan after a history: the calls so far, and their outputs."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
@@ -152,12 +149,12 @@ def _planned(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
     return numerics.take(plan.action, history)
 
 
-def _next_call(plan: Any, opened: jax.Array, seen: Outputs) -> tuple[jax.Array, jax.Array]:
+def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
     action = _planned(plan, opened, seen)
     return action, action >= opened.shape[0]
 
 
-def _to_deploy(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
+def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
     return _planned(plan, opened, seen) - opened.shape[0]
 
 
@@ -165,7 +162,7 @@ def _to_deploy(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
 class StaticIndex(TrueSearch):
     """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts), the same for every request."""
 
-    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi
         index = self.env.true_index(self.env.contexts.mean)
         return index, index
@@ -175,7 +172,7 @@ class StaticIndex(TrueSearch):
 class ContextSingle(TrueSearch):
     """One call, of the model with the largest expected score less cost for the request: the best that any router can do."""
 
-    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, psi: Array) -> tuple[Array, Array]:
         value = self.env.single_value(psi)
         return value, jnp.full_like(value, -jnp.inf)
 
@@ -200,7 +197,7 @@ class BestSingle(TrueSearch):
         model = checks.numbers("model", self.model, ())
         checks.count("model", int(model) if model == int(model) else self.model, 0, self.env.spec.num_models - 1)
 
-    def _rule(self, psi: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi
         number = self.env.spec.num_models
         first = numerics.one_hot(jnp.asarray(self.model, jnp.int32), number)

@@ -9,9 +9,9 @@ Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
@@ -142,7 +142,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
     return evaluation
 
 
-def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
+def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
     """`|rho_hat - rho|` `[K]` of each model's index, exact if the index before its link is linear in the request."""
     del env_state, t
     fit = getattr(policy, "fit", None)
@@ -152,7 +152,7 @@ def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState
     return jnp.sqrt(jnp.sum(jnp.square(difference), axis=0))
 
 
-def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: jax.Array) -> jax.Array:
+def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
     """`|theta_hat - theta|` `[]`."""
     del policy, env_state, t
     theta = _learned("evaluator_error", state).state.theta
@@ -161,13 +161,13 @@ def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t:
     return jnp.sqrt(jnp.sum(jnp.square(difference)))
 
 
-def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: jax.Array) -> jax.Array:
+def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
     """Least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
     del env, policy, env_state, t
     return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
 
-def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
+def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
     """Largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run whose estimates have frozen.
 
     For index estimators that store samples (`Window`, `MomentEquations`).

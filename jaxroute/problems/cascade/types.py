@@ -6,8 +6,8 @@ Sizes: `K` boxes (models), `m` index features of a request, `d` features of an o
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import jax
 from flax import struct
+from jax import Array
 
 from jaxroute.core.types import Metric, Spec
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
@@ -74,7 +74,7 @@ class Observation:
       context: `[m]`, index features of the request, the paper's `psi(x)`.
     """
 
-    context: jax.Array
+    context: Array
 
 
 @struct.dataclass
@@ -87,9 +87,9 @@ class Outputs:
       cost: `[K]`, in units of utility.
     """
 
-    score: jax.Array | None
-    features: jax.Array | None
-    cost: jax.Array
+    score: Array | None
+    features: Array | None
+    cost: Array
 
 
 @struct.dataclass
@@ -102,9 +102,9 @@ class SearchResult:
       score: `[K]`, scores by which the search decided.
     """
 
-    opened: jax.Array
-    deployed: jax.Array
-    score: jax.Array
+    opened: Array
+    deployed: Array
+    score: Array
 
 
 @struct.dataclass
@@ -123,13 +123,13 @@ class Feedback:
       reward: `[]`, of the deployed output.
     """
 
-    opened: jax.Array
-    seen: jax.Array
-    deployed: jax.Array
-    cost: jax.Array
-    score: jax.Array | None
-    features: jax.Array | None
-    reward: jax.Array
+    opened: Array
+    seen: Array
+    deployed: Array
+    cost: Array
+    score: Array | None
+    features: Array | None
+    reward: Array
 
 
 class Search(Protocol):

@@ -1,8 +1,8 @@
 """Policies that learn nothing: uniform choice, the best single model, and the oracle, which knows the parameters."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
@@ -15,11 +15,11 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 class Uniform(StatelessPolicy):
     """Uses a uniformly random model in every round."""
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> jax.Array:
+    def init(self, key: Array, spec: ContextualSpec) -> Array:
         del key
         return jnp.full((spec.num_models,), 1.0 / spec.num_models, jnp.float32)
 
-    def act(self, key: jax.Array, state: jax.Array, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Array, obs: Array, t: Array) -> Choice:
         del obs, t
         return draws.randint(key, state.shape[-1]), {}
 
@@ -39,7 +39,7 @@ class BestSingle(StatelessPolicy):
         """Returns the policy for an environment."""
         return cls(best=numerics.argmax(jnp.asarray(env.average)))
 
-    def act(self, key: jax.Array, state: tuple[()], obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:
         del key, state, obs, t
         return self.best, {}
 
@@ -64,7 +64,7 @@ class Oracle(StatelessPolicy):
         theta = env.theta if isinstance(env, ContextualEnv) else jnp.asarray(env.fit).T
         return cls(theta=theta, num_models=env.spec.num_models)
 
-    def act(self, key: jax.Array, state: tuple[()], obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:
         del key, state, t
         # Every link is increasing, so the linear predictor has its maximum at the best model.
         predictor = numerics.combine(obs.T, jnp.asarray(self.theta).T)

@@ -1,9 +1,9 @@
 """Contextual bandits: the expected rewards of the models depend on a context, which is observed before the decision."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
@@ -15,7 +15,7 @@ from jaxroute.sources.distributions import Bernoulli, DrawFunction, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
 
 # Order `[Q]` of the rows of a table, `()` if rows are drawn with replacement.
-Order = jax.Array | tuple[()]
+Order = Array | tuple[()]
 
 
 @struct.dataclass
@@ -69,21 +69,21 @@ class ContextualEnv:
         low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
 
-    def means(self, features: jax.Array) -> jax.Array:
+    def means(self, features: Array) -> Array:
         """Returns the expected rewards `[K]` at the contexts `[rows, d]`."""
         predictor = numerics.combine(features.T, jnp.asarray(self.theta).T)
         return self.link.value(jnp.broadcast_to(predictor, (self.num_models,)))
 
-    def init(self, key: jax.Array) -> tuple[()]:
+    def init(self, key: Array) -> tuple[()]:
         del key
         return ()
 
-    def observe(self, key: jax.Array, state: tuple[()], t: jax.Array) -> jax.Array:
+    def observe(self, key: Array, state: tuple[()], t: Array) -> Array:
         """Returns the contexts `[rows, d]`."""
         del state, t
         return self.contexts.draw(draws.fold_in(key, 0))
 
-    def step(self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array) -> tuple[tuple[()], jax.Array, Flows]:
+    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> tuple[tuple[()], Array, Flows]:
         means = self.means(self.observe(key, state, t))
         chosen = numerics.one_hot(action, self.num_models)
         reward = numerics.pick(chosen, self.distribution(draws.fold_in(key, 1), means, self.scale))
@@ -155,18 +155,18 @@ class TableEnv:
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
 
-    def init(self, key: jax.Array) -> Order:
+    def init(self, key: Array) -> Order:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
-    def row(self, key: jax.Array, state: Order, t: jax.Array) -> jax.Array:
+    def row(self, key: Array, state: Order, t: Array) -> Array:
         """Returns the row of round `t`, `[]` int32."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
-    def observe(self, key: jax.Array, state: Order, t: jax.Array) -> jax.Array:
+    def observe(self, key: Array, state: Order, t: Array) -> Array:
         """Returns the context `[1, d]`."""
         return jnp.asarray(self.features)[self.row(key, state, t)][None]
 
-    def step(self, key: jax.Array, state: Order, action: jax.Array, t: jax.Array) -> tuple[Order, jax.Array, Flows]:
+    def step(self, key: Array, state: Order, action: Array, t: Array) -> tuple[Order, Array, Flows]:
         row = self.row(key, state, t)
         x, score, cost = (jnp.asarray(table)[row] for table in (self.features, self.scores, self.costs))
         rewards = score - self.cost_weight * cost

@@ -1,9 +1,9 @@
 """Distributions of the contexts."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws
 
@@ -26,7 +26,7 @@ class UniformContexts:
         checks.count("dim", self.dim)
         checks.count("rows", self.rows)
 
-    def draw(self, key: jax.Array) -> jax.Array:
+    def draw(self, key: Array) -> Array:
         """Returns the contexts `[rows, d]` of a round."""
         scale = np.float32(1.0 / np.sqrt(self.dim))
         x = scale * (2.0 * draws.uniform(key, (self.rows, self.dim)) - 1.0)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import jax
+from jax import Array
 
 from jaxroute.core.types import Metric, Spec
 
@@ -23,9 +23,9 @@ TABLE_METRICS = (
 )
 
 
-Flows = dict[str, jax.Array]
+Flows = dict[str, Array]
 # Chosen model `[]` int32, and values that can be recorded.
-Choice = tuple[jax.Array, dict[str, jax.Array]]
+Choice = tuple[Array, dict[str, Array]]
 
 
 @dataclass(frozen=True)

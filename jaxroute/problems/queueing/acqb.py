@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, xla
 from jaxroute.core.types import CostHint, Leaf
@@ -39,12 +39,12 @@ class LearnerState:
       spec: sizes (static).
     """
 
-    theta: jax.Array
+    theta: Array
     spread: Any
     fit: Any
     data: Any
-    pulls: jax.Array
-    next_offer: jax.Array
+    pulls: Array
+    next_offer: Array
     spec: QueueSpec = struct.field(pytree_node=False)
 
 
@@ -94,7 +94,7 @@ class ACQB:
 
     metrics = LEARNER_METRICS
 
-    def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
+    def init(self, key: Array, spec: QueueSpec) -> LearnerState:
         del key
         parts = choose_parts(self, spec)
         num, dim = parts.memory.num_parameters, parts.memory.dim
@@ -109,9 +109,7 @@ class ACQB:
             spec=spec,
         )
 
-    def act(
-        self, key: jax.Array, state: LearnerState, obs: Observation, t: jax.Array
-    ) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         """Lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)
@@ -149,7 +147,7 @@ class ACQB:
         }
 
     def update(
-        self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
         """Lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and the counter `c`; an empty queue changes nothing."""
         del key
@@ -182,17 +180,17 @@ class ACQB:
             next_offer=next_offer,
         )
 
-    def _size(self, key: jax.Array, spec: QueueSpec) -> jax.Array:
+    def _size(self, key: Array, spec: QueueSpec) -> Array:
         """Number of answers shown in a Thompson round."""
         full = jnp.int32(spec.num_offered)
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
-    def _weight(self, utilities: list[jax.Array], size: jax.Array, spec: QueueSpec) -> jax.Array:
+    def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
         """Logarithm of the weight of the best assortment of `size` models; the departure rate increases with it."""
         full = log_weight_of_best(utilities, spec.num_offered)
         return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 
-    def gauges(self, state: LearnerState) -> dict[str, jax.Array]:
+    def gauges(self, state: LearnerState) -> dict[str, Array]:
         parts = choose_parts(self, state.spec)
         least = parts.sampler.min_eigenvalue(state.spread)
         return {

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -24,11 +25,11 @@ class Random:
     Source: ACQB, appendix B.3.
     """
 
-    def init(self, key: jax.Array, spec: QueueSpec) -> OracleState:
+    def init(self, key: Array, spec: QueueSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         k_query, k_models = draws.split(key)
         length = obs.queue_length.astype(jnp.float32)
         rank = jnp.minimum(jnp.floor(draws.uniform(k_query) * length).astype(jnp.int32), obs.queue_length - 1)
@@ -37,7 +38,7 @@ class Random:
         return Action(query=query, offered=offered, explored=jnp.zeros((), bool)), {}
 
     def update(
-        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> OracleState:
         del key, obs, action, feedback, t
         return state
@@ -52,8 +53,8 @@ class QueueBanditState:
       wins: `[N]` int32, departures after an answer of each model.
     """
 
-    pulls: jax.Array
-    wins: jax.Array
+    pulls: Array
+    wins: Array
 
 
 @struct.dataclass
@@ -73,18 +74,16 @@ class _QueueBandit(abc.ABC):
         if spec.num_offered != 1:
             raise ValueError(f"{type(self).__name__} shows one answer at a time, got an environment with {spec.num_offered}")
 
-    def init(self, key: jax.Array, spec: QueueSpec) -> QueueBanditState:
+    def init(self, key: Array, spec: QueueSpec) -> QueueBanditState:
         del key
         zeros = jnp.zeros((spec.num_models,), jnp.int32)
         return QueueBanditState(pulls=zeros, wins=zeros)
 
     @abc.abstractmethod
-    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
+    def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
         """Index of each model, `[N]`, in round `time`, from 1."""
 
-    def act(
-        self, key: jax.Array, state: QueueBanditState, obs: Observation, t: jax.Array
-    ) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         k_explore, k_model, k_index = draws.split(key, 3)
         number = state.pulls.shape[-1]
         time = (t + 1).astype(jnp.float32)
@@ -97,7 +96,7 @@ class _QueueBandit(abc.ABC):
         return action, {"explore_probability": probability}
 
     def update(
-        self, key: jax.Array, state: QueueBanditState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: QueueBanditState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> QueueBanditState:
         del key, t
         busy = obs.queue_length > 0
@@ -116,7 +115,7 @@ class QUCB(_QueueBandit):
     Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploration is uniform here; neither paper specifies it.
     """
 
-    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
+    def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
         del key
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
         bound = state.wins.astype(jnp.float32) / pulls + jnp.abs(jnp.log(time)) * jax.lax.rsqrt(2.0 * pulls)
@@ -130,7 +129,7 @@ class QThS(_QueueBandit):
     Source: Krishnasamy et al. (2021), Algorithm 2; ACQB, appendix B.3.
     """
 
-    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
+    def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
         del time
         wins, losses = (count.astype(jnp.float32) for count in (state.wins, state.pulls - state.wins))
         return draws.beta(key, wins + 1.0, losses + 1.0)

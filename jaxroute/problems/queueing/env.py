@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, xla
 from jaxroute.problems.queueing import optimum
@@ -33,7 +34,7 @@ class QueueState:
 
     backlog: Any
     optimal: Any
-    peak: jax.Array
+    peak: Array
     arrivals: Any = None
 
 
@@ -125,7 +126,7 @@ class QueueEnv:
         backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 
-    def init(self, key: jax.Array) -> QueueState:
+    def init(self, key: Array) -> QueueState:
         example = jax.eval_shape(lambda key: self.contexts.draw(key, jnp.int32(0), self.spec).row, key)
         return QueueState(
             backlog=self.backlog.init(example),
@@ -134,14 +135,12 @@ class QueueEnv:
             arrivals=None if self.arrivals is None else self.arrivals.init(draws.fold_in(key, _ARRIVALS)),
         )
 
-    def observe(self, key: jax.Array, state: QueueState, t: jax.Array) -> Observation:
+    def observe(self, key: Array, state: QueueState, t: Array) -> Observation:
         del key, t
         view, rows = self.backlog.view(state.backlog), state.backlog.rows
         return Observation(**vars(view), features=jnp.asarray(self.contexts.features_of(rows)), prompt=rows.prompt)
 
-    def step(
-        self, key: jax.Array, state: QueueState, action: Action, t: jax.Array
-    ) -> tuple[QueueState, Feedback, dict[str, jax.Array]]:
+    def step(self, key: Array, state: QueueState, action: Action, t: Array) -> tuple[QueueState, Feedback, dict[str, Array]]:
         drawn, arrivals = self.contexts.draw(key, t, self.spec), state.arrivals
         if self.arrivals is not None:
             arrived, arrivals = self.arrivals.draw(draws.fold_in(key, _ARRIVALS), arrivals, t)
@@ -166,7 +165,7 @@ class QueueEnv:
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
         optimal, lost = optimum.step(self.backlog, state.optimal, drawn, t)
 
-        def counted(flag: jax.Array) -> jax.Array:
+        def counted(flag: Array) -> Array:
             return flag.astype(jnp.float32)
 
         flows = {
@@ -193,7 +192,7 @@ class QueueEnv:
         feedback = Feedback(chosen=accepted, features=served.features, prompt=row.prompt)
         return QueueState(backlog=after, optimal=optimal, peak=peak, arrivals=arrivals), feedback, flows
 
-    def gauges(self, state: QueueState) -> dict[str, jax.Array]:
+    def gauges(self, state: QueueState) -> dict[str, Array]:
         length = state.backlog.length
         return {
             "queue_length": length.astype(jnp.float32),

@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from flax import struct
+from jax import Array
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
@@ -109,7 +109,7 @@ class RandomQueues:
             arrivals=self.arrivals,
         )
 
-    def __call__(self, key: jax.Array) -> QueueEnv:
+    def __call__(self, key: Array) -> QueueEnv:
         scale = self.spread * (self.dim**-0.5 if self.pair_features else 1.0)
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         return self.of(scale * (2.0 * draws.uniform(key, shape) - 1.0))

@@ -6,7 +6,7 @@ best assortment; with the uniform number of the round that rate decides whether 
 
 from typing import Any
 
-import jax
+from jax import Array
 
 from jaxroute.core import xla
 from jaxroute.problems.queueing.parts.backlog import Backlog
@@ -14,7 +14,7 @@ from jaxroute.problems.queueing.parts.scheduling import best_place
 from jaxroute.problems.queueing.sources.contexts import Round
 
 
-def step(backlog: Backlog, state: Any, drawn: Round, t: jax.Array) -> tuple[Any, jax.Array]:
+def step(backlog: Backlog, state: Any, drawn: Round, t: Array) -> tuple[Any, Array]:
     """A round of the optimal policy's queue.
 
     Source: ACQB, section 2 and appendix D.1.

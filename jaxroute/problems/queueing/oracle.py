@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.protocols import check_suits, check_values, cost_hint, gauges_of, is_policy, metrics_of
@@ -67,11 +68,11 @@ class Optimal:
                 f"{kind} must have shape {shape}, got {name} of shape {np.shape(table)}; use Optimal.of(environment)"
             )
 
-    def init(self, key: jax.Array, spec: QueueSpec) -> OracleState:
+    def init(self, key: Array, spec: QueueSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         del key, t
         size = state.spec.num_offered
         if self.theta is None:
@@ -88,7 +89,7 @@ class Optimal:
         return Action(query=place.astype(jnp.int32), offered=offered, explored=jnp.zeros((), bool)), {}
 
     def update(
-        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> OracleState:
         del key, obs, action, feedback, t
         return state
@@ -131,19 +132,17 @@ class PolicySwitch:
     def cost_hint(self, spec: QueueSpec) -> CostHint:
         return CostHint(*map(max, cost_hint(self.first, spec), cost_hint(self.second, spec)))
 
-    def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
+    def init(self, key: Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)
 
-    def act(
-        self, key: jax.Array, state: tuple[Any, Any], obs: Observation, t: jax.Array
-    ) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: tuple[Any, Any], obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         before = t < self.at
         action, info = self.first.act(key, state[0], obs, t)
         other, _ = self.second.act(key, state[1], obs, t)
         return jax.tree.map(lambda a, b: jnp.where(before, a, b), action, other), info
 
     def update(
-        self, key: jax.Array, state: tuple[Any, Any], obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: tuple[Any, Any], obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> tuple[Any, Any]:
         before = t < self.at
         # The first policy learns nothing from an empty queue, hence nothing from the queries that the second one serves.
@@ -151,5 +150,5 @@ class PolicySwitch:
         first = self.first.update(key, state[0], seen, action, feedback, t)
         return first, self.second.update(key, state[1], obs, action, feedback, t)
 
-    def gauges(self, state: tuple[Any, Any]) -> dict[str, jax.Array]:
+    def gauges(self, state: tuple[Any, Any]) -> dict[str, Array]:
         return dict(gauges_of(self.first, state[0]))

@@ -6,8 +6,8 @@ Sizes: `N` models, `K` answers shown, `d` features of a query, `B` places for wa
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 from flax import struct
+from jax import Array
 
 from jaxroute.core.types import Metric, Spec
 
@@ -79,12 +79,12 @@ class QueueView:
       oldest: `[]` int32, place of the query that has waited longest.
     """
 
-    waiting: jax.Array
-    arrival: jax.Array
-    in_use: jax.Array
-    queue_length: jax.Array
-    arrived: jax.Array
-    newest: jax.Array
+    waiting: Array
+    arrival: Array
+    in_use: Array
+    queue_length: Array
+    arrived: Array
+    newest: Array
     oldest: Any = None
 
 
@@ -97,7 +97,7 @@ class Observation(QueueView):
       prompt: `[B]` int32, the prompt of the query at each place; None without a pool.
     """
 
-    features: jax.Array
+    features: Array
     prompt: Any = None
 
 
@@ -111,9 +111,9 @@ class Action:
       explored: `[]` bool, whether the decision was forced exploration: a metric, and an input of the policy's `update`.
     """
 
-    query: jax.Array
-    offered: jax.Array
-    explored: jax.Array
+    query: Array
+    offered: Array
+    explored: Array
 
 
 @struct.dataclass
@@ -126,6 +126,6 @@ class Feedback:
       prompt: `[]` int32, its prompt; None without a pool.
     """
 
-    chosen: jax.Array
-    features: jax.Array
+    chosen: Array
+    features: Array
     prompt: Any = None

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
@@ -51,15 +51,15 @@ class BanditEnv:
         mean = np.asarray(self.mean, np.float64)
         return self.distribution.rewards(float(mean.min()), float(mean.max()), float(self.scale or 0.0))
 
-    def init(self, key: jax.Array) -> tuple[()]:
+    def init(self, key: Array) -> tuple[()]:
         del key
         return ()
 
-    def observe(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[()]:
+    def observe(self, key: Array, state: tuple[()], t: Array) -> tuple[()]:
         del key, state, t
         return ()
 
-    def step(self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array) -> tuple[tuple[()], jax.Array, Flows]:
+    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> tuple[tuple[()], Array, Flows]:
         del t
         reward, flows = _drawn(self.distribution, key, self.mean, self.scale, action)
         return state, reward, flows
@@ -90,22 +90,20 @@ class ChangingEnv:
         """Returns range and noise of Bernoulli rewards; None for other distributions."""
         return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
-    def init(self, key: jax.Array) -> Any:
+    def init(self, key: Array) -> Any:
         return self.path.init(key)
 
-    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[()]:
+    def observe(self, key: Array, state: Any, t: Array) -> tuple[()]:
         del key, state, t
         return ()
 
-    def step(self, key: jax.Array, state: Any, action: jax.Array, t: jax.Array) -> tuple[Any, jax.Array, Flows]:
+    def step(self, key: Array, state: Any, action: Array, t: Array) -> tuple[Any, Array, Flows]:
         k_reward, k_move = draws.split(key)
         reward, flows = _drawn(self.distribution, k_reward, self.path.mean(state, t), self.scale, action)
         return self.path.move(k_move, state, t), reward, flows
 
 
-def _drawn(
-    distribution: DrawFunction, key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
-) -> tuple[jax.Array, Flows]:
+def _drawn(distribution: DrawFunction, key: Array, mean: Array, scale: Leaf, action: Array) -> tuple[Array, Flows]:
     """Returns the reward and the flows of a round with these means."""
     chosen = numerics.one_hot(action, mean.shape[-1])
     reward = numerics.pick(chosen, distribution(key, mean, scale))

@@ -1,8 +1,8 @@
 """Policy that knows the best model."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import numerics
 from jaxroute.core.types import Spec
@@ -18,7 +18,7 @@ class Oracle:
       best: `[]` int32, index of that model.
     """
 
-    best: jax.Array
+    best: Array
 
     @classmethod
     def of(cls, env: BanditEnv) -> "Oracle":
@@ -34,16 +34,14 @@ class Oracle:
             )
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
-    def init(self, key: jax.Array, spec: Spec) -> tuple[()]:
+    def init(self, key: Array, spec: Spec) -> tuple[()]:
         del key, spec
         return ()
 
-    def act(self, key: jax.Array, state: tuple[()], obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: tuple[()], obs: tuple[()], t: Array) -> Choice:
         del key, state, obs, t
         return self.best, {}
 
-    def update(
-        self, key: jax.Array, state: tuple[()], obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> tuple[()]:
+    def update(self, key: Array, state: tuple[()], obs: tuple[()], action: Array, feedback: Array, t: Array) -> tuple[()]:
         del key, obs, action, feedback, t
         return state

@@ -2,10 +2,10 @@
 
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -19,15 +19,15 @@ def _check_vector(name: str, values: Leaf) -> None:
 class MeanPath(Protocol):
     """Path of the means of all models."""
 
-    def init(self, key: jax.Array) -> Any:
+    def init(self, key: Array) -> Any:
         """Returns the state before the first round."""
         ...
 
-    def mean(self, state: Any, t: jax.Array) -> jax.Array:
+    def mean(self, state: Any, t: Array) -> Array:
         """Returns the means `[K]` of round `t`."""
         ...
 
-    def move(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
+    def move(self, key: Array, state: Any, t: Array) -> Any:
         """Returns the state of the next round."""
         ...
 
@@ -35,11 +35,11 @@ class MeanPath(Protocol):
 class _Schedule:
     """Path that is a function of the round."""
 
-    def init(self, key: jax.Array) -> tuple[()]:
+    def init(self, key: Array) -> tuple[()]:
         del key
         return ()
 
-    def move(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[()]:
+    def move(self, key: Array, state: tuple[()], t: Array) -> tuple[()]:
         del key, state, t
         return ()
 
@@ -70,7 +70,7 @@ class Pieces(_Schedule):
         if starts[0] != 0 or (np.diff(starts) <= 0).any() or (starts % 1 != 0).any():
             raise ValueError(f"starts must be whole numbers that begin with 0 and rise, got {starts.tolist()}")
 
-    def mean(self, state: tuple[()], t: jax.Array) -> jax.Array:
+    def mean(self, state: tuple[()], t: Array) -> Array:
         del state
         place = jnp.sum((jnp.asarray(t, jnp.int32) >= jnp.asarray(self.starts)).astype(jnp.int32)) - 1
         return numerics.at(jnp.asarray(self.means), (place,))
@@ -105,7 +105,7 @@ class Sinusoid(_Schedule):
         checks.numbers("phase", self.phase, np.shape(self.centre))
         checks.positive("period", self.period, ())
 
-    def mean(self, state: tuple[()], t: jax.Array) -> jax.Array:
+    def mean(self, state: tuple[()], t: Array) -> Array:
         del state
         # Whole periods are subtracted first: the angle of a late round would be rounded to tenths.
         turns = jnp.mod(jnp.asarray(t, float), self.period) / self.period
@@ -144,15 +144,15 @@ class BrownianMotion:
         if not 0.0 < checks.positive("step", self.step, ()) <= (high - low) / 8.0:
             raise ValueError(f"step must be at most an eighth of the interval, {(high - low) / 8.0:g}, got {self.step:g}")
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         del key
         return jnp.asarray(self.start, jnp.float32)
 
-    def mean(self, state: jax.Array, t: jax.Array) -> jax.Array:
+    def mean(self, state: Array, t: Array) -> Array:
         del t
         return state
 
-    def move(self, key: jax.Array, state: jax.Array, t: jax.Array) -> jax.Array:
+    def move(self, key: Array, state: Array, t: Array) -> Array:
         del t
         moved = state + self.step * draws.normal(key, state.shape)
         moved = jnp.where(moved < self.low, 2.0 * self.low - moved, moved)
@@ -186,15 +186,15 @@ class MarkovChains:
         checks.share("up", self.up, np.shape(self.low))
         checks.share("down", self.down, np.shape(self.low))
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         stationary = self.up / (self.up + self.down)
         return draws.bernoulli(key, stationary)
 
-    def mean(self, state: jax.Array, t: jax.Array) -> jax.Array:
+    def mean(self, state: Array, t: Array) -> Array:
         del t
         return jnp.where(state, self.high, self.low)
 
-    def move(self, key: jax.Array, state: jax.Array, t: jax.Array) -> jax.Array:
+    def move(self, key: Array, state: Array, t: Array) -> Array:
         del t
         jumps = draws.bernoulli(key, jnp.where(state, self.down, self.up))
         return state ^ jumps

@@ -2,9 +2,9 @@
 
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
@@ -15,9 +15,9 @@ METRICS = (
     Metric("pulls", "times each model was used", "rounds", "total", ("model",), default=False),
 )
 
-Flows = dict[str, jax.Array]
+Flows = dict[str, Array]
 # Chosen model `[]` int32, and values that can be recorded.
-Choice = tuple[jax.Array, dict[str, jax.Array]]
+Choice = tuple[Array, dict[str, Array]]
 
 
 @struct.dataclass
@@ -31,23 +31,23 @@ class ArmStatistics:
       order: `[K]` int32, order of ties; see `numerics.argmax`.
     """
 
-    pulls: jax.Array
-    reward_sum: jax.Array
-    errors: dict[str, jax.Array]
-    order: jax.Array | None = None
+    pulls: Array
+    reward_sum: Array
+    errors: dict[str, Array]
+    order: Array | None = None
 
     @classmethod
-    def of(cls, pulls: jax.Array, reward_sum: jax.Array, order: jax.Array | None = None) -> Self:
+    def of(cls, pulls: Array, reward_sum: Array, order: Array | None = None) -> Self:
         """Returns statistics with exact sums."""
         return cls(pulls, reward_sum, numerics.no_errors(reward_sum=reward_sum), order)
 
     @classmethod
-    def empty(cls, key: jax.Array, num_models: int) -> Self:
+    def empty(cls, key: Array, num_models: int) -> Self:
         """Returns statistics without observations; the key draws the order of ties."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         return cls.of(zeros.astype(jnp.int32), zeros, draws.order(key, num_models))
 
-    def add(self, action: jax.Array, reward: jax.Array) -> Self:
+    def add(self, action: Array, reward: Array) -> Self:
         """Adds one use of a model, with its reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
         # Only that model's sum is accumulated, and written back: in a scan faster than `numerics.accumulate` for all models.
@@ -60,7 +60,7 @@ class ArmStatistics:
         )
 
 
-def rounds_of(spec: Spec, horizon: Leaf | None) -> jax.Array:
+def rounds_of(spec: Spec, horizon: Leaf | None) -> Array:
     """Returns the number of rounds for which a policy is tuned, `[]` float32: the given horizon, or else the run's."""
     rounds = spec.horizon if horizon is None else horizon
     if rounds is None:

@@ -5,9 +5,9 @@ Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
@@ -30,7 +30,7 @@ class EvaluatorState:
     design: numerics.Sum
 
     @property
-    def inverse(self) -> jax.Array:
+    def inverse(self) -> Array:
         """The inverse `[d, d]` itself."""
         return self.design.total
 
@@ -71,13 +71,13 @@ def updated(
     return EvaluatorState(state=state, design=sherman_morrison(evaluator.design, phi, seen.astype(jnp.float32)))
 
 
-def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> jax.Array:
+def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> Array:
     """Squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
     phi = _deployed_features(feedback)
     return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluator.inverse)), 0.0)
 
 
-def _deployed_features(feedback: Feedback) -> jax.Array:
+def _deployed_features(feedback: Feedback) -> Array:
     assert feedback.features is not None
     return numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
 
@@ -90,6 +90,6 @@ def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring
     return Scoring(evaluator.state.theta, evaluator.inverse, zero, zero, link=spec.score_link)
 
 
-def estimated_scores(evaluator: EvaluatorState, spec: CascadeSpec, features: jax.Array) -> jax.Array:
+def estimated_scores(evaluator: EvaluatorState, spec: CascadeSpec, features: Array) -> Array:
     """Scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
     return spec.score_link.value(numerics.combine(evaluator.state.theta, jnp.swapaxes(features, 0, 1)))

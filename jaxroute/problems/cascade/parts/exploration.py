@@ -5,15 +5,15 @@ The free period 0 opens all boxes anyway and is not decided here.
 
 import abc
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf, PyTree
 
 
-def rounded_up(horizon: jax.Array, power: float) -> jax.Array:
+def rounded_up(horizon: Array, power: float) -> Array:
     """`ceil(T^power)` as a float; a `T^power` that misses a whole number by rounding, by less than `1e-6` of it, counts as that number."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
@@ -21,16 +21,16 @@ def rounded_up(horizon: jax.Array, power: float) -> jax.Array:
 class Exploration(abc.ABC):
     """A rule of exploration, by default without a state and with samples of every period."""
 
-    def init(self, key: jax.Array) -> PyTree:
+    def init(self, key: Array) -> PyTree:
         """State, which does not change."""
         del key
         return ()
 
     @abc.abstractmethod
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
         """Whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
 
-    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
         """Whether the policy learns from the period, `[]` bool."""
         del forced, t, horizon
         return jnp.ones((), bool)
@@ -49,7 +49,7 @@ class WarmUp(Exploration):
     def check(self) -> None:
         checks.non_negative("rounds", self.rounds, ())
 
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
         del key, state, horizon
         return t <= jnp.asarray(self.rounds)
 
@@ -67,7 +67,7 @@ class DecayingExploration(Exploration):
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
 
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
         del state, horizon
         return draws.uniform(key) < self.scale * jnp.maximum(t, 1).astype(jnp.float32) ** (-1.0 / 3.0)
 
@@ -86,15 +86,15 @@ class ExplorationPhase(Exploration):
         if self.rounds is not None:
             checks.non_negative("rounds", self.rounds, ())
 
-    def _in_phase(self, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def _in_phase(self, t: Array, horizon: Array) -> Array:
         rounds = rounded_up(horizon, 2.0 / 3.0) if self.rounds is None else jnp.asarray(self.rounds)
         return jnp.asarray(t, rounds.dtype) <= rounds
 
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
         del key, state
         return self._in_phase(t, horizon)
 
-    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
         del forced
         return self._in_phase(t, horizon)
 
@@ -115,10 +115,10 @@ class BlockExploration(Exploration):
             if length != int(length):
                 raise ValueError(f"length must be a whole number of periods, got {length:g}")
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         return key
 
-    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
         del key
         length = rounded_up(horizon, 1.0 / 6.0) if self.length is None else jnp.asarray(self.length)
         length = length.astype(jnp.int32)
@@ -126,6 +126,6 @@ class BlockExploration(Exploration):
         place = jnp.floor(draws.uniform(draws.fold_in(state, block)) * length.astype(jnp.float32)).astype(jnp.int32)
         return (t - 1) % length == place
 
-    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
+    def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
         del horizon
         return forced & (t > 0)

@@ -14,10 +14,9 @@ import abc
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf, PyTree
@@ -26,20 +25,20 @@ from jaxroute.estimators.links import FAR, Link
 from jaxroute.solvers.reservation import index_by_bisection
 
 
-def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
+def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
     """Inverses `[m, m, K]` before the first row: `I / ridge`."""
     eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
     return jnp.broadcast_to(eye, (dim, dim, number))
 
 
-def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
+def change_of_inverse(inverse: Array, x: Array) -> Array:
     """Change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
 
 
-def square_norm(inverse: jax.Array, x: jax.Array) -> jax.Array:
+def square_norm(inverse: Array, x: Array) -> Array:
     """Squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
     return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
 
@@ -74,12 +73,12 @@ class Sample(NamedTuple):
       features: `[K, d]`, None with a known evaluator.
     """
 
-    t: jax.Array
-    psi: jax.Array
-    seen: jax.Array
-    cost: jax.Array
-    score: jax.Array
-    features: jax.Array | None
+    t: Array
+    psi: Array
+    seen: Array
+    cost: Array
+    score: Array
+    features: Array | None
 
 
 class Evaluator(NamedTuple):
@@ -90,7 +89,7 @@ class Evaluator(NamedTuple):
       link: link of the evaluator.
     """
 
-    theta: jax.Array
+    theta: Array
     link: Link
 
 
@@ -107,36 +106,34 @@ class IndexEstimator(abc.ABC):
 
     @abc.abstractmethod
     def update(
-        self, fit: PyTree, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[PyTree, jax.Array]:
+        self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[PyTree, Array]:
         """State and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
 
-    def predict(
-        self, fit: PyTree, rho: jax.Array, psi: jax.Array, link: Link
-    ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
         del fit
         return numerics.combine(psi, rho), link.value
 
 
-def moment(link: Link, u: jax.Array, score: jax.Array, cost: jax.Array) -> jax.Array:
+def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
     """`c - (M - L(u))^+`, the derivative of the loss at `u`; elementwise. Source: eqs. (7) and (9)."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
-def loss(link: Link, u: jax.Array, score: jax.Array, cost: jax.Array) -> jax.Array:
+def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
     """Loss of samples at `u`, up to a constant; elementwise. Source: eq. (8)."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
-def curvature(link: Link, u: jax.Array, score: jax.Array, floor: jax.Array | float) -> jax.Array:
+def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
     """Generalised second derivative of the loss, at least `floor` times the link's slope; elementwise."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
-def summed(values: jax.Array) -> jax.Array:
+def summed(values: Array) -> Array:
     """Sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
@@ -157,7 +154,7 @@ class StreamState:
     """
 
     inverse: numerics.Sum
-    error: jax.Array
+    error: Array
 
 
 @struct.dataclass
@@ -184,18 +181,16 @@ class StreamEstimator(IndexEstimator):
         return StreamState(numerics.Sum.of(inverse), jnp.zeros_like(inverse[0]))
 
     @abc.abstractmethod
-    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+    def _curvature(self, link: Link, u: Array, score: Array) -> Array:
         """Curvature `[K]` of a sample at the estimate."""
 
     def update(
-        self, fit: StreamState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[StreamState, jax.Array]:
+        self, fit: StreamState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[StreamState, Array]:
         del evaluator
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
-    def weighted(
-        self, fit: StreamState, rho: jax.Array, sample: Sample, weight: jax.Array, link: Link
-    ) -> tuple[StreamState, jax.Array]:
+    def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
         """State and estimates after samples with weights `[K]`, 0 for no sample."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
@@ -216,7 +211,7 @@ class StreamingNewton(StreamEstimator):
     identity link, whose first estimate scores every output 0. Without the `floor` estimates stop changing.
     """
 
-    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+    def _curvature(self, link: Link, u: Array, score: Array) -> Array:
         return curvature(link, u, score, jnp.asarray(self.floor, jnp.float32))
 
 
@@ -230,7 +225,7 @@ class ConstantCurvature(StreamEstimator):
 
     floor: Leaf = 0.3
 
-    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+    def _curvature(self, link: Link, u: Array, score: Array) -> Array:
         del link, u
         return jnp.full_like(score, self.floor)
 
@@ -248,13 +243,11 @@ class GradientDescent(IndexEstimator):
     def check(self) -> None:
         checks.positive("bound", self.bound, ())
 
-    def init(self, sizes: Sizes) -> jax.Array:
+    def init(self, sizes: Sizes) -> Array:
         """Number `[K]` int32 of samples of each box."""
         return jnp.zeros((sizes.num_boxes,), jnp.int32)
 
-    def update(
-        self, fit: jax.Array, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[jax.Array, jax.Array]:
+    def update(self, fit: Array, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> tuple[Array, Array]:
         del evaluator
         number = fit + sample.seen.astype(jnp.int32)
         slope = moment(link, numerics.combine(sample.psi, rho), sample.score, sample.cost)
@@ -275,12 +268,12 @@ class LocationState:
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    inverse: jax.Array
-    target: jax.Array
-    residual: jax.Array
-    number: jax.Array
-    cost: jax.Array
-    errors: dict[str, jax.Array]
+    inverse: Array
+    target: Array
+    residual: Array
+    number: Array
+    cost: Array
+    errors: dict[str, Array]
 
 
 @struct.dataclass
@@ -320,8 +313,8 @@ class LocationFamily(IndexEstimator):
         )
 
     def update(
-        self, fit: LocationState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[LocationState, jax.Array]:
+        self, fit: LocationState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[LocationState, Array]:
         del rho, evaluator, link
         seen, psi = sample.seen, sample.psi
         number = fit.number + seen.astype(jnp.int32)
@@ -337,15 +330,13 @@ class LocationFamily(IndexEstimator):
         place = (jnp.arange(self.size)[:, None] == fit.number % self.size) & seen
         return sums.replace(residual=jnp.where(place, residual, fit.residual), number=number), rho
 
-    def predict(
-        self, fit: LocationState, rho: jax.Array, psi: jax.Array, link: Link
-    ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    def predict(self, fit: LocationState, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         del link
         used = jnp.arange(self.size)[:, None] < fit.number
         score = numerics.combine(psi, rho) + fit.residual
         count = jnp.clip(fit.number, 1, self.size).astype(jnp.float32)
 
-        def excess(level: jax.Array) -> jax.Array:
+        def excess(level: Array) -> Array:
             return summed(jnp.where(used, jnp.maximum(score - level, 0.0), 0.0)) / count
 
         return index_by_bisection(excess, fit.cost, steps=self.halvings), lambda u: u

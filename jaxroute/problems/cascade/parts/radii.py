@@ -4,9 +4,9 @@ import abc
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, PyTree
@@ -33,25 +33,25 @@ class RadiusInputs(NamedTuple):
       spec: sizes and links of the environment.
     """
 
-    t: jax.Array
-    log_horizon: jax.Array
-    number: jax.Array
-    psi: jax.Array
-    norm: jax.Array
-    trace: jax.Array | None
-    eta1: jax.Array
-    eta0: jax.Array
-    index_bound: jax.Array
-    evaluator_bound: jax.Array
+    t: Array
+    log_horizon: Array
+    number: Array
+    psi: Array
+    norm: Array
+    trace: Array | None
+    eta1: Array
+    eta0: Array
+    index_bound: Array
+    evaluator_bound: Array
     spec: CascadeSpec
 
     @property
-    def log_inverse_delta(self) -> jax.Array:
+    def log_inverse_delta(self) -> Array:
         """`log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
         return self.log_horizon * (1.0 if self.trace is None else 0.5)
 
     @property
-    def rounds(self) -> jax.Array:
+    def rounds(self) -> Array:
         """`max(t, 1)` as a float."""
         return jnp.maximum(self.t, 1).astype(jnp.float32)
 
@@ -64,19 +64,17 @@ class Radius(abc.ABC):
         del sizes
         return ()
 
-    def update(self, key: jax.Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
+    def update(self, key: Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
         """State after a period; `link` is that of the indices."""
         del key, sample, link
         return state
 
     @abc.abstractmethod
-    def bonus(self, key: jax.Array, state: PyTree, inputs: RadiusInputs) -> jax.Array:
+    def bonus(self, key: Array, state: PyTree, inputs: RadiusInputs) -> Array:
         """Bonus `[K]` of the estimated indices before their link, eq. (14)."""
 
     @abc.abstractmethod
-    def scoring(
-        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
         """Coefficients `[d]` that score outputs, and the factor `[]` of their bonus, `beta_t` of eq. (21).
 
         Args:
@@ -87,7 +85,7 @@ class Radius(abc.ABC):
         """
 
 
-def _growth(inputs: RadiusInputs) -> jax.Array:
+def _growth(inputs: RadiusInputs) -> Array:
     """`d log(1 + t C^2 / eta0)`."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
@@ -117,7 +115,7 @@ class PracticalRadius(Radius):
         for name in ("index", "plug_in", "optimism"):
             checks.non_negative(name, getattr(self, name), ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
+    def bonus(self, key: Array, state: tuple[()], inputs: RadiusInputs) -> Array:
         del key, state
         spec, log_t = inputs.spec, inputs.log_horizon
         index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + inputs.log_inverse_delta
@@ -127,9 +125,7 @@ class PracticalRadius(Radius):
             square = square + jnp.square(self.plug_in) * plug_in * inputs.trace
         return jnp.sqrt(square) * inputs.norm
 
-    def scoring(
-        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
         del key, inverse
         return theta, self.optimism * jnp.sqrt(_growth(inputs) + 2.0 * (math.log(2.0) + inputs.log_inverse_delta))
 
@@ -161,7 +157,7 @@ class TheoreticalRadius(Radius):
         for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
-    def index_radius(self, inputs: RadiusInputs) -> jax.Array:
+    def index_radius(self, inputs: RadiusInputs) -> Array:
         """Radius `[K]` of the indices: eq. (51) where scores are seen, otherwise proposition 11.2."""
         spec, strength = inputs.spec, self.mass * self.slope
         diameter = 2.0 * inputs.index_bound
@@ -178,19 +174,17 @@ class TheoreticalRadius(Radius):
         first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
         return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(inputs, 3.0) * jnp.sqrt(inputs.trace)
 
-    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
+    def bonus(self, key: Array, state: tuple[()], inputs: RadiusInputs) -> Array:
         del key, state
         return self.index_radius(inputs) * inputs.norm
 
-    def _width(self, inputs: RadiusInputs, union: float) -> jax.Array:
+    def _width(self, inputs: RadiusInputs, union: float) -> Array:
         """Radius `[]` of the evaluator, eq. (61) with `log(union / delta)`."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
 
-    def scoring(
-        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
         del key, inverse
         return theta, self._width(inputs, 2.0)
 
@@ -212,13 +206,11 @@ class SampledRadius(Radius):
     def check(self) -> None:
         checks.non_negative("spread", self.spread, ())
 
-    def bonus(self, key: jax.Array, state: tuple[()], inputs: RadiusInputs) -> jax.Array:
+    def bonus(self, key: Array, state: tuple[()], inputs: RadiusInputs) -> Array:
         del state
         return self.spread * inputs.norm * draws.normal(key, (inputs.spec.num_models,))
 
-    def scoring(
-        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
         noise = draws.normal(key, theta.shape)
         lower = cholesky(inverse)
         return theta + self.spread * jnp.sum(lower * noise, axis=1), jnp.zeros((), jnp.float32)
@@ -233,7 +225,7 @@ class BootstrapState:
       fit: their state.
     """
 
-    rho: jax.Array
+    rho: Array
     fit: StreamState
 
 
@@ -273,7 +265,7 @@ class BootstrapRadius(Radius):
             rho=jnp.zeros((sizes.dim, number), jnp.float32), fit=self.fit.init(sizes._replace(num_boxes=number))
         )
 
-    def update(self, key: jax.Array, state: BootstrapState, sample: Sample, link: Link) -> BootstrapState:
+    def update(self, key: Array, state: BootstrapState, sample: Sample, link: Link) -> BootstrapState:
         number = sample.score.shape[0]
         weight = draws.exponential(key, (number, self.copies)).reshape(-1)
         score, cost, seen = (jnp.repeat(x, self.copies) for x in (sample.score, sample.cost, sample.seen))
@@ -281,13 +273,11 @@ class BootstrapRadius(Radius):
         fit, rho = self.fit.weighted(state.fit, state.rho, copies, jnp.where(seen, weight, 0.0), link)
         return BootstrapState(rho=rho, fit=fit)
 
-    def bonus(self, key: jax.Array, state: BootstrapState, inputs: RadiusInputs) -> jax.Array:
+    def bonus(self, key: Array, state: BootstrapState, inputs: RadiusInputs) -> Array:
         u = numerics.combine(inputs.psi, state.rho).reshape(-1, self.copies)
         mean = jnp.mean(u, axis=1, keepdims=True)
         spread = jnp.sqrt(jnp.mean(jnp.square(u - mean), axis=1))
         return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), inputs))
 
-    def scoring(
-        self, key: jax.Array, inputs: RadiusInputs, theta: jax.Array, inverse: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
         return self.floor.scoring(key, inputs, theta, inverse)

@@ -12,16 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
-def opened_in_order(
-    priority: jax.Array, threshold: jax.Array, score: jax.Array, order: jax.Array | None = None
-) -> jax.Array:
+def opened_in_order(priority: Array, threshold: Array, score: Array, order: Array | None = None) -> Array:
     """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
 
     Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Ties go by `order`, or to the lower number.
@@ -36,7 +34,7 @@ def opened_in_order(
     """
     size = priority.shape[0]
 
-    def every(conditions: Iterable[jax.Array]) -> jax.Array:
+    def every(conditions: Iterable[Array]) -> Array:
         return functools.reduce(operator.and_, conditions, jnp.ones((), bool))
 
     # Line 5: the order of the boxes.
@@ -51,7 +49,7 @@ def opened_in_order(
     return jnp.stack([willing[a] & every(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
 
 
-def best_opened(opened: jax.Array, score: jax.Array, order: jax.Array | None = None) -> jax.Array:
+def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
     """The opened box (`[K]` bool) with the largest score `[K]`; `[K]` bool, one-hot. Ties go by `order` `[K]`, or to the lower number.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1, line 13.
@@ -66,7 +64,7 @@ def best_opened(opened: jax.Array, score: jax.Array, order: jax.Array | None = N
     return jnp.stack(best)
 
 
-def _before(value: jax.Array, b: int, a: int, order: jax.Array | None) -> jax.Array:
+def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
     """Whether the box `b`, of a lower number than `a`, is first by falling values."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
@@ -86,13 +84,13 @@ class Scoring:
       link: `G` (static).
     """
 
-    theta: jax.Array
-    inverse: jax.Array
-    width: jax.Array
-    deploy_width: jax.Array
+    theta: Array
+    inverse: Array
+    width: Array
+    deploy_width: Array
     link: Link = struct.field(pytree_node=False)
 
-    def predictors(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def predictors(self, features: Array) -> tuple[Array, Array]:
         """Linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
@@ -116,13 +114,13 @@ class IndexSearch:
       order: `[K]` int32, of ties; None for the lower number first.
     """
 
-    priority: jax.Array
-    threshold: jax.Array
+    priority: Array
+    threshold: Array
     scoring: Scoring | None = None
-    index: jax.Array | None = None
-    bounded: jax.Array | None = None
-    forced: jax.Array | None = None
-    order: jax.Array | None = None
+    index: Array | None = None
+    bounded: Array | None = None
+    forced: Array | None = None
+    order: Array | None = None
 
     def run(self, outputs: Outputs) -> SearchResult:
         if self.scoring is None:
@@ -138,7 +136,7 @@ class IndexSearch:
 
 
 # Result of `act`: the search of the period, and Info.
-Decision = tuple[IndexSearch, dict[str, jax.Array]]
+Decision = tuple[IndexSearch, dict[str, Array]]
 
 
 @struct.dataclass
@@ -158,7 +156,7 @@ class LoopSearch:
     def run(self, outputs: Outputs) -> SearchResult:
         size = outputs.cost.shape[0]
 
-        def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], None]:
+        def one(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
             opened, stopped = carry
             box, stop = self.next_box(self.memory, opened, seen_outputs(outputs, opened))
             stopped |= jnp.asarray(stop) & jnp.any(opened)
@@ -170,6 +168,6 @@ class LoopSearch:
         return SearchResult(opened=opened, deployed=deployed, score=jnp.zeros((size,)) if seen.score is None else seen.score)
 
 
-def seen_outputs(outputs: Outputs, seen: jax.Array) -> Outputs:
+def seen_outputs(outputs: Outputs, seen: Array) -> Outputs:
     """The outputs with zeros wherever `seen` `[K]` is False."""
     return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

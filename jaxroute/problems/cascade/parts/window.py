@@ -3,10 +3,9 @@
 import abc
 from typing import Any, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
@@ -43,15 +42,15 @@ class WindowState:
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    number: jax.Array
-    psi: jax.Array
-    cost: jax.Array
-    score: jax.Array | None
-    features: jax.Array | None
-    hessian: jax.Array
-    gradient: jax.Array
-    cross: jax.Array | None
-    errors: dict[str, jax.Array]
+    number: Array
+    psi: Array
+    cost: Array
+    score: Array | None
+    features: Array | None
+    hessian: Array
+    gradient: Array
+    cross: Array | None
+    errors: dict[str, Array]
 
 
 class WindowSamples(NamedTuple):
@@ -64,10 +63,10 @@ class WindowSamples(NamedTuple):
       gradient: `[m, K]`, gradient at 0 of the samples that have left.
     """
 
-    columns: jax.Array
-    score: jax.Array
-    used: jax.Array
-    gradient: jax.Array
+    columns: Array
+    score: Array
+    used: Array
+    gradient: Array
 
 
 @struct.dataclass
@@ -109,7 +108,7 @@ class SampleWindow(IndexEstimator):
         number, dim, features = sizes
         scored = features == 0
 
-        def zeros(*shape: int) -> jax.Array:
+        def zeros(*shape: int) -> Array:
             return jnp.zeros((*shape, number), jnp.float32)
 
         sums = {"hessian": zeros(dim, dim), "gradient": zeros(dim)} | ({} if scored else {"cross": zeros(dim, features)})
@@ -126,8 +125,8 @@ class SampleWindow(IndexEstimator):
         return xla.compute_once(state)
 
     def update(
-        self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[WindowState, jax.Array]:
+        self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[WindowState, Array]:
         fit = xla.compute_once(self._pushed(fit, rho, sample, evaluator, link))
         if self.every > 1:  # All runs are in the same round, so that this stays a branch.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
@@ -136,15 +135,13 @@ class SampleWindow(IndexEstimator):
         # A new evaluator changes the scores of old outputs, hence all estimates; a known one only those with a new sample.
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
-    def _pushed(
-        self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> WindowState:
+    def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
         """State with the new samples, which replace the oldest of a full window; these are linearised."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
 
-        def oldest(table: jax.Array) -> jax.Array:
+        def oldest(table: Array) -> Array:
             """Entries `[..., K]` of the slots that are overwritten."""
             mask = place & full
             return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
@@ -192,20 +189,20 @@ class SampleWindow(IndexEstimator):
         moved = numerics.combine(evaluator.theta, jnp.swapaxes(fit.cross, 0, 1))
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
-    def slope(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
+    def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
         """Derivative `[m, K]` of the penalised loss at `rho`."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
-    def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
+    def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
         """Steps until they are short, as many as each box of each run needs."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
 
-        def unfinished(point: _Point) -> jax.Array:
+        def unfinished(point: _Point) -> Array:
             return (xla.largest_over_runs(jnp.any(point.active).astype(jnp.int32)) > 0) & (point.steps < self.iterations)
 
         def one(point: _Point) -> _Point:
@@ -220,9 +217,7 @@ class SampleWindow(IndexEstimator):
         return shortened(end.rho, jnp.asarray(self.bound, jnp.float32))
 
     @abc.abstractmethod
-    def _step(
-        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
-    ) -> tuple[jax.Array, jax.Array]:
+    def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
         """A step `[m, K]` towards the estimate, and the distance `[K]` from it before the step: small ones end the iteration.
 
         Args:
@@ -243,9 +238,9 @@ class _Point(NamedTuple):
       steps: `[]` int32, the same in all runs.
     """
 
-    rho: jax.Array
-    active: jax.Array
-    steps: jax.Array
+    rho: Array
+    active: Array
+    steps: Array
 
 
 @struct.dataclass
@@ -259,9 +254,7 @@ class Window(SampleWindow):
     Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
-    def _step(
-        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
-    ) -> tuple[jax.Array, jax.Array]:
+    def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
         dim, (columns, score, used, _) = rho.shape[0], samples
         u, slope, weight, frozen = _derivatives(fit, rho, samples, ridge, link, 0.0)
         slope, weight = xla.compute_once((slope, weight))
@@ -275,7 +268,7 @@ class Window(SampleWindow):
         linear = jnp.sum(direction * frozen, axis=0)
         square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
 
-        def slope_at(length: jax.Array) -> jax.Array:
+        def slope_at(length: Array) -> Array:
             """Derivative `[K]` of the loss along the direction, which rises."""
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
             return xla.compute_once(summed(samples) + linear + length * square)
@@ -283,7 +276,7 @@ class Window(SampleWindow):
         # For flat links the Newton step is too long by a factor of up to `1 / ridge`.
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
-        def narrower(_: jax.Array, ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
             """The interval in which the derivative changes its sign, cut at its geometric mean if it is long, otherwise at the secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
@@ -322,9 +315,7 @@ class MomentEquations(SampleWindow):
         super().check()
         checks.probability("floor", self.floor, ())
 
-    def _step(
-        self, fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link
-    ) -> tuple[jax.Array, jax.Array]:
+    def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
         dim, columns = rho.shape[0], samples.columns
         floor = jnp.asarray(self.floor, jnp.float32)
         _, slope, weight, frozen = _derivatives(fit, rho, samples, ridge, link, floor)
@@ -341,8 +332,8 @@ class MomentEquations(SampleWindow):
 
 
 def _derivatives(
-    fit: WindowState, rho: jax.Array, samples: WindowSamples, ridge: jax.Array, link: Link, floor: jax.Array | float
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
+) -> tuple[Array, Array, Array, Array]:
     """Index before its link, slope of the loss and curvature of each sample, `[W, K]`; and the gradient `[m, K]` of all other terms."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
@@ -351,14 +342,14 @@ def _derivatives(
     return u, slope, weight, numerics.combine(rho, fit.hessian) + gradient + ridge * rho
 
 
-def _gram(weight: jax.Array, columns: jax.Array) -> jax.Array:
+def _gram(weight: Array, columns: Array) -> Array:
     """`sum_w weight psi psi'` `[m, m, K]` of weights `[W, K]` and samples `[m, W, K]`."""
     dim = columns.shape[0]
     rows = [[summed(weight * columns[i] * columns[j]) for j in range(i + 1)] for i in range(dim)]
     return jnp.stack([jnp.stack([rows[max(i, j)][min(i, j)] for j in range(dim)]) for i in range(dim)])
 
 
-def _linear(rho: jax.Array, columns: jax.Array) -> jax.Array:
+def _linear(rho: Array, columns: Array) -> Array:
     """`rho . psi` `[W, K]` of `rho` `[m, K]` and samples `[m, W, K]`."""
     terms = [rho[i] * columns[i] for i in range(rho.shape[0])]
     return sum(terms[1:], terms[0])

@@ -8,19 +8,19 @@ Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment
 
 from typing import ClassVar, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.solvers.reservation import index_by_bisection, two_point_index, uniform_index
 
 # Keys of scores, costs and rare events.
-Keys = tuple[jax.Array, jax.Array, jax.Array]
+Keys = tuple[Array, Array, Array]
 # Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other distributions.
-Draw = tuple[jax.Array, jax.Array, jax.Array | None]
+Draw = tuple[Array, Array, Array | None]
 
 
 class Boxes(Protocol):
@@ -39,15 +39,15 @@ class Boxes(Protocol):
 
     def check(self) -> None: ...
 
-    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array: ...
+    def mean_cost(self, psi: Array, base: Array) -> Array: ...
 
-    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array: ...
+    def mean_score(self, psi: Array, base: Array) -> Array: ...
 
-    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+    def index(self, psi: Array, base: Array, weight: Array) -> Array:
         """Reservation index `[K]` for costs with the factor `weight`."""
         ...
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         """Draws of a period; `row` `[]` is that of the request in a table of recorded ones, None without a table."""
         ...
 
@@ -95,23 +95,23 @@ class UniformBoxes:
     def num_boxes(self) -> int:
         return np.shape(self.base_cost)[-1]
 
-    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_cost(self, psi: Array, base: Array) -> Array:
         del base
         return jnp.asarray(self.base_cost) * (1.0 if self.tilt is None else 1.0 + jnp.asarray(self.tilt) * psi[1])
 
-    def width(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def width(self, psi: Array, base: Array) -> Array:
         return 2.0 * self.mean_cost(psi, base) / jnp.square(1.0 - jnp.asarray(self.quantile))
 
-    def _low(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def _low(self, psi: Array, base: Array) -> Array:
         return base - self.width(psi, base) * jnp.asarray(self.quantile)
 
-    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_score(self, psi: Array, base: Array) -> Array:
         return self._low(psi, base) + 0.5 * self.width(psi, base)
 
-    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+    def index(self, psi: Array, base: Array, weight: Array) -> Array:
         return uniform_index(self._low(psi, base), self.width(psi, base), weight * self.mean_cost(psi, base))
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         del row
         k_score, k_cost, _ = keys
         u = draws.uniform(k_score, base.shape)
@@ -120,12 +120,12 @@ class UniformBoxes:
         noise = 0.5 * (2.0 * u - 1.0) + 0.5 * length
         return score, self.mean_cost(psi, base) * (1.0 + jnp.asarray(self.spread) * noise), None
 
-    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def excess(self, psi: Array, base: Array, level: Array) -> Array:
         low, width = self._low(psi, base), self.width(psi, base)
         inside = jnp.clip(low + width - level, 0.0, width)
         return 0.5 * jnp.square(inside) / width + jnp.maximum(low - level, 0.0)
 
-    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def above(self, psi: Array, base: Array, level: Array) -> Array:
         width = self.width(psi, base)
         return jnp.clip((self._low(psi, base) + width - level) / width, 0.0, 1.0)
 
@@ -148,7 +148,7 @@ class SpikeBoxes(UniformBoxes):
             raise ValueError(f"jackpot must be below 1, got {float(self.jackpot):g}")
         checks.share("top", self.top, ())
 
-    def check_index(self, psi: jax.Array, base: jax.Array) -> None:
+    def check_index(self, psi: Array, base: Array) -> None:
         if (np.asarray(base) >= self.top).any():
             shown = np.asarray(base).tolist()
             raise ValueError(f"top must be above the indices, got {float(self.top):g} with indices {shown}")
@@ -159,27 +159,27 @@ class SpikeBoxes(UniformBoxes):
                 f"{np.asarray(self.mean_cost(psi, base)).tolist()}"
             )
 
-    def width(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def width(self, psi: Array, base: Array) -> Array:
         regular = self.mean_cost(psi, base) - self.jackpot * (self.top - base)  # Cost that the uniform part accounts for.
         return 2.0 * regular / ((1.0 - self.jackpot) * jnp.square(1.0 - jnp.asarray(self.quantile)))
 
-    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_score(self, psi: Array, base: Array) -> Array:
         return self.jackpot * self.top + (1.0 - self.jackpot) * super().mean_score(psi, base)
 
-    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+    def index(self, psi: Array, base: Array, weight: Array) -> Array:
         cost = weight * self.mean_cost(psi, base)
         low = self.mean_score(psi, base) - cost  # E[(M - s)^+] >= E[M] - s.
         return index_by_bisection(lambda level: self.excess(psi, base, level), cost, low=low)
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         score, cost, _ = super().draw(keys, psi, base, row)
         return jnp.where(draws.uniform(keys[2], base.shape) < self.jackpot, self.top, score), cost, None
 
-    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def excess(self, psi: Array, base: Array, level: Array) -> Array:
         regular = super().excess(psi, base, level)
         return self.jackpot * jnp.maximum(self.top - level, 0.0) + (1.0 - self.jackpot) * regular
 
-    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def above(self, psi: Array, base: Array, level: Array) -> Array:
         regular = super().above(psi, base, level)
         return self.jackpot * (level < self.top) + (1.0 - self.jackpot) * regular
 
@@ -219,7 +219,7 @@ class PassFailBoxes:
     def check_spec(self, dim: int) -> None:
         check_feature("slope", self.slope, dim)
 
-    def check_index(self, psi: jax.Array, base: jax.Array) -> None:
+    def check_index(self, psi: Array, base: Array) -> None:
         del psi
         if (np.asarray(base) > self.high).any():
             shown = np.asarray(base).tolist()
@@ -229,20 +229,20 @@ class PassFailBoxes:
     def num_boxes(self) -> int:
         return np.shape(self.base_probability)[-1]
 
-    def probability(self, psi: jax.Array) -> jax.Array:
+    def probability(self, psi: Array) -> Array:
         return jnp.asarray(self.base_probability) + (0.0 if self.slope is None else jnp.asarray(self.slope) * psi[1])
 
-    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_cost(self, psi: Array, base: Array) -> Array:
         return self.probability(psi) * (self.high - base)
 
-    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_score(self, psi: Array, base: Array) -> Array:
         del base
         return self.low + self.probability(psi) * (self.high - self.low)
 
-    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+    def index(self, psi: Array, base: Array, weight: Array) -> Array:
         return two_point_index(self.low, self.high, self.probability(psi), weight * self.mean_cost(psi, base))
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         del row
         k_score, k_cost, _ = keys
         passed = draws.uniform(k_score, base.shape) < self.probability(psi)
@@ -250,12 +250,12 @@ class PassFailBoxes:
         cost = self.mean_cost(psi, base) * (1.0 + jnp.asarray(self.spread) * (0.5 * length))
         return jnp.where(passed, self.high, self.low), cost, None
 
-    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def excess(self, psi: Array, base: Array, level: Array) -> Array:
         del base
         probability = self.probability(psi)
         return probability * jnp.maximum(self.high - level, 0.0) + (1.0 - probability) * jnp.maximum(self.low - level, 0.0)
 
-    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+    def above(self, psi: Array, base: Array, level: Array) -> Array:
         del base
         probability = self.probability(psi)
         return probability * (level < self.high) + (1.0 - probability) * (level < self.low)
@@ -292,19 +292,19 @@ class _ScoreTable:
     def num_boxes(self) -> int:
         return np.shape(self.score)[-1]
 
-    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_cost(self, psi: Array, base: Array) -> Array:
         del base
         return numerics.combine(psi, jnp.asarray(self.cost_fit, jnp.float32))
 
-    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def mean_score(self, psi: Array, base: Array) -> Array:
         del base
         return numerics.combine(psi, jnp.asarray(self.score_fit, jnp.float32))
 
-    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+    def index(self, psi: Array, base: Array, weight: Array) -> Array:
         del psi, weight
         return base  # Solved on the host, for the cost weight of the environment.
 
-    def _outputs(self, rows: jax.Array) -> Draw:
+    def _outputs(self, rows: Array) -> Draw:
         """Score and cost `[K]` of each box in its row `[K]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
@@ -337,14 +337,14 @@ class RecordedBoxes(_ScoreTable):
         for name in ("score_fit", "cost_fit"):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
-    def rows(self, keys: Keys, psi: jax.Array, base: jax.Array) -> jax.Array:
+    def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
         """Row `[K]` that each box draws."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
         return jnp.broadcast_to(first.astype(jnp.int32) + place, base.shape)
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         del row
         return self._outputs(self.rows(keys, psi, base))
 
@@ -359,7 +359,7 @@ class QueryBoxes(_ScoreTable):
 
     joint: ClassVar[bool] = True
 
-    def draw(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Draw:
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
         del keys, psi
         if row is None:
             raise ValueError("contexts must be RecordedContexts or ShuffledContexts where boxes are QueryBoxes")

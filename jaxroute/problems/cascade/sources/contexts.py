@@ -2,10 +2,10 @@
 
 import abc
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, PyTree
@@ -21,13 +21,13 @@ class Contexts(abc.ABC):
       mean: `[m]`, mean of `psi`.
     """
 
-    def init(self, key: jax.Array) -> PyTree:
+    def init(self, key: Array) -> PyTree:
         """State before the first period."""
         del key
         return ()
 
     @abc.abstractmethod
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         """Features `psi` `[m]` of the period `t`."""
 
 
@@ -50,7 +50,7 @@ class UniformContexts(Contexts):
         return float(np.sqrt(1.0 + (self.dim - 1) * np.max(np.square([self.low, self.high]))))
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         middle = 0.5 * (jnp.asarray(self.low, jnp.float32) + jnp.asarray(self.high, jnp.float32))
         return jnp.concatenate([jnp.ones((1,), jnp.float32), jnp.full((self.dim - 1,), middle)])
 
@@ -60,7 +60,7 @@ class UniformContexts(Contexts):
         if not low <= high:
             raise ValueError(f"low must not be above high, got {low:g} and {high:g}")
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         del state, t
         low, high = (jnp.asarray(x, jnp.float32) for x in (self.low, self.high))
         x = low + (high - low) * draws.uniform(key, (self.dim - 1,))
@@ -83,7 +83,7 @@ class GroupContexts(Contexts):
         return np.shape(self.probabilities)[-1]
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         return jnp.asarray(self.probabilities, jnp.float32)
 
     def check(self) -> None:
@@ -93,7 +93,7 @@ class GroupContexts(Contexts):
                 f"probabilities must be a vector that sums to 1, got shape {given.shape} with sum {given.sum():g}"
             )
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         del state, t
         group = numerics.inverse_cdf(jnp.asarray(self.probabilities, jnp.float32), draws.uniform(key))
         return numerics.one_hot(group, self.dim).astype(jnp.float32)
@@ -118,7 +118,7 @@ class RecordedContexts(Contexts):
         return float(np.linalg.norm(np.asarray(self.table, np.float64), axis=-1).max())
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         return jnp.mean(jnp.asarray(self.table, jnp.float32), axis=0)
 
     def check(self) -> None:
@@ -126,12 +126,12 @@ class RecordedContexts(Contexts):
         if table.ndim != 2 or 0 in table.shape:
             raise ValueError(f"table must have shape [periods, m], got {table.shape}")
 
-    def row(self, state: PyTree, t: jax.Array) -> jax.Array:
+    def row(self, state: PyTree, t: Array) -> Array:
         """Row `[]` of the table in the period `t`."""
         del state
         return t % np.shape(self.table)[0]
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         del key
         return jnp.asarray(self.table, jnp.float32)[self.row(state, t)]
 
@@ -144,10 +144,10 @@ class ShuffledContexts(RecordedContexts):
       table: `[P, m]`.
     """
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         return random_order(key, np.shape(self.table)[0])
 
-    def row(self, state: PyTree, t: jax.Array) -> jax.Array:
+    def row(self, state: PyTree, t: Array) -> Array:
         return row_in_order(state, t)
 
 
@@ -178,7 +178,7 @@ class TwoTimesContexts(Contexts):
         return max(self.first.bound, self.second.bound)
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         return 0.5 * (self.first.mean + self.second.mean)
 
     def check(self) -> None:
@@ -192,7 +192,7 @@ class TwoTimesContexts(Contexts):
         if self.first.dim != self.second.dim:
             raise ValueError(f"first and second must have one dimension, got {self.first.dim} and {self.second.dim}")
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         turn = t // jnp.asarray(self.length, jnp.int32)
         later = turn % 2 == 1 if self.in_turns else turn >= 1
         return jnp.where(later, self.second.draw(key, (), t), self.first.draw(key, (), t))
@@ -209,12 +209,12 @@ class FrozenContexts(Contexts):
     bound = 2.0**0.5
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         return jnp.asarray([1.0, 0.5], jnp.float32)
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         return draws.bernoulli(key).astype(jnp.float32)
 
-    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+    def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         del key, t
         return jnp.stack([jnp.ones((), jnp.float32), state])

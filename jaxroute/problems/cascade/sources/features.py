@@ -4,10 +4,10 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -38,11 +38,11 @@ class OutputFeatures(abc.ABC):
         """Raises `ValueError` if the distribution does not suit the boxes, or requests with `dim` features."""
 
     @abc.abstractmethod
-    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
+    def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
         """Features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
 
 
-def reward_of(link: Link, score: jax.Array, coin: jax.Array) -> jax.Array:
+def reward_of(link: Link, score: Array, coin: Array) -> Array:
     """Reward of an output of score `score` `[]`: a coin, or with the identity link a non-negative uniform number around the score; `coin` `[]` is uniform."""
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
@@ -56,7 +56,7 @@ class CubeNoise:
     def bound(self, dim: int) -> float:
         return float(np.sqrt(dim))
 
-    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+    def draw(self, key: Array, shape: tuple[int, int]) -> Array:
         return 2.0 * draws.uniform(key, shape) - 1.0
 
 
@@ -106,7 +106,7 @@ class RadialNoise:
         del dim
         return float(np.max(self.quantiles))
 
-    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+    def draw(self, key: Array, shape: tuple[int, int]) -> Array:
         k_direction, k_length = draws.split(key)
         direction = draws.normal(k_direction, shape)
         direction = direction / jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(direction), axis=-1, keepdims=True), 1e-12))
@@ -161,7 +161,7 @@ class ScoredFeatures(OutputFeatures):
         if self.shift is not None:
             checks.numbers("shift", self.shift, (boxes.num_boxes, self.dim))
 
-    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
+    def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
         del psi, row
         theta = jnp.asarray(self.theta, jnp.float32)
         square = jnp.sum(jnp.square(theta))
@@ -190,7 +190,7 @@ class FrozenFeatures(OutputFeatures):
     link: Link = struct.field(pytree_node=False, default=IDENTITY)
 
     @property
-    def theta(self) -> jax.Array:
+    def theta(self) -> Array:
         return jnp.stack([jnp.asarray(self.weight, jnp.float32), jnp.ones((), jnp.float32)])
 
     def bound(self, largest: float) -> float:
@@ -205,7 +205,7 @@ class FrozenFeatures(OutputFeatures):
         if dim < 2:
             raise ValueError(f"evaluator must not be FrozenFeatures where requests have {dim} feature: it needs x_1")
 
-    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
+    def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
         del key, row
         x = jnp.broadcast_to(psi[1], score.shape)
         return jnp.stack([x, score - jnp.asarray(self.weight) * x], axis=-1)
@@ -248,7 +248,7 @@ class RecordedFeatures(OutputFeatures):
             number, models = np.shape(boxes.score)
             raise ValueError(f"features must have shape [{number}, {models}, d], got {np.shape(self.table)}")
 
-    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
+    def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
         del key, psi
         assert row is not None
         table = jnp.asarray(self.table, jnp.float32)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import jax
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
@@ -16,13 +16,11 @@ from jaxroute.problems.contextual.types import ContextualSpec
 class StatelessPolicy:
     """Policy that learns nothing."""
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
+    def init(self, key: Array, spec: ContextualSpec) -> Any:
         del key, spec
         return ()
 
-    def update(
-        self, key: jax.Array, state: Any, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> Any:
+    def update(self, key: Array, state: Any, obs: Array, action: Array, feedback: Array, t: Array) -> Any:
         del key, obs, action, feedback, t
         return state
 
@@ -59,13 +57,11 @@ class RidgePolicy(ParameterPolicy):
         checks.positive("ridge", self.ridge, ())
         super().check()
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
+    def init(self, key: Array, spec: ContextualSpec) -> Any:
         del key
         return Ridge.start(self.ridge, *self.parameters.sizes(spec))
 
-    def update(
-        self, key: jax.Array, state: Any, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> Any:
+    def update(self, key: Array, state: Any, obs: Array, action: Array, feedback: Array, t: Array) -> Any:
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.theta.shape[-1])
         return state.add(x, feedback, seen)

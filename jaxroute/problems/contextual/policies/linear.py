@@ -1,8 +1,8 @@
 """Policies with a ridge regression of the rewards: LinUCB and OFUL, Thompson sampling, epsilon-greedy."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
@@ -33,7 +33,7 @@ class LinUCB(RidgePolicy):
         super().check()
         checks.non_negative("alpha", self.alpha, ())
 
-    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Ridge, obs: Array, t: Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         bound = state.predict(x) + self.alpha * jnp.sqrt(state.square_deviation(x))  # Algorithm 1, line 9
@@ -51,8 +51,8 @@ class OFULState:
     """
 
     estimate: Ridge
-    log_det: jax.Array
-    errors: dict[str, jax.Array]
+    log_det: Array
+    errors: dict[str, Array]
 
 
 @struct.dataclass
@@ -89,12 +89,12 @@ class OFUL(RidgePolicy):
             checks.non_negative(name, getattr(self, name), ())
         checks.share("delta", self.delta, ())
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> OFULState:
+    def init(self, key: Array, spec: ContextualSpec) -> OFULState:
         estimate = super().init(key, spec)
         log_det = jnp.zeros(estimate.theta.shape[-1:], jnp.float32)
         return OFULState(estimate, log_det, numerics.no_errors(log_det=log_det))
 
-    def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: OFULState, obs: Array, t: Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         number = state.log_det.shape[-1]
@@ -103,9 +103,7 @@ class OFUL(RidgePolicy):
         bound = state.estimate.predict(x) + radius * jnp.sqrt(state.estimate.square_deviation(x))
         return numerics.argmax(bound, order=draws.order(key, bound.shape[-1])), {"bound": bound}
 
-    def update(
-        self, key: jax.Array, state: OFULState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> OFULState:
+    def update(self, key: Array, state: OFULState, obs: Array, action: Array, feedback: Array, t: Array) -> OFULState:
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.log_det.shape[-1])
         growth = jnp.log1p(state.estimate.square_deviation(x))  # det(V + x x') = det V (1 + x' V^-1 x)
@@ -139,7 +137,7 @@ class LinearThompson(RidgePolicy):
         super().check()
         checks.non_negative("scale", self.scale, ())
 
-    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Ridge, obs: Array, t: Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         sample = state.predict(x) + self.scale * self.parameters.errors(key, x, state)
@@ -164,7 +162,7 @@ class EpsilonGreedy(RidgePolicy):
         super().check()
         checks.probability("epsilon", self.epsilon, ())
 
-    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Ridge, obs: Array, t: Array) -> Choice:
         del t
         coin, place = (draws.uniform_at(key, number) for number in range(2))  # Two keys would cost as much again.
         predicted = state.predict(self.parameters.columns(obs))

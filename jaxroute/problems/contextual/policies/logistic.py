@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.rewards import Assumptions
@@ -25,20 +25,20 @@ class LaplacePosterior:
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    mean: jax.Array
-    precision: jax.Array
-    errors: dict[str, jax.Array]
+    mean: Array
+    precision: Array
+    errors: dict[str, Array]
 
-    def square_deviation(self, x: jax.Array) -> jax.Array:
+    def square_deviation(self, x: Array) -> Array:
         """Returns the variance `[K]` of `w . x` at each column of `x` `[d, K]` (or `[d, 1]`)."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
-    def sample(self, noise: jax.Array) -> jax.Array:
+    def sample(self, noise: Array) -> Array:
         """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
-def newest_slope(level: jax.Array, variance: jax.Array, label: jax.Array) -> jax.Array:
+def newest_slope(level: Array, variance: Array, label: Array) -> Array:
     """Returns the `c` with `c = label - sigmoid(level + c variance)`, the step of the weights for the newest label.
 
     It is found by Newton's method for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root.
@@ -93,20 +93,20 @@ class LogisticThompson(ParameterPolicy):
             raise ValueError(f"high must be above low, got {high:g} and {low:g}")
         super().check()
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> LaplacePosterior:
+    def init(self, key: Array, spec: ContextualSpec) -> LaplacePosterior:
         del key
         size = self.parameters.sizes(spec)
         mean, precision = jnp.zeros(size, jnp.float32), jnp.broadcast_to(jnp.asarray(self.ridge, jnp.float32), size)
         return LaplacePosterior(mean, precision, numerics.no_errors(mean=mean, precision=precision))
 
-    def act(self, key: jax.Array, state: LaplacePosterior, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: LaplacePosterior, obs: Array, t: Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         sample = numerics.combine(x, state.mean) + self.scale * self.parameters.errors(key, x, state)
         return numerics.argmax(sample), {"sample": sample}
 
     def update(
-        self, key: jax.Array, state: LaplacePosterior, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: LaplacePosterior, obs: Array, action: Array, feedback: Array, t: Array
     ) -> LaplacePosterior:
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.mean.shape[-1])

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -14,11 +14,11 @@ from jaxroute.problems.contextual.types import ContextualSpec
 class ErrorDistribution(Protocol):
     """Normal distribution of the errors of `G` parameters, around 0."""
 
-    def square_deviation(self, x: jax.Array) -> jax.Array:
+    def square_deviation(self, x: Array) -> Array:
         """Returns the variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
         ...
 
-    def sample(self, noise: jax.Array) -> jax.Array:
+    def sample(self, noise: Array) -> Array:
         """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
         ...
 
@@ -34,11 +34,11 @@ class Parameters(Protocol):
         """Returns `d` and `G`."""
         ...
 
-    def columns(self, features: jax.Array) -> jax.Array:
+    def columns(self, features: Array) -> Array:
         """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
         ...
 
-    def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
         """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
 
         Args:
@@ -48,7 +48,7 @@ class Parameters(Protocol):
         """
         ...
 
-    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
         """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
 
         Args:
@@ -72,13 +72,13 @@ class DisjointParameters:
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
         return spec.dim, spec.num_models
 
-    def columns(self, features: jax.Array) -> jax.Array:
+    def columns(self, features: Array) -> Array:
         return features.T
 
-    def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
         return x, numerics.one_hot(action, number)
 
-    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
         return deviation * draws.normal(key, deviation.shape)
@@ -112,15 +112,15 @@ class SharedParameters:
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
         return spec.dim * (1 if self.descriptors is None else self.descriptors.shape[1]), 1
 
-    def columns(self, features: jax.Array) -> jax.Array:
+    def columns(self, features: Array) -> Array:
         if self.descriptors is None:
             return features.T
         products = jnp.asarray(self.descriptors).T[:, None, :] * features.T[None, :, :]
         return products.reshape(-1, products.shape[-1])
 
-    def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
         chosen = numerics.one_hot(action, x.shape[-1])
         return numerics.pick(chosen, x)[:, None], jnp.ones((number,), bool)
 
-    def errors(self, key: jax.Array, x: jax.Array, distribution: ErrorDistribution) -> jax.Array:
+    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
         return numerics.combine(distribution.sample(draws.normal(key, (x.shape[0],))), x)

@@ -1,8 +1,8 @@
 """SquareCB: reduction of the bandit to online regression by inverse gap weighting."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -21,10 +21,10 @@ class SquareCBState:
     """
 
     estimate: Ridge
-    gamma: jax.Array
+    gamma: Array
 
 
-def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | None = None) -> jax.Array:
+def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
     """Returns probabilities `[K]`: `1 / (K + gamma gap)` for a model with this gap to the best prediction, the remainder for the best.
 
     Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
@@ -72,7 +72,7 @@ class SquareCB(RidgePolicy):
         if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
             raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> SquareCBState:
+    def init(self, key: Array, spec: ContextualSpec) -> SquareCBState:
         horizon = spec.horizon if self.horizon is None else self.horizon
         if horizon is None:
             raise ValueError("horizon must be given where no run gives it")
@@ -82,7 +82,7 @@ class SquareCB(RidgePolicy):
         gamma = self.scale * jnp.sqrt(spec.num_models * rounds / (regret + jnp.log(2.0 / self.delta)))
         return SquareCBState(estimate=super().init(key, spec), gamma=jnp.asarray(gamma, jnp.float32))
 
-    def act(self, key: jax.Array, state: SquareCBState, obs: jax.Array, t: jax.Array) -> Choice:
+    def act(self, key: Array, state: SquareCBState, obs: Array, t: Array) -> Choice:
         del t
         x = self.parameters.columns(obs)
         predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
@@ -90,12 +90,12 @@ class SquareCB(RidgePolicy):
         return numerics.inverse_cdf(probabilities, draws.uniform(key)), {"probability": probabilities}
 
     def update(
-        self, key: jax.Array, state: SquareCBState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: SquareCBState, obs: Array, action: Array, feedback: Array, t: Array
     ) -> SquareCBState:
         return state.replace(estimate=super().update(key, state.estimate, obs, action, feedback, t))
 
 
-def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> jax.Array:
+def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> Array:
     """Returns a bound on the regret in square loss of Vovk-Azoury-Warmuth predictions: rewards in [-1, 1], norms at most 1.
 
     `G (lambda + d log(1 + T / (G lambda d)))`

@@ -1,24 +1,24 @@
 """Numbers and masks of the models shown, and the order in which assortments are explored."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import numerics
 
 
-def shown_items(offered: jax.Array, size: int) -> jax.Array:
+def shown_items(offered: Array, size: int) -> Array:
     """Numbers `[K]` of the models in a mask `[N]`, rising; -1 beyond the last. `size` is `K`."""
     place = numerics.prefix_sums(offered.astype(jnp.int32))
     models = jnp.arange(offered.shape[0], dtype=jnp.int32)
     return jnp.stack([jnp.sum(jnp.where(offered & (place == k + 1), models + 1, 0)) - 1 for k in range(size)])
 
 
-def mask_of(items: jax.Array, number: int) -> jax.Array:
+def mask_of(items: Array, number: int) -> Array:
     """Mask `[N]` of the models with the numbers `items` `[K]`. `number` is `N`."""
     return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 
-def accepted_place(items: jax.Array, chosen: jax.Array) -> jax.Array:
+def accepted_place(items: Array, chosen: Array) -> Array:
     """Place `[]` of the accepted model, of a mask `chosen` `[N]`, among those shown, `items` `[K]`; `K` if there is none."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
@@ -26,7 +26,7 @@ def accepted_place(items: jax.Array, chosen: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(hit), jnp.sum(jnp.where(hit, jnp.arange(size), 0)), size)
 
 
-def next_combination(items: jax.Array, number: int) -> jax.Array:
+def next_combination(items: Array, number: int) -> Array:
     """The combination of `K` of `number` models after `items` `[K]`, rising, in lexicographic order; after the last one the first.
 
     The counter `c` of ACQB, Algorithm 1, line 4, without a table of the combinations.

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.problems.queueing.parts.scheduling import oldest_place
@@ -24,9 +24,9 @@ class BacklogState:
     """
 
     rows: Any
-    arrival: jax.Array
-    length: jax.Array
-    arrived: jax.Array
+    arrival: Array
+    length: Array
+    arrived: Array
 
 
 @struct.dataclass
@@ -86,13 +86,13 @@ class Backlog:
         row, rows, action = xla.barrier((row, state.rows, action))
         return row, state.replace(rows=rows), action
 
-    def waited(self, state: BacklogState, place: jax.Array, t: jax.Array) -> jax.Array:
+    def waited(self, state: BacklogState, place: Array, t: Array) -> Array:
         """Rounds since the query at a place arrived."""
         return t - numerics.take(state.arrival, place)
 
     def move(
-        self, state: BacklogState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
-    ) -> tuple[BacklogState, jax.Array]:
+        self, state: BacklogState, place: Array, departed: Array, row: Any, arrived: Array, t: Array
+    ) -> tuple[BacklogState, Array]:
         """Departure and arrival of a round.
 
         Args:
@@ -114,11 +114,11 @@ class Backlog:
         moves = xla.barrier(jax.tree.map(lambda x: numerics.take(x, last), tables))
         newcomer = (row, jnp.asarray(t, jnp.int32))
 
-        def written(part: Any, first: jax.Array) -> Any:
+        def written(part: Any, first: Array) -> Any:
             number = first + lax.iota(jnp.int32, part[1].shape[-1])
             leaves_here, enters_here = departed & (number == place), enters & (number == length)
 
-            def new(x: jax.Array, moved: jax.Array, come: jax.Array) -> jax.Array:
+            def new(x: Array, moved: Array, come: Array) -> Array:
                 return jnp.where(
                     enters_here, jnp.expand_dims(come, -1), jnp.where(leaves_here, jnp.expand_dims(moved, -1), x)
                 )

@@ -8,9 +8,9 @@ import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import numerics
 from jaxroute.estimators import mnl
@@ -30,11 +30,11 @@ class RoundData:
       new: terms of the observation in the derivatives of the likelihood.
     """
 
-    x: jax.Array
-    items: jax.Array
-    accepted: jax.Array
-    parameters: jax.Array
-    refit: jax.Array
+    x: Array
+    items: Array
+    accepted: Array
+    parameters: Array
+    refit: Array
     new: mnl.NewestObservation
 
 
@@ -64,7 +64,7 @@ class Memory(abc.ABC):
     def init(self) -> Any:
         """Empty data."""
 
-    def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
+    def rounds_learned(self, pulls: Array, t: Array) -> Array:
         """Rounds from which each parameter was learned, as the confidence radius counts them.
 
         Args:
@@ -74,7 +74,7 @@ class Memory(abc.ABC):
         del t
         return pulls
 
-    def round_data(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
+    def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
         """Data of a round.
 
         Args:
@@ -90,17 +90,17 @@ class Memory(abc.ABC):
         return RoundData(x=rows, items=items, accepted=accepted, parameters=items, refit=refit, new=new)
 
     @abc.abstractmethod
-    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array) -> Any:
+    def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
         """The data with those of round `t` `[]`; `prompt` `[]` is None without a pool, `valid` `[]` False if no query was served."""
 
-    def derivatives(self, data: Any, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
+    def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Derivatives of the negative log-likelihood of the data after round `t` in the parameters `refit` `[A]`.
 
         `features` are those of all places, or prompts, see `Queries.features`.
         """
         del features
 
-        def sums(theta: jax.Array, *, hessian: bool = True) -> mnl.Sums:
+        def sums(theta: Array, *, hessian: bool = True) -> mnl.Sums:
             return data.sums(theta, refit, t + 1, hessian=hessian)
 
         return sums
@@ -116,11 +116,11 @@ class SharedRows(Memory):
     def init(self) -> mnl.PairRows:
         return mnl.PairRows.empty(self.spec.rounds, self.spec.num_offered, self.dim)
 
-    def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
+    def rounds_learned(self, pulls: Array, t: Array) -> Array:
         del pulls
         return t[None]
 
-    def round_data(self, theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> RoundData:
+    def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
         present = items >= 0
         masks = [numerics.one_hot(items[k], self.spec.num_models) for k in range(self.spec.num_offered)]
         shown = jnp.stack([numerics.pick(mask, x.T) for mask in masks])
@@ -133,9 +133,7 @@ class SharedRows(Memory):
             new=mnl.new_pair(theta[0], shown, present, accepted),
         )
 
-    def write(
-        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array
-    ) -> mnl.PairRows:
+    def write(self, data: mnl.PairRows, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> mnl.PairRows:
         del prompt
         return data.write(t, new.x, new.items >= 0, new.accepted, valid)
 
@@ -146,7 +144,7 @@ class ModelRows(Memory):
     def init(self) -> mnl.Rows:
         return mnl.Rows.empty(self.spec.rounds, self.spec.num_models, self.spec.num_offered, self.dim)
 
-    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array) -> mnl.Rows:
+    def write(self, data: mnl.Rows, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> mnl.Rows:
         del prompt
         return data.write(t, new.x[0], new.items, new.accepted, valid)
 
@@ -161,14 +159,12 @@ class PromptCounts(Memory):
         return kind.empty(self.spec.num_models, self.spec.prompts, self.spec.rounds)
 
     def write(
-        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, new: RoundData, valid: jax.Array
+        self, data: mnl.Counts | mnl.PairCounts, t: Array, prompt: Array | None, new: RoundData, valid: Array
     ) -> mnl.Counts | mnl.PairCounts:
         del t
         assert prompt is not None
         return data.add(prompt, new.items, new.accepted, valid)
 
-    def derivatives(
-        self, data: mnl.Counts | mnl.PairCounts, refit: jax.Array, features: jax.Array, t: jax.Array
-    ) -> mnl.Derivatives:
+    def derivatives(self, data: mnl.Counts | mnl.PairCounts, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         del t
         return data.sums(features, refit)

@@ -4,10 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
@@ -16,15 +15,15 @@ from jaxroute.problems.queueing.types import Action, Feedback, Observation, Queu
 _NEVER = 2**31 - 1
 
 # Logarithm of the weight of the best assortment, from one array of utilities per model.
-Weight = Callable[[list[jax.Array]], jax.Array]
+Weight = Callable[[list[Array]], Array]
 # A chunk of places: its leaves, whether a query waits at each (`[C]` bool), and the rounds of arrival.
-_Chunk = tuple[Any, jax.Array, jax.Array]
+_Chunk = tuple[Any, Array, Array]
 
 
-def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, jax.Array], Any]) -> Any:
+def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
     """`xla.chunked_fold` over places; `step` takes a carry, a `_Chunk`, and the index of its first place."""
 
-    def with_waiting(carry: Any, chunk: Any, first: jax.Array) -> Any:
+    def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
         waiting = first + lax.iota(jnp.int32, arrival.shape[-1]) < queue.queue_length
         return step(carry, (leaves, waiting, arrival), first)
@@ -32,7 +31,7 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
     return xla.chunked_fold((leaves, queue.arrival), queue.in_use, start, with_waiting)
 
 
-def best_place(score: Callable[[Any], jax.Array], leaves: Any, queue: QueueView) -> tuple[jax.Array, jax.Array]:
+def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
     """The place of the largest score among the waiting queries; ties go to the earlier arrival, then to the lower place.
 
     Args:
@@ -45,7 +44,7 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, queue: QueueView)
     """
     size = queue.waiting.shape[-1]
 
-    def step(carry: tuple[jax.Array, ...], chunk: _Chunk, first: jax.Array) -> tuple[jax.Array, ...]:
+    def step(carry: tuple[Array, ...], chunk: _Chunk, first: Array) -> tuple[Array, ...]:
         leaves, waiting, arrival = chunk
         value = xla.barrier(jnp.where(waiting, score(leaves), -jnp.inf))
         best = xla.barrier(jnp.max(value, axis=-1))
@@ -61,26 +60,26 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, queue: QueueView)
     return jnp.minimum(place, size), best
 
 
-def best_prompt(score: jax.Array, obs: Observation) -> tuple[jax.Array, jax.Array]:
+def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
     """The place of the waiting query with the largest score `[P]` of its prompt, and the score; see `best_place`."""
     return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
 
 
-def place_of_rank(queue: QueueView, rank: Leaf, t: jax.Array) -> jax.Array:
+def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
     """Place of the query of a rank `[]`, from 0 in order of arrival, in round `t` `[]`; `B` beyond the last."""
     arrived = _round_of_rank(queue, rank, t)
     return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
 
-def _round_of_rank(queue: QueueView, rank: Leaf, t: jax.Array) -> jax.Array:
+def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
     """The round in which the query of a rank arrived, by bisection; any round if there is none."""
 
-    def step(last: jax.Array, count: jax.Array, chunk: _Chunk, first: jax.Array) -> jax.Array:
+    def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
         del first
         _, waiting, arrival = chunk
         return count + jnp.sum(waiting & (arrival <= last), axis=-1, dtype=jnp.int32)
 
-    def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = low + (high - low) // 2
         enough = _fold((), queue, jnp.int32(0), functools.partial(step, middle)) > rank
@@ -90,15 +89,15 @@ def _round_of_rank(queue: QueueView, rank: Leaf, t: jax.Array) -> jax.Array:
     return lax.fori_loop(0, halvings, halve, (jnp.int32(0), jnp.asarray(t, jnp.int32)))[0]
 
 
-def oldest_place(queue: QueueView) -> jax.Array:
+def oldest_place(queue: QueueView) -> Array:
     """Place of the query that has waited longest; `B` if no query waits."""
     return best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), queue.waiting, queue)[0]
 
 
-def best_rate_waiting(rate: jax.Array, queue: QueueView) -> jax.Array:
+def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
     """Largest rate `[]` of the waiting queries, of rates `[B]`; -1 if no query waits."""
 
-    def step(carry: jax.Array, chunk: _Chunk, first: jax.Array) -> jax.Array:
+    def step(carry: Array, chunk: _Chunk, first: Array) -> Array:
         del first
         rate, waiting, _ = chunk
         return jnp.maximum(carry, jnp.max(jnp.where(waiting, rate, -1.0), axis=-1))
@@ -106,7 +105,7 @@ def best_rate_waiting(rate: jax.Array, queue: QueueView) -> jax.Array:
     return _fold(rate, queue, jnp.full((), -1.0), step)
 
 
-def optimistic_utilities(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
+def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
     """Largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model.
 
     Source: ACQB, section 3 and appendix B.1.
@@ -117,7 +116,7 @@ def optimistic_utilities(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
     """
     number, dim = sample.shape[1:]
 
-    def largest(parameter: jax.Array, x: jax.Array) -> jax.Array:
+    def largest(parameter: Array, x: Array) -> Array:
         """Utility `[C]` of one model, of samples `[M, d]` and features `[d, C]`."""
         if number == 1:
             return numerics.combine(parameter[0], x)
@@ -132,19 +131,19 @@ def optimistic_utilities(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
 class Queries(Protocol):
     """Features as the policy sees them, and the best query by them: the context map phi of ACQB, Algorithm 2, line 1."""
 
-    def features(self, obs: Observation) -> jax.Array:
+    def features(self, obs: Observation) -> Array:
         """The features phi of all places, or of all prompts of a pool."""
         ...
 
-    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+    def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
         """Largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
         ...
 
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
+    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
         """The features phi of the served query, `[d]`, with pair features `[N, d]`."""
         ...
 
-    def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
+    def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         """Place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
         ...
 
@@ -153,17 +152,17 @@ class Queries(Protocol):
 class QueueQueries:
     """Queries with individual features, at the places of a queue."""
 
-    def features(self, obs: Observation) -> jax.Array:
+    def features(self, obs: Observation) -> Array:
         return obs.features
 
-    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+    def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
+    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
         del obs, action
         return feedback.features
 
-    def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
+    def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 
@@ -177,21 +176,21 @@ class PromptQueries:
 
     table: Leaf | None = None
 
-    def features(self, obs: Observation) -> jax.Array:
+    def features(self, obs: Observation) -> Array:
         return obs.features if self.table is None else jnp.asarray(self.table, obs.features.dtype)
 
-    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+    def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
         phi = numerics.take(self.features(obs), numerics.take(obs.prompt, place))
         return jnp.max(jnp.einsum("nmd,d->nm", sample, phi, precision="highest"), axis=1)
 
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
+    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
 
-    def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
+    def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         by_prompt = self.features(obs).T
         num, number, dim = sample.shape
 
-        def score(prompt: jax.Array) -> jax.Array:
+        def score(prompt: Array) -> Array:
             x = jnp.take(by_prompt, prompt, axis=0, mode="clip").T
             utilities = numerics.project(sample.reshape(-1, dim), x).reshape(num, number, -1)
             return weight(list(jnp.max(utilities, axis=1)))

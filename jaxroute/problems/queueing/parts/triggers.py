@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
@@ -17,7 +18,7 @@ class Trigger(Protocol):
 
     def check(self) -> None: ...
 
-    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+    def fires(self, t: Array, coin: Array) -> Array:
         """Whether an arrival is explored in round `t` `[]` int32, from 0; `coin` `[]` is uniform on [0, 1)."""
         ...
 
@@ -37,7 +38,7 @@ class DecayingExploration:
     def check(self) -> None:
         checks.non_negative("c1", self.c1, ())
 
-    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+    def fires(self, t: Array, coin: Array) -> Array:
         return coin <= jnp.minimum(1.0, self.c1 * jax.lax.rsqrt((t + 1).astype(jnp.float32)))
 
 
@@ -55,7 +56,7 @@ class RecordedCoins:
         if np.ndim(checks.booleans("coins", self.coins)) != 1 or not np.size(self.coins):
             raise ValueError(f"coins must have shape [T], got {np.shape(self.coins)}")
 
-    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+    def fires(self, t: Array, coin: Array) -> Array:
         del coin
         coins = jnp.asarray(self.coins, bool)
         return jax.lax.dynamic_index_in_dim(coins, t, keepdims=False) & (t < coins.shape[0])
@@ -92,5 +93,5 @@ class PhaseThenCoin:
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
 
-    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+    def fires(self, t: Array, coin: Array) -> Array:
         return (jnp.asarray(t, jnp.result_type(self.phase)) < self.phase) | (coin <= self.coin)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jax import Array
 
 from jaxroute.core import checks
 
@@ -14,7 +14,7 @@ from jaxroute.core import checks
 WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145) / 8.0))]).astype(np.int32)
 
 
-def class_of(waited: jax.Array) -> jax.Array:
+def class_of(waited: Array) -> Array:
     """Mask `[W]` of the class of a waiting time `[]`."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])

@@ -8,11 +8,10 @@ ACQB does not contain them: its arrivals are coins of one probability.
 
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -23,11 +22,11 @@ class Arrivals(Protocol):
 
     def check(self) -> None: ...
 
-    def init(self, key: jax.Array) -> Any:
+    def init(self, key: Array) -> Any:
         """State before the first round."""
         ...
 
-    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, Any]:
+    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Any]:
         """Whether a query arrives in round `t`, `[]` bool, and the state after it."""
         ...
 
@@ -46,10 +45,10 @@ class Rates:
         if np.ndim(checks.probability("rates", self.rates)) != 1 or not np.size(self.rates):
             raise ValueError(f"rates must have shape [T], got {np.shape(self.rates)}")
 
-    def init(self, key: jax.Array) -> None:
+    def init(self, key: Array) -> None:
         del key
 
-    def draw(self, key: jax.Array, state: None, t: jax.Array) -> tuple[jax.Array, None]:
+    def draw(self, key: Array, state: None, t: Array) -> tuple[Array, None]:
         rates = jnp.asarray(self.rates, jnp.float32)
         rate = lax.dynamic_index_in_dim(rates, t, keepdims=False)  # The index is clipped to the last.
         return draws.bernoulli(key, rate), state
@@ -92,11 +91,11 @@ class Bursts:
         if np.abs(moves.sum(axis=1) - 1.0).max() > 1e-5:
             raise ValueError(f"moves must have rows that sum to 1, got sums {checks.show(moves.sum(axis=1))}")
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         distribution = _stationary(jnp.asarray(self.moves, jnp.float32))
         return numerics.inverse_cdf(distribution, draws.uniform(key))
 
-    def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def draw(self, key: Array, state: Array, t: Array) -> tuple[Array, Array]:
         del t
         k_query, k_phase = draws.split(key)
         here = numerics.one_hot(state, np.shape(self.rates)[0])
@@ -125,14 +124,14 @@ class Slots:
         checks.probability("rate", self.rate, ())
         checks.count("servers", self.servers)
 
-    def init(self, key: jax.Array) -> None:
+    def init(self, key: Array) -> None:
         del key
 
-    def draw(self, key: jax.Array, state: None, t: jax.Array) -> tuple[jax.Array, None]:
+    def draw(self, key: Array, state: None, t: Array) -> tuple[Array, None]:
         return (t % self.servers == 0) & draws.bernoulli(key, self.rate), state
 
 
-def _stationary(moves: jax.Array) -> jax.Array:
+def _stationary(moves: Array) -> Array:
     """The stationary distribution `[S]` of a chain `[S, S]`: from its first state if there are several, the mean over time of a periodic chain."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.

@@ -1,14 +1,14 @@
 """Multinomial-logit choice with the outside option "try again": utilities, departure rates and a user's choice."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.solvers.assortment import log_weight_of_best
 
 
-def utilities_of(theta: Leaf, features: jax.Array, pair_features: bool) -> jax.Array:
+def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
     """Utilities `[N, ...]`: `x' theta_j`, or with pair features `x_j' theta`.
 
     Args:
@@ -22,17 +22,17 @@ def utilities_of(theta: Leaf, features: jax.Array, pair_features: bool) -> jax.A
     return jnp.stack([numerics.combine(parameters[j], features) for j in range(parameters.shape[0])])
 
 
-def departure_rate(log_weight: jax.Array) -> jax.Array:
+def departure_rate(log_weight: Array) -> Array:
     """Probability that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
-def best_rate(utility: jax.Array, size: int) -> jax.Array:
+def best_rate(utility: Array, size: int) -> Array:
     """Largest departure rate `[...]` of `size` models, of utilities `[N, ...]`."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
-def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
+def shortfall(best: Array, rate: Array) -> Array:
     """Difference between the best departure rate and another one.
 
     Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
@@ -42,7 +42,7 @@ def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(gap > 8.0 * jnp.finfo(gap.dtype).eps, gap, 0.0)
 
 
-def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
+def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]:
     """The offered model that the user accepts, and the departure rate.
 
     The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two assortments the

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.types import Leaf
@@ -24,10 +24,10 @@ _CANDIDATES = 8
 class _Search(NamedTuple):
     """State of the search among candidates: the first good one so far, or the last one, its rate, the number of those before it, and of all seen."""
 
-    features: jax.Array
-    rate: jax.Array
-    rejected: jax.Array
-    seen: jax.Array
+    features: Array
+    rate: Array
+    rejected: Array
+    seen: Array
 
 
 @struct.dataclass
@@ -40,7 +40,7 @@ class Query:
       prompt: `[]` int32, its number in a pool; None without a pool, and in the optimal policy's queue.
     """
 
-    best_rate: jax.Array
+    best_rate: Array
     features: Any = None
     prompt: Any = None
 
@@ -59,9 +59,9 @@ class ServedQuery:
       best_rate: `[]`, departure rate of its best assortment.
     """
 
-    features: jax.Array
-    utility: jax.Array
-    best_rate: jax.Array
+    features: Array
+    utility: Array
+    best_rate: Array
 
 
 @struct.dataclass
@@ -76,11 +76,11 @@ class Round:
       rejected: `[]` int32, contexts rejected before, for which no assortment is good enough.
     """
 
-    arrived: jax.Array
+    arrived: Array
     row: Query
-    infeasible: jax.Array
-    uniform: jax.Array
-    rejected: jax.Array | int = 0
+    infeasible: Array
+    uniform: Array
+    rejected: Array | int = 0
 
 
 class Source(Protocol):
@@ -93,11 +93,11 @@ class Source(Protocol):
 
     def check(self) -> None: ...
 
-    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         """Random draws of round `t`."""
         ...
 
-    def features_of(self, rows: Query) -> jax.Array:
+    def features_of(self, rows: Query) -> Array:
         """Features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
         ...
 
@@ -120,11 +120,11 @@ class _LinearUtility:
     def pool_size(self) -> int:
         return 0
 
-    def utility(self, features: jax.Array, pair_features: bool) -> jax.Array:
+    def utility(self, features: Array, pair_features: bool) -> Array:
         """Utilities `[N]` of a query's features."""
         return utilities_of(self.theta, features, pair_features)
 
-    def features_of(self, rows: Query) -> jax.Array:
+    def features_of(self, rows: Query) -> Array:
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
@@ -166,7 +166,7 @@ class RandomContexts(_LinearUtility):
         checks.positive("scale", self.scale, ())
         checks.count("candidates", self.candidates)
 
-    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
@@ -174,7 +174,7 @@ class RandomContexts(_LinearUtility):
         words = jax.random.key_data(k_context)
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
-        def search(first: jax.Array, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def search(first: Array, number: int) -> tuple[Array, Array, Array]:
             """Features and rate of the first good one of `number` candidates from `first` on, or of the last, and its number among all."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
@@ -186,8 +186,8 @@ class RandomContexts(_LinearUtility):
             rejected = jnp.minimum(first + place, self.candidates)
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), rejected
 
-        def in_blocks() -> tuple[jax.Array, jax.Array, jax.Array]:
-            def unfinished(state: _Search) -> jax.Array:
+        def in_blocks() -> tuple[Array, Array, Array]:
+            def unfinished(state: _Search) -> Array:
                 return (state.rejected == state.seen) & (state.seen < self.candidates)
 
             def more(state: _Search) -> _Search:
@@ -227,10 +227,10 @@ class RecordedContexts(_LinearUtility):
         checks.probability("uniforms", self.uniforms, rounds)
         checks.booleans("arrivals", self.arrivals, rounds)
 
-    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         del key
 
-        def at(table: Leaf) -> jax.Array:
+        def at(table: Leaf) -> Array:
             table = jnp.asarray(table)
             return lax.dynamic_index_in_dim(table, t, table.ndim - 1, keepdims=False)
 
@@ -273,7 +273,7 @@ class PoolContexts:
     def pool_size(self) -> int:
         return np.shape(self.best_rate)[-1]
 
-    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         del t, spec
         k_arrival, k_context, k_choice = draws.split(key, 3)
         return Round(
@@ -283,10 +283,10 @@ class PoolContexts:
             uniform=draws.uniform(k_choice),
         )
 
-    def _query(self, prompt: jax.Array) -> Query:
+    def _query(self, prompt: Array) -> Query:
         return Query(best_rate=numerics.take(jnp.asarray(self.best_rate), prompt), prompt=prompt)
 
-    def features_of(self, rows: Query) -> jax.Array:
+    def features_of(self, rows: Query) -> Array:
         del rows
         return jnp.asarray(self.features).T
 
@@ -323,7 +323,7 @@ class RecordedPrompts(PoolContexts):
             wrong = prompts[np.argmax(prompts % 1 + prompts // size)]
             raise ValueError(f"prompts must be whole numbers below {size}, got {checks.show(wrong)}")
 
-    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         del key, spec
         arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
         return Round(arrived=arrived, row=self._query(prompt), infeasible=jnp.zeros((), bool), uniform=uniform)

@@ -1,8 +1,8 @@
 """Shared state and parameters of several policies."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.core.rewards import UNIT, Assumptions
@@ -17,11 +17,11 @@ class SumPolicy:
     def check(self) -> None:
         """Does nothing; subclasses check their parameters."""
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
+    def init(self, key: Array, spec: Spec) -> ArmStatistics:
         return ArmStatistics.empty(key, spec.num_models)
 
     def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: ArmStatistics, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> ArmStatistics:
         del key, obs, t
         return state.add(action, feedback)
@@ -46,7 +46,7 @@ class BetaPrior:
         checks.at_least("successes", self.successes, 1.0)
         checks.at_least("failures", self.failures, 1.0)
 
-    def update(self, key: jax.Array, state, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array):
+    def update(self, key: Array, state, obs: tuple[()], action: Array, feedback: Array, t: Array):
         return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)
 
 
@@ -54,7 +54,7 @@ class BetaPrior:
 class BetaPosteriorPolicy(BetaPrior, SumPolicy):
     """Policy with a beta posterior of each model's success probability."""
 
-    def posterior(self, state: ArmStatistics) -> tuple[jax.Array, jax.Array]:
+    def posterior(self, state: ArmStatistics) -> tuple[Array, Array]:
         """Returns both parameters `[K]` of the beta distributions."""
         # In two parts, each exact in float32: few losses are not lost among many pulls.
         few = state.pulls & 4095

@@ -3,9 +3,9 @@
 import math
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Spec
@@ -22,12 +22,10 @@ class WindowPolicy:
     def check(self) -> None:
         checks.count("window", self.window)
 
-    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
+    def init(self, key: Array, spec: Spec) -> WindowSums:
         return WindowSums.empty(key, spec.num_models, self.window)
 
-    def update(
-        self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> WindowSums:
+    def update(self, key: Array, state: WindowSums, obs: tuple[()], action: Array, feedback: Array, t: Array) -> WindowSums:
         del key, obs
         return state.add(action, feedback, t)
 
@@ -64,7 +62,7 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
         top = float(checks.positive("upper", upper, ()))
         return cls(window=math.ceil(2.0 * top * math.sqrt(rounds * math.log(rounds) / times)), upper=upper, **options)
 
-    def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: WindowSums, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
         log_t = jnp.log(jnp.minimum(jnp.asarray(t, share.dtype) + 1.0, float(self.window)))
@@ -88,7 +86,7 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
 
     window: int = struct.field(pytree_node=False, default=607)
 
-    def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: WindowSums, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         wins = self.successes + state.reward_sum
         losses = self.failures + (state.pulls.astype(jnp.float32) - state.reward_sum)
@@ -108,19 +106,19 @@ class DiscountedSums:
       order: `[K]` int32, order of ties; see `numerics.argmax`.
     """
 
-    pulls: jax.Array
-    reward_sum: jax.Array
-    errors: dict[str, jax.Array]
-    order: jax.Array | None = None
+    pulls: Array
+    reward_sum: Array
+    errors: dict[str, Array]
+    order: Array | None = None
 
     @classmethod
-    def empty(cls, key: jax.Array, num_models: int) -> Self:
+    def empty(cls, key: Array, num_models: int) -> Self:
         """Returns the sums before the first round; the key draws the order of ties."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
         return cls(zeros, zeros, errors, draws.order(key, num_models))
 
-    def add(self, action: jax.Array, reward: jax.Array, discount: Leaf) -> Self:
+    def add(self, action: Array, reward: Array, discount: Leaf) -> Self:
         """Discounts the sums and adds a round, with its model and reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
         lost = 1.0 - discount  # Subtracting the small lost part retains digits that a product with the discount would lose.
@@ -144,11 +142,11 @@ class DiscountedPolicy:
     def check(self) -> None:
         checks.share("discount", self.discount, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
+    def init(self, key: Array, spec: Spec) -> DiscountedSums:
         return DiscountedSums.empty(key, spec.num_models)
 
     def update(
-        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: DiscountedSums, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> DiscountedSums:
         del key, obs, t
         return state.add(action, feedback, self.discount)
@@ -184,7 +182,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
         top = float(checks.positive("upper", upper, ()))
         return cls(discount=1.0 - math.sqrt(times / rounds) / (4.0 * top), upper=upper, **options)
 
-    def act(self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: DiscountedSums, obs: tuple[()], t: Array) -> Choice:
         del key, obs, t
         used = state.pulls > 0
         share = 1.0 / jnp.where(used, state.pulls, 1.0)
@@ -207,7 +205,7 @@ class DiscountedThompson(BetaPrior, DiscountedPolicy):
       failures: `[]` prior failures, at least 1.
     """
 
-    def act(self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: DiscountedSums, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         more = state.errors["pulls"] - state.errors["reward_sum"]
         losses = jnp.maximum((state.pulls - state.reward_sum) + more, 0.0)

@@ -1,8 +1,8 @@
 """Epsilon-greedy."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
@@ -27,7 +27,7 @@ class EpsilonGreedy(SumPolicy):
     def check(self) -> None:
         checks.probability("epsilon", self.epsilon, ())
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         # Two draws of one key: a separate key for each would cost as much as both.
         coin, place = (draws.uniform_at(key, number) for number in range(2))

@@ -2,9 +2,9 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import UNIT
@@ -22,12 +22,12 @@ class Exp3State:
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    log_weight: jax.Array
-    gamma: jax.Array
-    errors: dict[str, jax.Array]
+    log_weight: Array
+    gamma: Array
+    errors: dict[str, Array]
 
     @property
-    def probability(self) -> jax.Array:
+    def probability(self) -> Array:
         """`[K]` probability of each model."""
         weight = jnp.exp(self.log_weight)
         return (1.0 - self.gamma) * weight / jnp.sum(weight, axis=-1) + self.gamma / weight.shape[-1]
@@ -59,7 +59,7 @@ class Exp3:
         if self.horizon is not None:
             checks.positive("horizon", self.horizon, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> Exp3State:
+    def init(self, key: Array, spec: Spec) -> Exp3State:
         del key
         size = spec.num_models
         if self.gamma is None:
@@ -70,14 +70,12 @@ class Exp3:
         zeros = jnp.zeros((size,), jnp.float32)
         return Exp3State(zeros, gamma, numerics.no_errors(log_weight=zeros))
 
-    def act(self, key: jax.Array, state: Exp3State, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Exp3State, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         probability = state.probability
         return numerics.inverse_cdf(probability, draws.uniform(key)), {"probability": probability}
 
-    def update(
-        self, key: jax.Array, state: Exp3State, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> Exp3State:
+    def update(self, key: Array, state: Exp3State, obs: tuple[()], action: Array, feedback: Array, t: Array) -> Exp3State:
         del key, obs, t
         size = state.log_weight.shape[-1]
         step = state.gamma * feedback / (size * state.probability)
@@ -96,10 +94,10 @@ class Exp3PlusPlusState:
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    pulls: jax.Array
-    loss_sum: jax.Array
-    loss_estimate: jax.Array
-    errors: dict[str, jax.Array]
+    pulls: Array
+    loss_sum: Array
+    loss_estimate: Array
+    errors: dict[str, Array]
 
 
 @struct.dataclass
@@ -130,13 +128,13 @@ class Exp3PlusPlus:
         checks.positive("alpha", self.alpha, ())
         checks.non_negative("beta", self.beta, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> Exp3PlusPlusState:
+    def init(self, key: Array, spec: Spec) -> Exp3PlusPlusState:
         del key
         zeros = jnp.zeros((spec.num_models,), jnp.float32)
         errors = numerics.no_errors(loss_sum=zeros, loss_estimate=zeros)
         return Exp3PlusPlusState(jnp.zeros((spec.num_models,), jnp.int32), zeros, zeros, errors)
 
-    def _probability(self, state: Exp3PlusPlusState, t: jax.Array) -> jax.Array:
+    def _probability(self, state: Exp3PlusPlusState, t: Array) -> Array:
         size = state.pulls.shape[-1]
         number = jnp.asarray(t, state.loss_sum.dtype) + 1.0
         log_t, eta = jnp.log(number), 0.5 * jnp.sqrt(math.log(size) / (size * number))
@@ -153,13 +151,13 @@ class Exp3PlusPlus:
         weight = jnp.exp(-eta * state.loss_estimate)
         return (1.0 - jnp.sum(epsilon, axis=-1)) * weight / jnp.sum(weight, axis=-1) + epsilon
 
-    def act(self, key: jax.Array, state: Exp3PlusPlusState, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: Exp3PlusPlusState, obs: tuple[()], t: Array) -> Choice:
         del obs
         probability = self._probability(state, t)
         return numerics.inverse_cdf(probability, draws.uniform(key)), {"probability": probability}
 
     def update(
-        self, key: jax.Array, state: Exp3PlusPlusState, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: Exp3PlusPlusState, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> Exp3PlusPlusState:
         del key, obs
         chosen = numerics.one_hot(action, state.pulls.shape[-1])

@@ -1,8 +1,8 @@
 """Indices from the divergence of the reward distribution: KL-UCB, a confidence bound, and IMED, which needs no search."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
@@ -34,7 +34,7 @@ class KLUCB(SumPolicy):
         checks.non_negative("loglog", self.loglog, ())
         check_family("family", self.family)
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
         log_t = jnp.log(jnp.asarray(t, share.dtype) + 1.0)
@@ -62,7 +62,7 @@ class IMED(SumPolicy):
     def check(self) -> None:
         check_family("family", self.family)
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs, t
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
         mean = xla.compute_once(state.reward_sum / pulls)

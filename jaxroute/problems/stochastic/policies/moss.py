@@ -1,8 +1,8 @@
 """MOSS: minimax optimal regret, for a known horizon and for any."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.rewards import Assumptions
@@ -24,10 +24,10 @@ class MossState:
     """
 
     arms: ArmStatistics
-    rounds: jax.Array
+    rounds: Array
 
 
-def _choice(arms: ArmStatistics, rounds: jax.Array, width: Leaf) -> Choice:
+def _choice(arms: ArmStatistics, rounds: Array, width: Leaf) -> Choice:
     share = 1.0 / jnp.maximum(arms.pulls, 1).astype(jnp.float32)
     part = rounds / arms.pulls.shape[-1]
     radius = jnp.sqrt(width * jnp.maximum(jnp.log(part * share), 0.0) * share)
@@ -56,16 +56,14 @@ class MOSS:
         if self.horizon is not None:
             checks.positive("horizon", self.horizon, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> MossState:
+    def init(self, key: Array, spec: Spec) -> MossState:
         return MossState(ArmStatistics.empty(key, spec.num_models), rounds_of(spec, self.horizon))
 
-    def act(self, key: jax.Array, state: MossState, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: MossState, obs: tuple[()], t: Array) -> Choice:
         del key, obs, t
         return _choice(state.arms, state.rounds, 1.0)
 
-    def update(
-        self, key: jax.Array, state: MossState, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> MossState:
+    def update(self, key: Array, state: MossState, obs: tuple[()], action: Array, feedback: Array, t: Array) -> MossState:
         del key, obs, t
         return state.replace(arms=state.arms.add(action, feedback))
 
@@ -88,7 +86,7 @@ class AnytimeMOSS(SumPolicy):
     def check(self) -> None:
         checks.non_negative("alpha", self.alpha, ())
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         rounds = jnp.asarray(t, state.reward_sum.dtype) + 1.0
         return _choice(state, rounds, 0.5 * (1.0 + self.alpha))

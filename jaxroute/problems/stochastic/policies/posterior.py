@@ -1,10 +1,9 @@
 """Policies that use the posterior of each mean: Thompson sampling draws from it, Bayes-UCB takes a quantile."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
+from jax import Array, lax
 from jax.scipy.special import ndtri
 
 from jaxroute.core import checks, draws, numerics
@@ -47,7 +46,7 @@ class GaussianThompson(SumPolicy):
         checks.numbers("prior_mean", self.prior_mean, ())
         checks.positive("prior_weight", self.prior_weight, ())
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         weight = self.prior_weight + state.pulls.astype(jnp.float32)
         mean = (self.prior_weight * self.prior_mean + state.reward_sum) / weight
@@ -69,7 +68,7 @@ class BetaThompson(BetaPosteriorPolicy):
       failures: `[]` prior failures, at least 1.
     """
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del obs, t
         sample = draws.beta(key, *self.posterior(state))
         return numerics.argmax(sample), {"sample": sample}
@@ -101,7 +100,7 @@ class BayesUCB(BetaPosteriorPolicy):
         if total > MOST_PRIOR:
             raise ValueError(f"successes + failures must be at most {MOST_PRIOR}, the range of the quantile, got {total:g}")
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         log_tail = -jnp.log(jnp.asarray(t, state.reward_sum.dtype) + 2.0)
         bound = upper_quantile(*self.posterior(state), log_tail, -ndtri(jnp.exp(log_tail)))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
@@ -15,7 +16,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 _STEPS, _START_STEPS = 5, 5
 
 
-def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
+def optimal_shares(mean: Array, family: Family) -> Array:
     """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest.
 
     With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
@@ -43,7 +44,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
     relative = xla.compute_once(cost / jnp.min(cost, axis=-1))
 
     # Normal distributions: x = u / (relative (1 + u) - u), with u that of the closest model, and the sum of squares 1.
-    def ratio(u: jax.Array) -> jax.Array:
+    def ratio(u: Array) -> Array:
         return jnp.where(others, u / (jnp.where(others, relative, 1.0) * (1.0 + u) - jnp.where(others, u, 0.0)), 0.0)
 
     u = jnp.ones_like(best)
@@ -76,7 +77,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
     return weight / jnp.sum(weight, axis=-1)
 
 
-def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
+def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised likelihood ratio `[]` of the hypothesis that the model with the largest mean is the best.
 
     It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together: 0 if there are
@@ -108,7 +109,7 @@ _METRICS = (
 _MARGIN = 1e-4
 
 
-def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
+def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
     """Returns `log(2 t (K - 1) / delta)`, for an error probability of at most `delta` (Bernoulli rewards).
 
     Source: Garivier and Kaufmann (2016), Theorem 10.
@@ -116,7 +117,7 @@ def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Arr
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
-def practical_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
+def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
     """Returns `log((log t + 1) / delta)`, which is lower and has no proof.
 
     Source: Garivier and Kaufmann (2016), their experiments.
@@ -135,7 +136,7 @@ class IdentificationState:
     """
 
     arms: ArmStatistics
-    decided: jax.Array
+    decided: Array
 
 
 @struct.dataclass
@@ -158,7 +159,7 @@ class TrackAndStop:
 
     delta: Leaf = 0.1
     family: Family = Bernoulli()
-    threshold: Callable[[jax.Array, int, Leaf], jax.Array] = struct.field(pytree_node=False, default=proven_threshold)
+    threshold: Callable[[Array, int, Leaf], Array] = struct.field(pytree_node=False, default=proven_threshold)
 
     def check(self) -> None:
         checks.share("delta", self.delta, ())
@@ -167,10 +168,10 @@ class TrackAndStop:
 
     metrics = _METRICS
 
-    def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
+    def init(self, key: Array, spec: Spec) -> IdentificationState:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
+    def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
         """Returns the model to sample in round `t`, before a decision."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
@@ -180,7 +181,7 @@ class TrackAndStop:
         most = jnp.max(pulls, axis=-1) + rounds + 1.0
         return numerics.argmax(jnp.where(starved, most - pulls, short), order=order)
 
-    def act(self, key: jax.Array, state: IdentificationState, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: IdentificationState, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         pulls = state.arms.pulls.astype(jnp.float32)
         mean = xla.compute_once(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
@@ -190,12 +191,12 @@ class TrackAndStop:
 
     def update(
         self,
-        key: jax.Array,
+        key: Array,
         state: IdentificationState,
         obs: tuple[()],
-        action: jax.Array,
-        feedback: jax.Array,
-        t: jax.Array,
+        action: Array,
+        feedback: Array,
+        t: Array,
     ) -> IdentificationState:
         del key, obs
         more = state.arms.add(action, feedback)
@@ -206,10 +207,10 @@ class TrackAndStop:
         sure = ratio > self.threshold(rounds, pulls.shape[-1], self.delta)
         return IdentificationState(arms, state.decided | (sure & (jnp.min(arms.pulls, axis=-1) > 0)))
 
-    def gauges(self, state: IdentificationState) -> dict[str, jax.Array]:
+    def gauges(self, state: IdentificationState) -> dict[str, Array]:
         return {"decided": state.decided.astype(jnp.float32), "samples": jnp.sum(state.arms.pulls, axis=-1)}
 
-    def recommendation(self, state: IdentificationState) -> jax.Array:
+    def recommendation(self, state: IdentificationState) -> Array:
         """Returns the model with the largest empirical mean, int32 `[]`."""
         mean = state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32)
         return numerics.argmax(mean, order=state.arms.order)
@@ -222,6 +223,6 @@ class UniformAndStop(TrackAndStop):
     Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), who compare with other policies.
     """
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
+    def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
         del mean, t
         return numerics.argmin(pulls, order=order)

@@ -1,8 +1,8 @@
 """UCB1: the first finite-time upper confidence bound."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.rewards import Assumptions
@@ -36,7 +36,7 @@ class UCB1(SumPolicy):
     def check(self) -> None:
         checks.non_negative("width", self.width, ())
 
-    def act(self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)  # one division instead of two
         log_t = jnp.log(jnp.asarray(t, float) + 2.0).astype(share.dtype)

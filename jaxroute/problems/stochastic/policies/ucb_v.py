@@ -1,8 +1,8 @@
 """UCB-V: confidence bounds from the empirical variance."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
@@ -24,14 +24,14 @@ class VarianceStatistics:
       order: `[K]` int32, order of ties; see `numerics.argmax`.
     """
 
-    pulls: jax.Array
-    reward_sum: jax.Array
-    square_sum: jax.Array
-    errors: dict[str, jax.Array]
-    order: jax.Array | None = None
+    pulls: Array
+    reward_sum: Array
+    square_sum: Array
+    errors: dict[str, Array]
+    order: Array | None = None
 
     @property
-    def mean(self) -> jax.Array:
+    def mean(self) -> Array:
         """`[K]` mean reward, 0 for a model that was never used."""
         return self.reward_sum / jnp.maximum(self.pulls, 1).astype(self.reward_sum.dtype)
 
@@ -64,12 +64,12 @@ class UCBV:
         checks.non_negative("c", self.c, ())
         checks.positive("upper", self.upper, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> VarianceStatistics:
+    def init(self, key: Array, spec: Spec) -> VarianceStatistics:
         zeros, number = jnp.zeros((spec.num_models,), jnp.float32), spec.num_models
         errors = numerics.no_errors(reward_sum=zeros, square_sum=zeros)
         return VarianceStatistics(jnp.zeros((number,), jnp.int32), zeros, zeros, errors, draws.order(key, number))
 
-    def act(self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], t: jax.Array) -> Choice:
+    def act(self, key: Array, state: VarianceStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
         mean, variance = state.mean, state.square_sum * share
@@ -79,7 +79,7 @@ class UCBV:
         return numerics.argmax(bound, order=state.order), {"bound": bound}
 
     def update(
-        self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+        self, key: Array, state: VarianceStatistics, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> VarianceStatistics:
         del key, obs, t
         chosen = numerics.one_hot(action, state.pulls.shape[-1])
