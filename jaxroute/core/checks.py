@@ -30,14 +30,25 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Returns `value` as a finite float64 array of the given shape; `ValueError` otherwise."""
+def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
+    """Returns `value` as a finite float64 array; `ValueError` otherwise.
+
+    Args:
+      name: argument in the error.
+      value: numbers, or what becomes an array of numbers.
+      shape: required sizes; a letter allows any size of at least 1: `("N", 3)`.
+    """
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a number or an array of numbers, got {show(value)}") from None
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if shape is not None:
+        fits = (size > 0 if isinstance(needed, str) else size == needed for size, needed in zip(array.shape, shape))
+        if array.ndim != len(shape) or not all(fits):
+            letters = any(isinstance(needed, str) for needed in shape)
+            raise ValueError(
+                f"{name} must have shape {'[' + ', '.join(map(str, shape)) + ']' if letters else shape}, got {array.shape}"
+            )
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         place = f" at index {where}" if where else ""
@@ -45,9 +56,10 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
     return array
 
 
-def _bounded(
-    name: str, value: Any, shape: tuple[int, ...] | None, allowed: str, ok: Callable[[np.ndarray], Any]
+def bounded(
+    name: str, value: Any, shape: tuple[int | str, ...] | None, allowed: str, ok: Callable[[np.ndarray], Any]
 ) -> np.ndarray:
+    """Returns finite numbers that all fulfil `ok`, described by `allowed` ("above 0"); `ValueError` with the first other one."""
     array = numbers(name, value, shape)
     if not ok(array).all():
         where = tuple(int(i) for i in np.argwhere(~ok(array))[0])
@@ -56,41 +68,41 @@ def _bounded(
     return array
 
 
-def positive(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def positive(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
     """Returns finite numbers above zero; `ValueError` otherwise."""
-    return _bounded(name, value, shape, "above 0", lambda a: a > 0)
+    return bounded(name, value, shape, "above 0", lambda a: a > 0)
 
 
-def non_negative(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def non_negative(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
     """Returns finite numbers of at least zero; `ValueError` otherwise."""
-    return _bounded(name, value, shape, "at least 0", lambda a: a >= 0)
+    return bounded(name, value, shape, "at least 0", lambda a: a >= 0)
 
 
-def at_least(name: str, value: Any, least: float, shape: tuple[int, ...] | None = ()) -> np.ndarray:
+def at_least(name: str, value: Any, least: float, shape: tuple[int | str, ...] | None = ()) -> np.ndarray:
     """Returns finite numbers of at least `least`; `ValueError` otherwise."""
-    return _bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
+    return bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
 
 
-def probability(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def probability(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
     """Returns finite numbers in [0, 1]; `ValueError` otherwise."""
-    return _bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
+    return bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
 
 
-def share(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def share(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
     """Returns finite numbers in (0, 1]; `ValueError` otherwise."""
-    return _bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
+    return bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
-def booleans(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def booleans(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
     """Returns an array of True and False (or 1 and 0) as booleans; `ValueError` otherwise."""
-    return _bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
+    return bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:
     """Returns True or False; `ValueError` otherwise, with the hint."""
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {show(value)}{hint}")
-    return value
+    return bool(value)
 
 
 def is_integer(value: Any) -> bool:

@@ -15,7 +15,7 @@ from jaxroute.core.protocols import build_policy
 from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, RadiusInputs, TheoreticalRadius

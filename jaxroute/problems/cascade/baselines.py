@@ -103,12 +103,7 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """State of a fixed search.
-
-    Attributes:
-      evaluation: estimate of the evaluator, None where scores are seen.
-      spec: sizes and links of the environment (static).
-    """
+    """State of a fixed search: the estimate of the evaluator (None where scores are seen), and sizes and links of the environment."""
 
     evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -116,12 +111,10 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """A search that learns at most the evaluator, where scores are not seen.
+    """Search by a fixed rule that learns at most the evaluator, where scores are not seen.
 
     Attributes:
-      evaluator: as in `COSMOS`.
-      eta0: `[]`, as in `COSMOS`.
-      evaluator_bound: `[]`, as in `COSMOS`.
+      evaluator, eta0, evaluator_bound: as in `COSMOS`.
     """
 
     evaluator: GLM = struct.field(default_factory=OnlineGLM, kw_only=True)
@@ -142,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Priorities and thresholds `[K]` of `number` boxes."""
+        """Returns priorities and thresholds `[K]` of `number` boxes."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -207,12 +200,12 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """The cascade from the cheapest model of an environment to the most expensive."""
+        """Returns the cascade from the cheapest model of an environment to the most expensive."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """The cascade from the cheapest model to the most expensive, with the best single threshold (`tuned_threshold`, on `number` draws).
+        """Returns the cascade from the cheapest model to the most expensive, with the best single threshold (`tuned_threshold`, on `number` draws).
 
         Where scores are not seen it uses the evaluator for which the threshold was set, as FrugalGPT does, which trains one beforehand.
         """
@@ -222,12 +215,12 @@ class Frugal(FixedSearch):
 
     @classmethod
     def fit(cls, scores: Leaf, costs: Leaf, seen: Leaf | None = None, **options: Any) -> "Frugal":
-        """The learned list: models, their order and a threshold for each that are best on training rows (`best_list`).
+        """Returns the learned list: models, their order and a threshold for each that are best on training rows (`best_list`).
 
         Args:
-          scores: `[N, K]` of training rows.
-          costs: `[N, K]`, in units of utility: weighted as in the environment of the run.
-          seen: `[N, K]`, scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
+          scores: `[N, K]` scores of training rows.
+          costs: `[N, K]` costs, in units of utility: weighted as in the environment of the run.
+          seen: `[N, K]` scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
             `evaluator=FrozenGLM(...)`.
           options: fields of the policy.
         """
@@ -249,7 +242,7 @@ class RandomCascade(FixedSearch):
     """Opens boxes in random order until the best score reaches a threshold.
 
     Attributes:
-      threshold: `[]`.
+      threshold: `[]` score that ends the search.
     """
 
     threshold: Leaf = 0.53
@@ -268,7 +261,7 @@ class LinUCBState:
 
     Attributes:
       inverse: `[m, m, K]` inverses of the design matrices.
-      target: `[m, K]`, sum of `y psi`.
+      target: `[m, K]` sums of score less cost, times the features.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       spec: sizes and links of the environment (static).
     """

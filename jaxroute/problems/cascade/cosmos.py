@@ -37,13 +37,13 @@ class CosmosState:
 
     Attributes:
       number: `[K]` int32, number of samples of each box's estimates, `n_at`.
-      rho: `[m, K]`, estimates of the indices' coefficients, eqs. (10) and (23).
+      rho: `[m, K]` estimated coefficients of the indices, eqs. (10) and (23).
       fit: state of the index estimator.
-      design: `[m, m, K]`, inverses of the design matrices `V_at`, eq. (13).
+      design: `[m, m, K]` inverse design matrices, of `V_at` in eq. (13).
       evaluation: estimate of the evaluator, eqs. (19) and (20); None with a known evaluator.
-      opened: `[d, d, K]`, sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
-      potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq. (16).
-      score_potential: `[]`, the same sum for deployed outputs.
+      opened: `[d, d, K]` sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
+      potential: `[K]` elliptical potential, eq. (16): sum of the requests' squared norms in the inverse design matrices before them.
+      score_potential: `[]` the same sum for deployed outputs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       radius: state of the radius.
       exploration: state of the exploration.
@@ -87,11 +87,10 @@ class COSMOS:
       evaluator: `OnlineGLM`, `ExactGLM` or `FrozenGLM`, used where scores are not seen.
       radius: `PracticalRadius`, `TheoreticalRadius`, `BootstrapRadius` or `SampledRadius`.
       exploration: `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
-      eta1: `[]`, ridge of the design matrices of requests.
-      eta0: `[]`, ridge of the design matrix of deployed outputs.
-      evaluator_bound: `[]`, largest length of `theta`.
-      deploy_optimism: `[]`, 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
-      horizon: `[]`, `T` in the radii, None for that of the run.
+      eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
+      evaluator_bound: `[]` largest length of `theta`.
+      deploy_optimism: `[]` 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
+      horizon: `[]` number of periods `T` in the radii, None for that of the run.
     """
 
     fit: IndexEstimator = struct.field(default_factory=Window)
@@ -210,8 +209,8 @@ class COSMOS:
         for name in ("eta1", "eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
         checks.probability("deploy_optimism", self.deploy_optimism, ())
-        if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
-            raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
+        if self.horizon is not None:
+            checks.at_least("horizon", self.horizon, 1.0)
 
     def check_spec(self, spec: CascadeSpec) -> None:
         evaluators.check_spec(self.evaluator, spec)
@@ -226,7 +225,7 @@ class COSMOS:
         return jnp.asarray(horizon, jnp.float32)
 
     def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
-        """Inputs of the radii: norms of eq. (14), and the traces of proposition 5.4."""
+        """Returns the inputs of the radii: norms of eq. (14), and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:
@@ -249,7 +248,7 @@ class COSMOS:
         )
 
     def _scoring(self, key: Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
-        """Algorithm 2, line 9: scores of outputs, eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
+        """Returns the scores of outputs, Algorithm 2, line 9 and eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
         if not self._learns_scores(state.spec):
             return evaluators.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None

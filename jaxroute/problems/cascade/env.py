@@ -1,4 +1,4 @@
-"""The cascade: models are boxes that cost something to open; one opened output is deployed and earns its score."""
+"""Environment of the cascade: models are boxes that cost something to open; one opened output is deployed and earns its score."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,13 +35,13 @@ class Period:
     """Random draws of one period.
 
     Attributes:
-      psi: `[m]`.
-      index: `[K]`, true indices.
-      mean_cost: `[K]`, in units of utility.
-      score: `[K]`.
-      cost: `[K]`, in units of utility.
-      features: `[K, d]`, None with a known evaluator.
-      coin: `[]`, uniform number of the reward.
+      psi: `[m]` features of the request.
+      index: `[K]` true indices.
+      mean_cost: `[K]` mean costs, in units of utility.
+      score: `[K]` true scores.
+      cost: `[K]` costs, in units of utility.
+      features: `[K, d]` features of the outputs, None with a known evaluator.
+      coin: `[]` uniform number that decides the reward.
     """
 
     psi: Array
@@ -57,9 +57,9 @@ class Period:
 class CascadeEnv:
     """`K` models, each a box: for every request some are opened one after another, at a cost seen afterwards, and one is deployed.
 
-    In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and a
-    noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
-    which does not count, all boxes are opened.
+    In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and its
+    noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period, which does
+    not count, all boxes are opened.
 
     Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(M - index)^+`, so that it is never negative and
     zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean costs.
@@ -68,17 +68,16 @@ class CascadeEnv:
 
     Attributes:
       contexts: distribution of requests.
-      boxes: distribution of outputs.
-      index: `[K, m]`, coefficients of the base index, eq. (5).
+      boxes: distribution of scores and costs.
+      index: `[K, m]` coefficients of the base index, eq. (5).
       evaluator: features of outputs (`ScoredFeatures`, ...), None if scores are seen.
-      cost_weight: `[]`, utility of a unit of cost.
-      bend: `[]` of a misfit `bend cos(3 x_1 + box)` of the index, None for 0.
+      cost_weight: `[]` utility of a unit of cost.
+      bend: `[]` size of a misfit `bend cos(3 x_1 + box)` of the index, None for 0.
       index_link: link of the index (static).
-      shows_all: unopened outputs are shown after the period (static).
+      shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).
       cost_unit: unit of cost, for tables and axes (static).
-      context_bound: largest length of a request's features, for radii and bounds; set by the constructors of cascades (static).
-      feature_bound: largest length of an output's features, set likewise (static).
+      context_bound, feature_bound: as in `CascadeSpec`; constructors of cascades compute them (static).
     """
 
     contexts: Contexts
@@ -144,24 +143,23 @@ class CascadeEnv:
         return self.contexts.init(key)
 
     def base_index(self, psi: Array) -> Array:
-        """Index `[K]` at cost weight 1 of a request `psi` `[m]`."""
+        """Returns the indices `[K]` at cost weight 1 of a request `psi` `[m]`."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
             base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0], dtype=psi.dtype))
         return base
 
     def true_index(self, psi: Array) -> Array:
-        """Reservation index `[K]` of a request `psi` `[m]`."""
+        """Returns the reservation indices `[K]` of a request `psi` `[m]`."""
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
     def single_value(self, psi: Array) -> Array:
-        """Expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
+        """Returns the expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
 
     def draw(self, key: Array, state: PyTree, t: Array) -> Period:
-        """Random draws of the period `t`."""
         _, k_score, k_cost, k_rare, k_features, k_coin = draws.split(key, 6)
         psi = self.contexts.draw(draws.fold_in(key, 0), state, t)
         base = self.base_index(psi)
@@ -195,7 +193,7 @@ class CascadeEnv:
 
 
 def as_cascade(env: Any) -> CascadeEnv:
-    """The environment itself; raises `ValueError` if it is no `CascadeEnv`."""
+    """Returns the environment; raises `ValueError` if it is no `CascadeEnv`."""
     if not isinstance(env, CascadeEnv):
         raise ValueError(f"env must be a CascadeEnv, got {checks.show(env)}")
     return env
@@ -241,7 +239,7 @@ def _optimism(
     regret: Array,
     free: Array,
 ) -> dict[str, Array]:
-    """Whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3, path by path."""
+    """Tests whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3 in this period."""
     score, index = period.score, period.index
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

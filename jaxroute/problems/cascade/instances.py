@@ -35,14 +35,7 @@ def _float32(x: Any) -> np.ndarray:
     return np.asarray(x, np.float32)
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
-    return bool(value)
-
-
 def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
-    """Given contexts, or uniform ones."""
     if contexts is None:
         return UniformContexts(dim)
     checks.part("contexts", contexts, "draw", "UniformContexts(...)")
@@ -52,7 +45,7 @@ def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
 
 
 def _share(num_models: int) -> np.ndarray:
-    """`a / (K - 1)` of the boxes, from the cheapest to the most expensive."""
+    """Returns `a / (K - 1)` of the boxes, from the cheapest to the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 
@@ -62,7 +55,7 @@ def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, til
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
-    """`[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
+    """Returns indices `[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
     a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
     j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
@@ -71,13 +64,13 @@ def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
 
 
 def default_theta(dim: int) -> np.ndarray:
-    """Coefficients `[d]` of an evaluator: alternating signs, growing sizes, length 2."""
+    """Returns coefficients `[d]` of an evaluator: alternating signs, growing sizes, length 2."""
     h = (-1.0) ** np.arange(checks.count("feature_dim", dim)) * (1.0 + np.arange(dim) / dim)
     return _float32(2.0 * h / np.linalg.norm(h))
 
 
 def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
-    """Features of outputs from a specification: None, a number of features, or an `OutputFeatures`."""
+    """Returns the features of outputs for None, a number of features, or an `OutputFeatures`."""
     has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
     if evaluator is None or (has_methods and not isinstance(evaluator, type)):
         return cast(OutputFeatures | None, evaluator)
@@ -97,7 +90,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """The environment; `reach` is the squared length that a score may add to an output's features."""
+    """Builds the environment; `reach` is the squared length that a score may add to an output's features."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -107,7 +100,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """The environment; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
+    """Returns the environment; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -131,7 +124,7 @@ def uniform_cascade(
     cost_weight: float = 1.0,
     shows_all: bool = False,
 ) -> CascadeEnv:
-    """The main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
+    """Builds the main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
 
     Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; expensive ones are reliable.
 
@@ -144,7 +137,7 @@ def uniform_cascade(
       contexts: default `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
       cost_weight: utility of a unit of cost.
-      shows_all: unopened outputs are shown afterwards.
+      shows_all: whether unopened outputs are shown afterwards.
     """
     return _built(
         _contexts(contexts, dim),
@@ -155,14 +148,14 @@ def uniform_cascade(
         bend=None if bend is None else np.float32(checks.numbers("bend", bend, ())),
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
         cost_weight=cost_weight,
-        shows_all=_flag("shows_all", shows_all),
+        shows_all=checks.boolean("shows_all", shows_all),
     )
 
 
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """`uniform_cascade` whose boxes score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
+    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
     boxes = _uniform_boxes(num_models, SpikeBoxes)
     return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -170,7 +163,7 @@ def spike_cascade(
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Scores of .95 or .1, with a probability that depends on the request."""
+    """Builds a cascade whose scores are .95 or .1, with a probability that depends on the request."""
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
     boxes = PassFailBoxes(
@@ -186,7 +179,7 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Requests of groups with given probabilities, some of them rare, and different indices; other arguments as in `uniform_cascade`."""
+    """Builds a cascade for groups of requests with given probabilities and different indices; other arguments as in `uniform_cascade`."""
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
     a, g = np.arange(num_models)[:, None], np.arange(contexts.dim)[None, :]
@@ -195,14 +188,14 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Two boxes without contexts, a narrow one with index .5 and a wide one with index `.5 - gap`: the hard case for `gap = s / sqrt(T)`."""
+    """Builds two boxes without contexts, a narrow one with index .5 and a wide one with index `.5 - gap`: the hard case for `gap = s / sqrt(T)`."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
 
 
 def two_boxes() -> CascadeEnv:
-    """The paper's example: an answer that is always right for .5, and one that is right once in ten times for .01.
+    """Builds the paper's example: an answer that is always right for .5, and one that is right once in ten times for .01.
 
     The cascade "the second, and the first if it fails" earns .54 per request, no single call more than .5.
 
@@ -215,10 +208,7 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Three boxes, and one context for the whole run, so that a coefficient of the evaluator may never be observable.
-
-    Source: Belloni, Chen and Wei (2026), remark 5.2.
-    """
+    """Builds three boxes, and one context for the whole run, so that a coefficient of the evaluator may never be observable (remark 5.2)."""
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
     return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 
@@ -236,19 +226,17 @@ def custom_cascade(
     shows_all: bool = False,
     names: Sequence[str] = (),
 ) -> CascadeEnv:
-    """A cascade with given numbers.
+    """Builds a cascade with given numbers.
 
     Args:
       index: `[K, m]` coefficients of the indices.
-      mean_cost: `[K]`.
+      mean_cost: `[K]` mean costs.
       quantile: `[K]` probability of a score below the index.
       cost_spread: relative spread of the costs around their mean, at most 1.
       contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
       names: names of the models.
     """
-    index = checks.numbers("index", index)
-    if index.ndim != 2 or 0 in index.shape:
-        raise ValueError(f"index must have shape [K, m], got {index.shape}")
+    index = checks.numbers("index", index, ("K", "m"))
     boxes = UniformBoxes(
         base_cost=_float32(checks.positive("mean_cost", mean_cost, (len(index),))),
         quantile=_float32(checks.probability("quantile", quantile, (len(index),))),
@@ -262,17 +250,14 @@ def custom_cascade(
         reach=25.0,
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
         cost_weight=cost_weight,
-        shows_all=_flag("shows_all", shows_all),
+        shows_all=checks.boolean("shows_all", shows_all),
         names=names,
     )
     return _with_warning(env, env.true_index(env.contexts.mean))
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
-    """Costs `input price x input tokens + output price x output tokens`, of broadcast arrays.
-
-    Source: Belloni, Chen and Wei (2026), remark 2.1.
-    """
+    """Returns costs `input price x input tokens + output price x output tokens`, of broadcast arrays (remark 2.1)."""
     names = ("input_tokens", "output_tokens", "input_price", "output_price")
     values = (input_tokens, output_tokens, input_price, output_price)
     i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
@@ -284,21 +269,15 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Features `[N, K, d]` of outputs, in an order of the rows, and the fit of their scores, which are in that order already."""
-    table = checks.numbers("features", features)
-    if table.ndim != 3 or table.shape[:2] != scores.shape:
-        raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {table.shape}")
+    """Returns features `[N, K, d]` of outputs, in an order of the rows, and the fit of their scores, which are in that order already."""
+    table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
-    table = table[order]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
     return RecordedFeatures(_float32(table), theta, link)
 
 
 def _recorded(scores: Leaf, costs: Leaf, cost_weight: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Scores and costs `[N, K]`, and the weight of costs."""
-    score = checks.probability("scores", scores)
-    if score.ndim != 2 or 0 in score.shape:
-        raise ValueError(f"scores must have shape [N, K], got {score.shape}")
+    score = checks.probability("scores", scores, ("N", "K"))
     return score, checks.non_negative("costs", costs, score.shape), float(checks.positive("cost_weight", cost_weight, ()))
 
 
@@ -314,30 +293,26 @@ def replay_cascade(
     names: Sequence[str] = (),
     cost_unit: str = "",
 ) -> CascadeEnv:
-    """Recorded scores and costs of real queries; a request shows the group of a query.
+    """Builds a cascade from recorded scores and costs of real queries; a request shows the group of a query.
 
     Args:
-      scores: `[N, K]` in [0, 1].
-      costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
-      groups: `[N]` number of each query's group, from 0.
+      scores: `[N, K]` scores in [0, 1].
+      costs: `[N, K]` costs in any unit; times `cost_weight` they should be of the order of the scores.
+      groups: `[N]` group of each query, from 0.
       cost_weight: utility of a unit of cost.
-      joint: all models answer the same query, as in the data; otherwise each box draws a separate query of the group, as the theory assumes. With `joint`
-        the indices are not optimal, and the best policy in sample is `JointOracle`.
-      features: `[N, K, d]` of outputs, for a learned evaluator.
+      joint: whether all models answer the same query, as in the data; otherwise each box draws a separate query of the group, as the theory assumes. With
+        `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
+      features: `[N, K, d]` features of outputs, for a learned evaluator.
       score_link: "logistic", "probit" or "identity".
       names: names of the models.
       cost_unit: unit of `costs`, for tables and axes.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
-    number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
-    if (number != number.astype(int)).any():
-        raise ValueError(f"groups must be whole numbers from 0, got {number[number != number.astype(int)][0]:g}")
-    if number.max() >= len(number):
-        raise ValueError(f"groups must be numbered without gaps, below {len(number)}, got {number.max():g}")
-    number = number.astype(int)
+    whole = checks.bounded("groups", groups, scores.shape[:1], "whole numbers from 0", lambda g: (g >= 0) & (g % 1 == 0))
+    number = whole.astype(int)
+    if number.max() >= len(number) or (np.bincount(number) == 0).any():
+        raise ValueError(f"groups must be numbered without gaps, got {checks.show(np.unique(number).tolist())}")
     count = np.bincount(number)
-    if (count == 0).any():
-        raise ValueError(f"groups must be numbered without gaps, got none with number {int(np.argmin(count))}")
     order = np.argsort(number, kind="stable")
     scores, costs, number = scores[order], costs[order], number[order]
     members = [np.flatnonzero(number == g) for g in range(len(count))]
@@ -356,7 +331,7 @@ def replay_cascade(
         count=count.astype(np.int32),
         score_fit=_float32(mean_score),
         cost_fit=_float32(mean_cost),
-        joint=_flag("joint", joint),
+        joint=checks.boolean("joint", joint),
     )
     contexts = GroupContexts(_float32(count / count.sum()))
     env = _built(contexts, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
@@ -375,7 +350,7 @@ def query_cascade(
     names: Sequence[str] = (),
     cost_unit: str = "",
 ) -> CascadeEnv:
-    """Recorded scores and costs of real queries, each once a pass; a request shows the features of its query.
+    """Builds a cascade from recorded scores and costs of real queries, each once a pass; a request shows the features of its query.
 
     All models answer the same query, so that outputs depend on each other, and the data contain no other answers to a query with the same features: the
     indices of the environment are the linear ones with the best fit to the rows, in hindsight.
@@ -383,19 +358,17 @@ def query_cascade(
     Args:
       scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.
       contexts: `[N, m]` features of queries, used unchanged; a column of ones is the intercept.
-      shuffled: a separate order for each run, otherwise that of the rows.
-      features: `[N, K, d]` of outputs, for a learned evaluator.
+      shuffled: whether each run has a separate order; otherwise that of the rows.
+      features: `[N, K, d]` features of outputs, for a learned evaluator.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
-    psi = checks.numbers("contexts", contexts)
-    if psi.ndim != 2 or len(psi) != len(scores) or not psi.shape[1]:
-        raise ValueError(f"contexts must have shape [{len(scores)}, m], got {psi.shape}")
+    psi = checks.numbers("contexts", contexts, (len(scores), "m"))
     free = np.flatnonzero(costs.sum(axis=0) == 0)
     if free.size:
         raise ValueError(f"costs must be above 0 somewhere in each column, got none in column {free[0]}")
     index = [linear_index(psi, scores[:, a], weight * costs[:, a]) for a in range(scores.shape[1])]
     evaluator = None if features is None else _recorded_features(features, scores, score_link, np.arange(len(scores)))
     boxes = QueryBoxes(_float32(scores), _float32(costs), *(_float32(np.linalg.lstsq(psi, x)[0]) for x in (scores, costs)))
-    made = (ShuffledContexts if _flag("shuffled", shuffled) else RecordedContexts)(_float32(psi))
+    made = (ShuffledContexts if checks.boolean("shuffled", shuffled) else RecordedContexts)(_float32(psi))
     env = _built(made, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
     return _with_warning(env, psi @ np.transpose(index))

@@ -1,4 +1,4 @@
-"""Benchmarks: the optimum of the regret, `U*` of eq. (3), the optimum of recorded rows that all models share, and simpler rules.
+"""Benchmarks of cascades: the optimum `U*` of the regret, eq. (3), the optimum of recorded rows that all models share, and simpler rules.
 
 Computed on the host in float64, up to the float32 of the environment's distributions.
 """
@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Mean `[K]` of a function of the request over many requests, or over all recorded ones; may be traced."""
+    """Returns the mean `[K]` of a function of the request over many requests, or over all recorded ones; may be traced."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -56,20 +56,17 @@ def _cost_order(env: CascadeEnv) -> Array:
 
 
 def single_values(env: CascadeEnv) -> Array:
-    """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
+    """Returns the mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
     return _single_values(as_cascade(env))
 
 
 def cost_order(env: CascadeEnv) -> Array:
-    """Place `[K]` of each model from the cheapest (0) to the most expensive; ties, to six digits, by their number. May be traced."""
+    """Returns the place `[K]` of each model from the cheapest (0) to the most expensive; ties, to six digits, by their index. May be traced."""
     return _cost_order(as_cascade(env))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
-    """`U*(x) = E max_a min(M_a, index_a)` of a request `psi` `[m]`, integrated numerically with `points` points between two indices.
-
-    Source: Belloni, Chen and Wei (2026), eq. (3).
-    """
+    """Returns `U*(x) = E max_a min(M_a, index_a)`, eq. (3), for a request `psi` `[m]`, by numerical integration with `points` points between two indices."""
     boxes: Any = as_cascade(env).boxes
     if not hasattr(boxes, "above"):
         raise ValueError("oracle_value needs a distribution of scores, got recorded ones")
@@ -88,10 +85,10 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
 
 def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """The best single threshold of the cascade from the cheapest model to the most expensive, and its mean utility, on other draws than those of a run.
+    """Returns the best single threshold of the cascade from the cheapest model to the most expensive, and its mean utility.
 
     The threshold applies to the scores that a policy sees: true ones, or where they are not seen those of an evaluator with the true coefficients, as one
-    trained beforehand would have. The draws are the requests of the first `number` periods, which matters if requests change over time.
+    trained beforehand would have. The draws are other ones than those of a run, for the requests of its first `number` periods.
     """
     env, number = as_cascade(env), checks.count("number", number)
     key = draws.key(checks.count("seed", seed, minimum=0))
@@ -112,9 +109,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
 def best_threshold(
     scores: Leaf, costs: Leaf, seen: Leaf | None = None, order: Sequence[int] | np.ndarray | None = None
 ) -> tuple[float, float]:
-    """The best single threshold of a cascade of all models on given rows, and its mean utility.
-
-    Thresholds from .01 to .99 in steps of .01; ties go to the smallest.
+    """Returns the best single threshold (.01 to .99 in steps of .01, the smallest of ties) of a cascade of all models on given rows, and its mean utility.
 
     Args:
       scores, costs, seen: as for `best_list`.
@@ -129,12 +124,12 @@ def best_threshold(
 
 
 class BestList(NamedTuple):
-    """A list of models to call one after another.
+    """List of models to call one after another.
 
     Attributes:
-      models: `[L]` int, in the order of the calls; a subset of all models.
-      thresholds: `[L]`, level that the best score so far must miss before each call; that of the first does not matter.
-      utility: mean score less cost on the rows for which it was made.
+      models: `[L]` int, a subset of all models in the order of the calls.
+      thresholds: `[L]` level that the best score so far must miss before each call; that of the first does not matter.
+      utility: mean score less cost on the rows for which the list was made.
     """
 
     models: np.ndarray
@@ -143,11 +138,11 @@ class BestList(NamedTuple):
 
 
 def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
-    """The list of models (subset, order, a threshold for each) with the largest mean utility on given rows.
+    """Returns the list of models (subset, order, a threshold for each) with the largest mean utility on given rows that a local search finds.
 
-    Local search from the best single model and from all models in the order of their costs: a model is inserted, removed, exchanged or moved as long as
-    that increases the utility; thresholds are set one by one, each exactly, until none increases it. The list is therefore at least as good as the best
-    single model and as one threshold for all models; it is not always the best of all lists.
+    The search starts from the best single model and from all models in the order of their costs. It inserts, removes, exchanges or moves a model as long as
+    that increases the utility, and sets thresholds one by one, each exactly, until none increases it. The list is at least as good as the best single
+    model and as one threshold for all models, but not always the best of all lists.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), the cascade: a list, and thresholds on the scores of a scorer.
 
@@ -156,8 +151,8 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
 
     Args:
       scores: `[N, K]` of the outputs of each model on each row.
-      costs: `[N, K]`, in units of utility.
-      seen: `[N, K]`, scores by which the cascade decides; None for the scores themselves.
+      costs: `[N, K]` in units of utility.
+      seen: `[N, K]` scores by which the cascade decides; None for the scores themselves.
     """
     score, cost, seen = _rows(scores, costs, seen)
     number = score.shape[1]
@@ -194,15 +189,13 @@ def _neighbours(models: list[int], number: int) -> list[tuple[int, ...]]:
 
 
 def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    score = np.asarray(checks.numbers("scores", scores), np.float64)
-    if score.ndim != 2 or 0 in score.shape:
-        raise ValueError(f"scores must have shape [N, K], got {score.shape}")
-    cost = np.asarray(checks.non_negative("costs", costs, score.shape), np.float64)
-    return score, cost, score if seen is None else np.asarray(checks.numbers("seen", seen, score.shape), np.float64)
+    score = checks.numbers("scores", scores, ("N", "K"))
+    cost = checks.non_negative("costs", costs, score.shape)
+    return score, cost, score if seen is None else checks.numbers("seen", seen, score.shape)
 
 
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Best score seen, and utility of stopping, after each call of a list `[N, L]`; ties go to the model with the lower number."""
+    """Returns the best score seen, and the utility of stopping, after each call of a list, both `[N, L]`; ties go to the lower model."""
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
     for place, a in enumerate(models):
@@ -215,7 +208,6 @@ def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.nd
 
 
 def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Utility `[N]` of a list."""
     value = stop[:, -1]
     for place in range(best.shape[1] - 1, 0, -1):
         value = np.where(best[:, place - 1] < thresholds[place], value, stop[:, place - 1])
@@ -223,7 +215,7 @@ def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> n
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Thresholds `[L]`, each the best given the others, midway between two scores of the rows."""
+    """Returns thresholds `[L]`, each the best given the others, midway between two scores of the rows."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -247,16 +239,15 @@ class TooManyHistoriesError(ValueError):
 
 
 class JointPlan(NamedTuple):
-    """The best policy on rows that all models share, by history.
+    """Best policy on rows that all models share, as a table of actions after each history of calls and outputs.
 
-    A history is a number: that of the group, and for each model 0 if it was not called, otherwise 1 plus the number of its signal (the output as seen),
-    times the model's stride.
+    A history is coded as one integer: the group's `start`, plus for each called model its stride times 1 plus the index of its signal (the output as seen).
 
     Attributes:
       value: mean utility of the policy on these rows.
-      signals: `[K, V, d]`, possible signals of each model, in the order of their numbers; NaN beyond the last of a model.
-      strides: `[K]` int32.
-      start: `[G]` int32, history before the first call.
+      signals: `[K, V, d]` possible signals of each model; NaN beyond the last.
+      strides: `[K]` int32, factors of the models in a history.
+      start: `[G]` int32, history of each group before the first call.
       action: `[H]` int32: models below `K` are called next; `K + a` stops and deploys the output of the model `a`.
     """
 
@@ -268,7 +259,7 @@ class JointPlan(NamedTuple):
 
 
 def joint_plan(env: CascadeEnv) -> JointPlan:
-    """The exact optimum on recorded rows that all models share, by dynamic programming over histories.
+    """Returns the exact optimum on recorded rows that all models share, by dynamic programming over histories.
 
     Rows that agree in their group and in all signals so far are indistinguishable. Their value is the larger of stopping with the output that has the
     largest mean score among them, and of the mean over the rows of the next call's cost and the value after it:
@@ -279,8 +270,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     it is an in-sample bound, and identifies single queries if signals hardly repeat.
 
     Raises:
-      ValueError: the environment has no such rows.
-      TooManyHistoriesError: it has more than two million histories.
+      ValueError: the environment has no such rows, or (`TooManyHistoriesError`) more than two million histories.
     """
     boxes: Any = as_cascade(env).boxes
     if not isinstance(boxes, RecordedBoxes) or not boxes.joint:
@@ -311,7 +301,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 def _joint_values(
     seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
 ) -> tuple[float, np.ndarray]:
-    """Mean value of the plan, and its action after each history; see `joint_plan`."""
+    """Returns the mean value of the plan, and its action after each history; see `joint_plan`."""
     number = score.shape[1]
     action = np.full(histories, number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.

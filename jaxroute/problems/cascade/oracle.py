@@ -19,8 +19,6 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation, 
 
 
 class _FixedPolicy:
-    """A policy without a state."""
-
     def init(self, key: Array, spec: CascadeSpec) -> tuple[()]:
         del key, spec
         return ()
@@ -32,7 +30,7 @@ class _FixedPolicy:
 
 @struct.dataclass
 class TrueSearch(_FixedPolicy, abc.ABC):
-    """A search by the true scores that learns nothing.
+    """Search by the true scores that learns nothing.
 
     Attributes:
       env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a fit to all.
@@ -42,7 +40,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """The policy of an environment."""
+        """Returns the policy of an environment."""
         return cls(as_cascade(env))
 
     def check(self) -> None:
@@ -56,7 +54,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, psi: Array) -> tuple[Array, Array]:
-        """Priorities and thresholds `[K]` for a request `psi` `[m]`."""
+        """Returns priorities and thresholds `[K]` for a request `psi` `[m]`."""
 
     def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         del key, state, t
@@ -72,9 +70,9 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
 @struct.dataclass
 class TrueIndexSearch(TrueSearch):
-    """Weitzman's rule with the true indices of the boxes, each computed separately.
+    """Weitzman's rule with the true index of each box: the best policy if outputs are independent (`Oracle`).
 
-    The best policy if outputs are independent (`Oracle`); if all models answer the same query one call may earn more.
+    If all models answer the same query one call may earn more.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
@@ -90,7 +88,7 @@ class TrueIndexSearch(TrueSearch):
 
 @struct.dataclass
 class Oracle(TrueIndexSearch):
-    """The best policy for independent outputs: the search by the true indices.
+    """Best policy for independent outputs: the search by the true indices.
 
     If all models share a recorded row it is not the best, and warns; `JointOracle` is.
     """
@@ -108,7 +106,7 @@ class Oracle(TrueIndexSearch):
 
 @struct.dataclass
 class JointOracle(_FixedPolicy):
-    """The best policy on recorded rows that all models share, in sample: it knows the rows, but not which one is drawn.
+    """Best policy on recorded rows that all models share, in sample: it knows the rows, but not which one is drawn.
 
     It calls and stops by the group and by all that it has seen of the query, according to `joint_plan`.
 
@@ -120,7 +118,7 @@ class JointOracle(_FixedPolicy):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """The policy of an environment with given numbers; it cannot be made inside a grid."""
+        """Returns the policy of an environment with given numbers; it cannot be made inside a grid."""
         return cls(joint_plan(env))
 
     def check(self) -> None:
@@ -141,7 +139,7 @@ class JointOracle(_FixedPolicy):
 
 
 def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
-    """Action `[]` of the plan after a history: the calls so far, and their outputs."""
+    """Returns the action `[]` of the plan after the calls so far, and their outputs."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
@@ -170,7 +168,7 @@ class StaticIndex(TrueSearch):
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
-    """One call, of the model with the largest expected score less cost for the request: the best that any router can do."""
+    """Policy of one call, of the model with the largest expected score less cost for the request: the best that a router without cascades can do."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         value = self.env.single_value(psi)
@@ -179,17 +177,17 @@ class ContextSingle(TrueSearch):
 
 @struct.dataclass
 class BestSingle(TrueSearch):
-    """One call, always of the same model.
+    """Policy of one call, always of the same model.
 
     Attributes:
-      model: `[]`, its number.
+      model: `[]` index of the model.
     """
 
     model: Leaf
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """The model with the largest mean score less cost (`single_values`)."""
+        """Returns the policy that calls the model with the largest mean score less cost (`single_values`)."""
         return cls(as_cascade(env), numerics.argmax(single_values(env)))
 
     def check(self) -> None:

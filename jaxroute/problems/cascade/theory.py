@@ -1,9 +1,7 @@
 """Bounds and rules of the paper, for comparison (none of the constants is sharp), and probes for the quantities of its proofs.
 
 A probe measures a quantity that depends on both the truth and the policy's state: `simulate(..., probes={"error": index_error})`, for policies of the
-`COSMOS` family.
-
-Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
+`COSMOS` family. Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
 """
 
 import math
@@ -25,21 +23,14 @@ from jaxroute.problems.cascade.types import CascadeSpec
 
 
 class Ridges(NamedTuple):
-    """Ridges of the design matrices.
-
-    Attributes:
-      eta1: of requests, eq. (13).
-      eta0: of deployed outputs, eq. (20).
-    """
+    """Ridges of the design matrices: `eta1` of requests, eq. (13), and `eta0` of deployed outputs, eq. (20)."""
 
     eta1: float
     eta0: float
 
 
 def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool = False) -> Ridges:
-    """`eta1 = max(m^(1/2), (d m)^(1/4), d^(1/3))` and `eta0 = min(r, r^(2/3))` with `r = d / (K sqrt(m))`.
-
-    Source: Belloni, Chen and Wei (2026), theorem 5.5.
+    """Returns theorem 5.5's `eta1 = max(m^(1/2), (d m)^(1/4), d^(1/3))` and `eta0 = min(r, r^(2/3))` with `r = d / (K sqrt(m))`.
 
     Args:
       num_models: `K`.
@@ -55,14 +46,12 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Bound of `sum |psi_s|^2` in the inverse design matrices before each sample: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
-
-    Source: Belloni, Chen and Wei (2026), section 12.
+    """Returns section 12's bound `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))` of `sum |psi_s|^2` in the inverse design matrices before each sample.
 
     Args:
       number: number of samples `n`, a number or an array.
       dim: `m`.
-      longest: `C`, largest length of the features.
+      longest: `C`, largest norm of the features.
       ridge: `eta`.
     """
     checks.non_negative("number", number)
@@ -84,7 +73,7 @@ def regret_bound(
     evaluator_bound: float = 4.0,
     growth: float | None = None,
 ) -> float:
-    """Bound of the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
+    """Returns a bound of the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
 
     Source: eq. (58) with a known evaluator, otherwise eq. (86).
 
@@ -92,12 +81,10 @@ def regret_bound(
 
     Args:
       spec: sizes and links of the environment (`env.spec`).
-      horizon: `T`.
-      radius: its constants.
-      eta1: ridge of the design matrices of requests.
-      eta0: ridge of the design matrix of deployed outputs.
-      index_bound: largest length of `rho`.
-      evaluator_bound: largest length of `theta`.
+      horizon: number of periods, `T`.
+      radius: constants of the proofs.
+      eta1, eta0: ridges of the design matrices of requests, and of deployed outputs.
+      index_bound, evaluator_bound: largest lengths of `rho` and `theta`.
       growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, its least value.
     """
     for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, TheoreticalRadius)):
@@ -135,7 +122,7 @@ def regret_bound(
 
 
 def _learned(name: str, state: Any) -> EvaluatorState:
-    """The evaluator's estimate in the state of a policy."""
+    """Returns the evaluator's estimate in the state of a policy."""
     evaluation = getattr(state, "evaluation", None)
     if evaluation is None:
         raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
@@ -143,7 +130,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """`|rho_hat - rho|` `[K]` of each model's index, exact if the index before its link is linear in the request."""
+    """Returns `|rho_hat - rho|` `[K]` of each model's index, exact if the index before its link is linear in the request."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):
@@ -153,7 +140,7 @@ def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState
 
 
 def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """`|theta_hat - theta|` `[]`."""
+    """Returns `|theta_hat - theta|` `[]`."""
     del policy, env_state, t
     theta = _learned("evaluator_error", state).state.theta
     assert env.evaluator is not None
@@ -162,13 +149,13 @@ def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t:
 
 
 def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
+    """Returns the least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
     del env, policy, env_state, t
     return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run whose estimates have frozen.
+    """Returns the largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run whose estimates have frozen.
 
     For index estimators that store samples (`Window`, `MomentEquations`).
     """

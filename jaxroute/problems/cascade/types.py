@@ -31,11 +31,9 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 
 
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
-    """The metrics.
+    """Returns the metrics of a cascade, with the unit of cost.
 
-    Args:
-      cost_unit: unit of cost.
-      joint: outputs depend on each other: `regret` and `mean_cost_regret` then have another mean than the regret, and are not recorded by default.
+    If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` do not have the mean of the regret, and are not recorded by default.
     """
     changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
     if joint:
@@ -45,16 +43,16 @@ def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...
 
 @dataclass(frozen=True)
 class CascadeSpec(Spec):
-    """Sizes and links of a cascade that policies may use.
+    """Sizes and links of a cascade, which policies may use.
 
     Attributes:
       context_dim: `m`.
       feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator).
       index_link: link of the indices.
       score_link: link of the evaluator.
-      context_bound: largest length of `psi`.
-      feature_bound: largest length of `phi`.
-      shows_all: the outputs of unopened boxes are shown after a request.
+      context_bound: largest norm of a request's features `psi`.
+      feature_bound: largest norm of an output's features `phi`.
+      shows_all: whether the outputs of unopened boxes are shown after a request.
     """
 
     context_dim: int = 1
@@ -68,23 +66,19 @@ class CascadeSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """The request, before a search.
-
-    Attributes:
-      context: `[m]`, index features of the request, the paper's `psi(x)`.
-    """
+    """Request before a search, with its index features `context` `[m]`, the paper's `psi(x)`."""
 
     context: Array
 
 
 @struct.dataclass
 class Outputs:
-    """Outputs of the boxes: a search may read only those of opened boxes.
+    """Outputs of all boxes in a period; a search may read only those of opened boxes.
 
     Attributes:
       score: `[K]` true scores, None with an unknown evaluator.
-      features: `[K, d]` of the outputs, None with a known evaluator.
-      cost: `[K]`, in units of utility.
+      features: `[K, d]` features, None with a known evaluator.
+      cost: `[K]` costs, in units of utility.
     """
 
     score: Array | None
@@ -97,9 +91,9 @@ class SearchResult:
     """Result of a search.
 
     Attributes:
-      opened: `[K]` bool.
-      deployed: `[K]` bool, one-hot.
-      score: `[K]`, scores by which the search decided.
+      opened: `[K]` bool, opened boxes.
+      deployed: `[K]` bool, one-hot, box whose output is deployed.
+      score: `[K]` scores by which the search decided.
     """
 
     opened: Array
@@ -109,18 +103,16 @@ class SearchResult:
 
 @struct.dataclass
 class Feedback:
-    """Feedback after a request; zero wherever `seen` is False.
-
-    In the free first round all boxes are opened and nothing is deployed.
+    """Feedback after a request, zero wherever `seen` is False; in the free first period all boxes are opened and nothing is deployed.
 
     Attributes:
-      opened: `[K]` bool.
+      opened: `[K]` bool, opened boxes.
       seen: `[K]` bool, boxes whose output is shown.
-      deployed: `[K]` bool.
-      cost: `[K]`, in units of utility.
-      score: `[K]`, None with an unknown evaluator.
-      features: `[K, d]`, None with a known evaluator.
-      reward: `[]`, of the deployed output.
+      deployed: `[K]` bool, box whose output was deployed.
+      cost: `[K]` costs, in units of utility.
+      score: `[K]` scores, None with an unknown evaluator.
+      features: `[K, d]` features, None with a known evaluator.
+      reward: `[]` reward of the deployed output.
     """
 
     opened: Array
@@ -133,7 +125,7 @@ class Feedback:
 
 
 class Search(Protocol):
-    """The action of a policy: a decision rule that the environment runs on the outputs of a period.
+    """Action of a policy: a decision rule that the environment runs on the outputs of a period.
 
     Optional: `index`, `[K]` optimistic indices that are compared with the true ones, and `bounded`, as in `IndexSearch`.
     """

@@ -145,9 +145,7 @@ class TableEnv:
         shape = np.shape(checks.probability("scores", self.scores))
         checks.non_negative("costs", self.costs, shape)
         checks.non_negative("cost_weight", self.cost_weight, ())
-        features = checks.numbers("features", self.features)
-        if features.ndim != 2 or len(features) != shape[0]:
-            raise ValueError(f"features must have shape [{shape[0]}, d], got {features.shape}")
+        checks.numbers("features", self.features, (shape[0], "d"))
 
     def rewards(self) -> Rewards:
         """Returns range and noise of the rewards of all rows."""

@@ -1,8 +1,7 @@
 """Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again.
 
-`acqb` holds the paper's policy; `parts` are its components: the choice of a query, the memory, the exploration, the choice of solvers by size.
-`env` is the queue, `sources` where queries and answers come from, `instances` ready-made queues, `optimum` the optimal policy's queue, from which
-regret is measured. `baselines` and `oracle` are the other policies, `theory` the paper's bounds, `types` the values shared by all of them.
+`acqb` holds the paper's policy, `parts` its components. `env` is the queue, `sources` generates queries and answers, `instances` builds ready-made
+queues. `baselines` and `oracle` are the other policies, `theory` has the paper's bounds.
 """
 
 from jaxroute.core.exports import public_names as _public_names

@@ -25,12 +25,10 @@ _C1 = 1.0
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns the choice model.
-
-    With pair features there is one parameter: `N` is 1 in the first two.
+    """State of a policy that learns the choice model; with pair features there is one parameter, so that `theta` and `spread` have `N = 1`.
 
     Attributes:
-      theta: `[N, d]`, the estimate.
+      theta: `[N, d]` estimate.
       spread: state of the sampler, the design matrices `[N, d, d]` or square roots of their inverses.
       fit: state of the solver.
       data: observations, of the memory.
@@ -67,17 +65,17 @@ class ACQB:
     models.
 
     Attributes:
-      curvature: `[]`, the paper's kappa.
-      ridge: `[]`, its lambda_0.
-      c1: `[]`, its constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
+      curvature: `[]` the paper's kappa.
+      ridge: `[]` the paper's lambda_0.
+      c1: `[]` constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
       trigger: another rule of exploration instead of that, for example `PhaseThenCoin`.
       second_answer: `[]` probability that a Thompson round shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
       features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for those of the pool.
-      num_samples: `M`, None for the paper's (static).
+      num_samples: number of samples `M`, None for the paper's (static).
       solver: `Tracked`, `Newton`, `BFGS` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).
-      joint: the estimates of all models are solved together, not only those shown (static).
-      fifo: Thompson rounds serve the query that has waited longest (static).
+      joint: whether the estimates of all models are solved together, not only those shown (static).
+      fifo: whether Thompson rounds serve the query that has waited longest (static).
     """
 
     curvature: Leaf = 0.3
@@ -110,7 +108,7 @@ class ACQB:
         )
 
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
-        """Lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
+        """Carries out lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)
 
@@ -149,7 +147,7 @@ class ACQB:
     def update(
         self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
-        """Lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and the counter `c`; an empty queue changes nothing."""
+        """Carries out lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and counts `c`; an empty queue changes nothing."""
         del key
         spec, parts = state.spec, choose_parts(self, state.spec)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
@@ -181,12 +179,12 @@ class ACQB:
         )
 
     def _size(self, key: Array, spec: QueueSpec) -> Array:
-        """Number of answers shown in a Thompson round."""
+        """Returns the number of answers shown in a Thompson round."""
         full = jnp.int32(spec.num_offered)
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
     def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Logarithm of the weight of the best assortment of `size` models; the departure rate increases with it."""
+        """Returns the logarithm of the weight of the best assortment of `size` models; the departure rate increases with it."""
         full = log_weight_of_best(utilities, spec.num_offered)
         return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 
@@ -204,27 +202,19 @@ class ACQB:
         checks.positive("ridge", self.ridge, ())
         checks.non_negative("c1", self.c1, ())
         if self.trigger is not None:
-            if isinstance(self.trigger, type) or not hasattr(self.trigger, "fires"):
-                raise ValueError(
-                    f"trigger must be DecayingExploration(...) or PhaseThenCoin(...), got {checks.show(self.trigger)}"
-                )
+            checks.part("trigger", self.trigger, "fires", "PhaseThenCoin(...)")
             if np.any(np.asarray(self.c1) != _C1):
                 raise ValueError(f"c1 must be left out where a trigger is given, which replaces it, got {self.c1}")
-            self.trigger.check()
         if self.second_answer is not None:
             checks.probability("second_answer", self.second_answer, ())
         if self.features is not None:
-            shape = np.shape(checks.numbers("features", self.features))
-            if len(shape) != 2 or 0 in shape:
-                raise ValueError(f"features must have shape [d, P], got {shape}")
+            checks.numbers("features", self.features, ("d", "P"))
         if self.num_samples is not None:
             checks.count("num_samples", self.num_samples)
         if self.solver is not None:
-            if isinstance(self.solver, type) or not hasattr(self.solver, "fit"):
-                raise ValueError(f"solver must be Tracked(), Newton(), BFGS() or Online(), got {checks.show(self.solver)}")
-            self.solver.check()
-        if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
-            raise ValueError(f"sampler must be ByCholesky(), ByRoot() or ByFactors(), got {checks.show(self.sampler)}")
+            checks.part("solver", self.solver, "fit", "Newton()")
+        if self.sampler is not None:
+            checks.part("sampler", self.sampler, "sample", "ByCholesky()")
 
     def check_spec(self, spec: QueueSpec) -> None:
         if self.second_answer is not None and not (spec.mixed and spec.num_offered > 1):

@@ -46,12 +46,7 @@ class Random:
 
 @struct.dataclass
 class QueueBanditState:
-    """State of Q-UCB and Q-ThS.
-
-    Attributes:
-      pulls: `[N]` int32, rounds served by each model.
-      wins: `[N]` int32, departures after an answer of each model.
-    """
+    """State of Q-UCB and Q-ThS: `[N]` int32, rounds served by each model (`pulls`), and departures after its answers (`wins`)."""
 
     pulls: Array
     wins: Array
@@ -81,7 +76,7 @@ class _QueueBandit(abc.ABC):
 
     @abc.abstractmethod
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
-        """Index of each model, `[N]`, in round `time`, from 1."""
+        """Returns the index of each model, `[N]`, in round `time`, from 1."""
 
     def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
         k_explore, k_model, k_index = draws.split(key, 3)
@@ -139,17 +134,14 @@ class QThS(_QueueBandit):
 class CQBEpsilon(ACQB):
     """CQB-eps: the estimator and Thompson rounds of `ACQB`, with exploration in a first phase and then with constant probability.
 
-    `CQBEpsilon.of(env)` makes one for the horizon of an environment.
+    `CQBEpsilon.of(env)` makes one for the horizon of an environment. `trigger` replaces `c1`; the other fields are those of `ACQB`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as adapted in ACQB, appendix B.3.
-
-    Attributes:
-      trigger: `PhaseThenCoin`, which replaces `c1`; the other fields are those of `ACQB`.
     """
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """A policy that explores in a tenth of the horizon of a `QueueEnv`, then with probability `1 / sqrt(horizon)`; `settings` are those of `ACQB`."""
+        """Returns a policy that explores in a tenth of the horizon of a `QueueEnv`, then with probability `1 / sqrt(horizon)`; `settings` are those of `ACQB`."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler give `CQBEpsilon.of` itself as the policy"

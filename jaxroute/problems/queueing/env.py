@@ -82,7 +82,6 @@ class QueueEnv:
 
     @property
     def pool(self) -> bool:
-        """Whether queries come from a pool of prompts."""
         return self.contexts.pool_size > 0
 
     @property
@@ -104,14 +103,12 @@ class QueueEnv:
 
     @property
     def horizon(self) -> int:
-        """Largest number of rounds."""
         return self.backlog.rounds
 
     def check(self) -> None:
         checks.count("num_models", self.num_models)
         checks.count("dim", self.dim)
-        if not isinstance(self.mixed, bool):
-            raise ValueError(f"mixed must be True or False, got {checks.show(self.mixed)}")
+        checks.boolean("mixed", self.mixed)
         if self.names and len(self.names) != self.num_models:
             raise ValueError(f"names must have one name per model ({self.num_models}), got {len(self.names)}")
         checks.count("num_offered", self.num_offered, maximum=self.num_models)
@@ -119,10 +116,9 @@ class QueueEnv:
         self.contexts.check()
         if self.arrivals is not None:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
-            self.arrivals.check()
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """The queue with twice the places for waiting queries; None if it has one for every round."""
+        """Returns the queue with twice the places for waiting queries; None if it has one for every round."""
         backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 

@@ -27,7 +27,7 @@ _MOSTLY_VALID = 0.99
 
 
 def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
-    """The buffer for a horizon: a place for every round, at most 1,024 unless `limit` is given.
+    """Returns the buffer for a horizon: a place for every round, at most 1,024 unless `limit` is given.
 
     `simulate` repeats a run that needs more places with twice as many.
     """
@@ -90,7 +90,7 @@ class RandomQueues:
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
     def of(self, theta: Leaf) -> QueueEnv:
-        """The queue with given parameters: `[N, d]`, with pair features `[d]`."""
+        """Returns the queue with given parameters: `[N, d]`, with pair features `[d]`."""
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         if np.shape(theta) != shape:
             raise ValueError(f"theta must have shape {shape}, got {np.shape(theta)}")
@@ -116,20 +116,18 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """A queue with given parameters, the same in all runs, and random contexts; warns if many runs will be invalid.
+    """Builds a queue with given parameters, the same in all runs, and random contexts; warns if many runs will be invalid.
 
     Args:
-      theta: `[N, d]`, one row per model.
-      num_offered: `K`.
-      horizon: `T`.
+      theta: `[N, d]` parameters, one row per model.
+      num_offered: answers shown, `K`.
+      horizon: number of rounds, `T`.
       settings: other fields of `RandomQueues`, except sizes and `pair_features`: with one parameter for all models use
         `RandomQueues(pair_features=True, ...).of(theta)`.
     """
     for name in settings:
         checks.one_of("setting", name, ("arrival_rate", "slack", "spread", "limit", "mixed", "candidates", "arrivals"))
-    values = checks.numbers("theta", theta).astype(np.float32)
-    if values.ndim != 2:
-        raise ValueError(f"theta must have shape [N, d], one row per model, got {values.shape}")
+    values = checks.numbers("theta", theta, ("N", "d")).astype(np.float32)
     shape = {"num_models": values.shape[0], "dim": values.shape[1]}
     env = RandomQueues(num_offered=num_offered, horizon=horizon, **shape, **settings).of(values)
     env.check()
@@ -145,7 +143,7 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 
 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
-    """Share of the drawn contexts that some assortment serves well enough, to judge a queue before a run.
+    """Computes the share of the drawn contexts that some assortment serves well enough, to judge a queue before a run.
 
     Assumption 4 accepts contexts with a departure rate of at least `arrival_rate + slack`; a round tries `candidates` of them. With parameters that
     serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid.
@@ -172,7 +170,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
 
 def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Share of the accepted contexts, and of the valid runs, with one queue's parameters."""
+    """Returns the share of the accepted contexts, and of the valid runs, with one queue's parameters."""
     source = getattr(env, "contexts", None)
     if not isinstance(source, RandomContexts):
         raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
@@ -194,25 +192,22 @@ def recorded_queue(
     limit: int | None = None,
     mixed: bool = False,
 ) -> QueueEnv:
-    """A queue with given arrivals, contexts and choices, for replays and comparisons.
+    """Builds a queue with given arrivals, contexts and choices, for replays and comparisons.
 
     Args:
-      theta: `[N, d]`, or `[d]` for pair features.
+      theta: `[N, d]` parameters, or `[d]` for pair features.
       arrivals: `[T]` bool.
       contexts: `[T, d]`, for pair features `[T, N, d]`.
-      uniforms: `[T]` on [0, 1), decide the choices.
-      num_offered: `K`.
+      uniforms: `[T]` numbers on [0, 1) that decide the choices.
+      num_offered: answers shown, `K`.
       limit: see `backlog_for`.
-      mixed: assortments may be smaller than `K`.
+      mixed: whether assortments may be smaller than `K`.
     """
-    values, table = checks.numbers("theta", theta), checks.numbers("contexts", contexts)
+    values = checks.numbers("theta", theta)
     pair = values.ndim == 1
     if values.ndim not in (1, 2):
         raise ValueError(f"theta must have shape [N, d], or [d] for pair features, got {values.shape}")
-    if table.ndim != 2 + pair or table.shape[-1] != values.shape[-1]:
-        raise ValueError(
-            f"contexts must have shape {'[T, N, d]' if pair else '[T, d]'} with d = {values.shape[-1]}, got {table.shape}"
-        )
+    table = checks.numbers("contexts", contexts, ("T", *("N",) * pair, values.shape[-1]))
     horizon, number = table.shape[0], table.shape[1] if pair else values.shape[0]
     uniform_numbers = checks.probability("uniforms", uniforms, (horizon,))
     env = QueueEnv(
@@ -244,26 +239,21 @@ def pool_queue(
     recorded: tuple[Any, Any, Any] | None = None,
     arrivals: Arrivals | None = None,
 ) -> QueueEnv:
-    """A queue of prompts from a pool, with given probabilities that a model's answer is accepted.
+    """Builds a queue of prompts from a pool, with given probabilities that a model's answer is accepted.
 
     Args:
-      features: `[P, d]`.
+      features: `[P, d]` features of the prompts.
       probability: `[P, N]` in (0, 1), of an answer shown alone.
       arrival_rate: lambda.
-      num_offered: `K`.
-      horizon: `T`.
+      num_offered: answers shown, `K`.
+      horizon: number of rounds, `T`.
       names: names of the models.
       recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, instead of random ones; `T` is the horizon then.
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
     """
-    table, accept = checks.numbers("features", features), checks.numbers("probability", probability)
-    if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
-        raise ValueError(
-            f"features and probability must have shapes [P, d] and [P, N] with the same P, got {table.shape} and {accept.shape}"
-        )
-    if not ((accept > 0) & (accept < 1)).all():
-        where = tuple(int(i) for i in np.argwhere(~((accept > 0) & (accept < 1)))[0])
-        raise ValueError(f"probability must be above 0 and below 1, got {accept[where]:g} at index {where}")
+    table = checks.numbers("features", features, ("P", "d"))
+    shape, allowed = (len(table), "N"), "above 0 and below 1"
+    accept = checks.bounded("probability", probability, shape, allowed, lambda p: (p > 0) & (p < 1))
     number = accept.shape[1]
     if isinstance(names, str):
         raise ValueError(f"names must be a list of names, got {names!r}")
@@ -312,19 +302,15 @@ def table_queue(
     high: float = 0.99,
     arrivals: Arrivals | None = None,
 ) -> QueueEnv:
-    """A queue of the queries of a table: scores less weighted costs become probabilities that an answer is accepted.
+    """Builds a queue of the queries of a table: scores less weighted costs become probabilities that an answer is accepted.
 
     Source: ACQB, section 6.2 and appendix B.4.
 
     Args:
       table: scores, costs and features.
-      arrival_rate: lambda.
-      num_offered: `K`.
-      horizon: `T`.
       cost_weight: rho, weight of the costs divided by the largest.
-      low: probability of the worst model of a query.
-      high: probability of the best one.
-      arrivals: see `pool_queue`.
+      low, high: probabilities of the worst and of the best model of a query.
+      arrival_rate, num_offered, horizon, arrivals: as in `pool_queue`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
@@ -347,7 +333,7 @@ def standin_queue(
     seed: int = 0,
     **settings: Any,
 ) -> QueueEnv:
-    """A queue of generated queries that stand in for public data.
+    """Builds a queue of generated queries that stand in for public data.
 
     Args:
       models, preset, scores, queries, dim, seed: see `jaxroute.data.standin`.

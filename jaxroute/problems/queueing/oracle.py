@@ -19,11 +19,7 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 @struct.dataclass
 class OracleState:
-    """State of a policy that learns nothing.
-
-    Attributes:
-      spec: sizes (static).
-    """
+    """State of a policy that learns nothing: the sizes."""
 
     spec: QueueSpec = struct.field(pytree_node=False)
 
@@ -37,7 +33,7 @@ class Optimal:
     Attributes:
       theta: `[N, d]` true parameters, with pair features `[1, d]`; None with a pool.
       log_odds: `[N, P]` true utilities of a pool's prompts, None without a pool.
-      fifo: the query that has waited longest is served, with its best assortment (static).
+      fifo: whether the query that has waited longest is served, with its best assortment (static).
     """
 
     theta: Leaf | None = None
@@ -46,7 +42,7 @@ class Optimal:
 
     @classmethod
     def of(cls, env: QueueEnv, fifo: bool = False) -> "Optimal":
-        """The optimal policy of a queue."""
+        """Returns the optimal policy of a queue."""
         if not isinstance(env, QueueEnv):
             raise ValueError(
                 f"env must be a QueueEnv, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
@@ -97,7 +93,7 @@ class Optimal:
 
 @struct.dataclass
 class PolicySwitch:
-    """One policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
+    """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
 
     With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at` gives all of
     them in one compiled call.
@@ -105,9 +101,8 @@ class PolicySwitch:
     Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
-      first: policy before round `at`.
-      second: policy from round `at` on.
-      at: `[]`, round of the switch.
+      first, second: policies before round `at`, and from then on.
+      at: `[]` round of the switch.
     """
 
     first: Any

@@ -7,7 +7,7 @@ from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:
-    """Number `M` of Thompson samples per round with which some sample is optimistic with constant probability.
+    """Returns the number `M` of Thompson samples per round with which some sample is optimistic with constant probability.
 
     Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
     """
@@ -16,20 +16,14 @@ def num_samples(num_offered: int) -> int:
 
 
 def explore_probability(t: float, c1: float) -> float:
-    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the probability that the arrival of round `t`, from 0, is explored.
-
-    Source: ACQB, section 3.
-    """
+    """Returns `eta(t) = min(1, c1 (t + 1)^(-1/2))`, the probability that the arrival of round `t`, from 0, is explored (ACQB, section 3)."""
     checks.non_negative("t", t, ())
     checks.non_negative("c1", c1, ())
     return min(1.0, c1 / math.sqrt(t + 1.0))
 
 
 def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float:
-    """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`.
-
-    Source: ACQB, appendix G.1.
-    """
+    """Returns the expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)` (ACQB, appendix G.1)."""
     checks.count("horizon", horizon)
     checks.probability("arrival_rate", arrival_rate, ())
     return arrival_rate * sum(explore_probability(i, c1) for i in range(1, horizon))

@@ -44,16 +44,16 @@ ZERO_FLOWS = ("dropped", "infeasible", "illegal", "after_horizon")
 
 @dataclass(frozen=True)
 class QueueSpec(Spec):
-    """Sizes and properties of a queue that policies may use.
+    """Sizes and properties of a queue, which policies may use.
 
     Attributes:
-      num_offered: `K`, largest number of answers shown.
-      dim: `d`.
-      capacity: `B`.
+      num_offered: largest number of answers shown, `K`.
+      dim: number of features, `d`.
+      capacity: places for waiting queries, `B`.
       rounds: horizon of the queue.
-      pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
-      prompts: `P`, size of the pool of prompts; 0 without one.
-      mixed: fewer than `K` answers may be shown.
+      pair_features: whether features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
+      prompts: size of the pool of prompts, `P`; 0 without one.
+      mixed: whether fewer than `K` answers may be shown.
     """
 
     num_offered: int = 1
@@ -73,10 +73,9 @@ class QueueView:
       waiting: `[B]` bool, whether a query waits at each place.
       arrival: `[B]` int32, round in which the query there arrived; it decides ties.
       in_use: `[]` int32, places from here on are empty, the same number in all runs: only for bounds of loops, since it may depend on other runs.
-      queue_length: `[]` int32.
+      queue_length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the previous round brought a query.
-      newest: `[]` int32, place of that query.
-      oldest: `[]` int32, place of the query that has waited longest.
+      newest, oldest: `[]` int32, places of that query, and of the query that has waited longest.
     """
 
     waiting: Array
@@ -90,11 +89,11 @@ class QueueView:
 
 @struct.dataclass(kw_only=True)
 class Observation(QueueView):
-    """The queue and the features of its queries, before a decision.
+    """Waiting queries and their features, before a decision.
 
     Attributes:
       features: `[d, B]`, with pair features `[N, d, B]`; with a pool `[d, P]`, those of its prompts.
-      prompt: `[B]` int32, the prompt of the query at each place; None without a pool.
+      prompt: `[B]` int32, prompt of the query at each place; None without a pool.
     """
 
     features: Array
@@ -103,7 +102,7 @@ class Observation(QueueView):
 
 @struct.dataclass
 class Action:
-    """A decision.
+    """Query to serve, and the models whose answers are shown.
 
     Attributes:
       query: `[]` int32, place of the query that is served.
@@ -123,7 +122,7 @@ class Feedback:
     Attributes:
       chosen: `[N]` bool, the model whose answer the user accepted; all False if the user tries again or no query waited.
       features: `[d]`, with pair features `[N, d]`, of the served query: another one may have taken its place since.
-      prompt: `[]` int32, its prompt; None without a pool.
+      prompt: `[]` int32, prompt of the served query; None without a pool.
     """
 
     chosen: Array

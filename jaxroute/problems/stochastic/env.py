@@ -37,12 +37,10 @@ class BanditEnv:
         return Spec(num_models=self.mean.shape[-1], metrics=METRICS, zero_flows=("illegal",))
 
     def check(self) -> None:
-        if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
-            raise ValueError(f"mean must have shape [K] with K >= 1, got shape {np.shape(self.mean)}")
+        checks.numbers("mean", self.mean, ("K",))
         scale = float(checks.non_negative("scale", self.scale, ()))
         if isinstance(self.distribution, Distribution):
             self.distribution.check_mean("mean", self.mean, scale)
-        checks.numbers("mean", self.mean)
 
     def rewards(self) -> Rewards | None:
         """Returns range and noise of the rewards; None if `distribution` is a function of the user."""

@@ -31,7 +31,7 @@ def beta(mean: ArrayLike, concentration: float = 10.0) -> BanditEnv:
 
 def poisson(mean: ArrayLike) -> BanditEnv:
     """Builds a bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
-    means = _vector("mean", checks.non_negative("mean", mean))
+    means = checks.non_negative("mean", mean, ("K",)).astype(np.float32)
     Poisson(1).check_mean("mean", means, 0.0)
     return _fixed(Poisson.of(means), mean)
 
@@ -48,7 +48,7 @@ def piecewise(means: ArrayLike, starts: ArrayLike) -> ChangingEnv:
       means: `[P, K]` probabilities in each piece.
       starts: `[P]` first round of each piece, rising from 0.
     """
-    path = Pieces(_single(checks.probability("means", means)), checks.numbers("starts", starts))
+    path = Pieces(checks.probability("means", means).astype(np.float32), checks.numbers("starts", starts))
     path.check()
     return _changing(path.replace(starts=np.asarray(path.starts, np.int32)))
 
@@ -68,7 +68,7 @@ def drifting(mean: ArrayLike, step: float = 0.005) -> ChangingEnv:
       mean: `[K]` probabilities of the first round.
       step: standard deviation of a round's step, at most 1/8.
     """
-    start = _vector("mean", checks.probability("mean", mean))
+    start = checks.probability("mean", mean, ("K",)).astype(np.float32)
     return _changing(BrownianMotion(start, np.float32(checks.positive("step", step, ()))))
 
 
@@ -80,7 +80,7 @@ def sinusoidal(mean: ArrayLike, amplitude: float = 0.3, period: float = 2000.0) 
       amplitude: largest distance from the averages; all probabilities must stay in [0, 1].
       period: number of rounds of a period.
     """
-    centre = _vector("mean", checks.probability("mean", mean))
+    centre = checks.probability("mean", mean, ("K",)).astype(np.float32)
     swing = np.float32(checks.non_negative("amplitude", amplitude, ()))
     checks.probability("mean - amplitude", np.round(centre - swing, 6))
     checks.probability("mean + amplitude", np.round(centre + swing, 6))
@@ -97,13 +97,14 @@ def restless(low: ArrayLike, high: ArrayLike, up: ArrayLike, down: ArrayLike) ->
       low, high: `[K]` both success probabilities.
       up, down: `[K]` probabilities of a change from the low (high) value to the other before the next round.
     """
-    values = [_vector(name, checks.probability(name, v)) for name, v in (("low", low), ("high", high))]
-    probabilities = [_vector(name, checks.share(name, v)) for name, v in (("up", up), ("down", down))]
-    return _changing(MarkovChains(*values, *probabilities))
+    values = (checks.probability(name, v, ("K",)) for name, v in (("low", low), ("high", high)))
+    probabilities = (checks.share(name, v, ("K",)) for name, v in (("up", up), ("down", down)))
+    return _changing(MarkovChains(*(x.astype(np.float32) for x in (*values, *probabilities))))
 
 
 def _fixed(distribution: Distribution, mean: ArrayLike, scale: float = 0.0) -> BanditEnv:
-    env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), distribution=distribution)
+    means = checks.numbers("mean", mean, ("K",)).astype(np.float32)
+    env = BanditEnv(mean=means, scale=np.float32(scale), distribution=distribution)
     env.check()
     return env
 
@@ -113,13 +114,3 @@ def _changing(path: Any) -> ChangingEnv:
     env = ChangingEnv(path=path, scale=np.float32(0.0))
     env.check()
     return env
-
-
-def _single(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.float32)
-
-
-def _vector(name: str, values: np.ndarray) -> np.ndarray:
-    if values.ndim != 1 or values.size < 1:
-        raise ValueError(f"{name} must have shape [K] with K >= 1, got shape {values.shape}")
-    return _single(values)

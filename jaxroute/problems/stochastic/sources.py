@@ -11,11 +11,6 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
-def _check_vector(name: str, values: Leaf) -> None:
-    if np.ndim(values) != 1 or np.size(values) < 1:
-        raise ValueError(f"{name} must have shape [K] with K >= 1, got shape {np.shape(values)}")
-
-
 class MeanPath(Protocol):
     """Path of the means of all models."""
 
@@ -63,10 +58,8 @@ class Pieces(_Schedule):
         return np.shape(self.means)[-1]
 
     def check(self) -> None:
-        if np.ndim(self.means) != 2 or np.size(self.means) < 1:
-            raise ValueError(f"means must have shape [P, K] with P, K >= 1, got shape {np.shape(self.means)}")
-        checks.numbers("means", self.means)
-        starts = checks.numbers("starts", self.starts, (np.shape(self.means)[0],))
+        pieces, _ = checks.numbers("means", self.means, ("P", "K")).shape
+        starts = checks.numbers("starts", self.starts, (pieces,))
         if starts[0] != 0 or (np.diff(starts) <= 0).any() or (starts % 1 != 0).any():
             raise ValueError(f"starts must be whole numbers that begin with 0 and rise, got {starts.tolist()}")
 
@@ -99,10 +92,9 @@ class Sinusoid(_Schedule):
         return np.shape(self.centre)[-1]
 
     def check(self) -> None:
-        _check_vector("centre", self.centre)
-        checks.numbers("centre", self.centre)
-        checks.numbers("amplitude", self.amplitude, np.shape(self.centre))
-        checks.numbers("phase", self.phase, np.shape(self.centre))
+        shape = checks.numbers("centre", self.centre, ("K",)).shape
+        checks.numbers("amplitude", self.amplitude, shape)
+        checks.numbers("phase", self.phase, shape)
         checks.positive("period", self.period, ())
 
     def mean(self, state: tuple[()], t: Array) -> Array:
@@ -134,15 +126,13 @@ class BrownianMotion:
         return np.shape(self.start)[-1]
 
     def check(self) -> None:
-        _check_vector("start", self.start)
         low, high = checks.numbers("low", self.low, ()), checks.numbers("high", self.high, ())
         if not low < high:
             raise ValueError(f"low must be below high, got {low:g} and {high:g}")
-        start = checks.numbers("start", self.start)
-        if (start < low).any() or (start > high).any():
-            raise ValueError(f"start must lie in [{low:g}, {high:g}], got {start.tolist()}")
-        if not 0.0 < checks.positive("step", self.step, ()) <= (high - low) / 8.0:
-            raise ValueError(f"step must be at most an eighth of the interval, {(high - low) / 8.0:g}, got {self.step:g}")
+        checks.bounded("start", self.start, ("K",), f"in [{low:g}, {high:g}]", lambda x: (x >= low) & (x <= high))
+        most = (high - low) / 8.0
+        allowed = f"above 0 and at most an eighth of the interval, {most:g}"
+        checks.bounded("step", self.step, (), allowed, lambda x: (x > 0) & (x <= most))
 
     def init(self, key: Array) -> Array:
         del key
@@ -180,11 +170,10 @@ class MarkovChains:
         return np.shape(self.low)[-1]
 
     def check(self) -> None:
-        _check_vector("low", self.low)
-        checks.numbers("low", self.low)
-        checks.numbers("high", self.high, np.shape(self.low))
-        checks.share("up", self.up, np.shape(self.low))
-        checks.share("down", self.down, np.shape(self.low))
+        shape = checks.numbers("low", self.low, ("K",)).shape
+        checks.numbers("high", self.high, shape)
+        checks.share("up", self.up, shape)
+        checks.share("down", self.down, shape)
 
     def init(self, key: Array) -> Array:
         stationary = self.up / (self.up + self.down)

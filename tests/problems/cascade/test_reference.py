@@ -26,7 +26,7 @@ from jaxroute.estimators import gaussian, glm, links
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import cost_order, single_values
-from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts import search
 from jaxroute.problems.cascade.parts.exploration import DecayingExploration, WarmUp
 from jaxroute.problems.cascade.parts.indices import StreamingNewton

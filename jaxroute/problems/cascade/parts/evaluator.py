@@ -19,24 +19,18 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 @struct.dataclass
 class EvaluatorState:
-    """Estimate of an evaluator.
-
-    Attributes:
-      state: state of the estimator, with `theta` `[d]`, eq. (19).
-      design: `[d, d]`, inverse of the design matrix of deployed outputs, eq. (20).
-    """
+    """Estimate of an evaluator: the estimator's state with `theta` `[d]`, eq. (19), and the inverse design matrix of deployed outputs, eq. (20)."""
 
     state: GLMState
     design: numerics.Sum
 
     @property
     def inverse(self) -> Array:
-        """The inverse `[d, d]` itself."""
         return self.design.total
 
 
 def check(estimator: Any) -> None:
-    """Raises `ValueError` if the evaluator of a policy has not the methods of one."""
+    """Raises `ValueError` if a policy's evaluator lacks a method."""
     needs = ("add", "check", "check_spec", "learns")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needs):
         raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
@@ -44,7 +38,7 @@ def check(estimator: Any) -> None:
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
-    """Raises `ValueError` if the evaluator of a policy does not suit the environment."""
+    """Raises `ValueError` if a policy's evaluator does not suit the environment."""
     if spec.feature_dim:
         estimator.check_spec(spec.feature_dim, spec.horizon or 0)
     elif not estimator.learns:
@@ -52,7 +46,7 @@ def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
 
 
 def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
-    """Estimate before the first reward; None where scores are seen."""
+    """Returns the estimate before the first reward; None where scores are seen."""
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
@@ -63,7 +57,7 @@ def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | 
 def updated(
     evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
 ) -> EvaluatorState:
-    """Estimate with the reward of the deployed output, if there was one: eqs. (19) and (20)."""
+    """Returns the estimate with the reward of the deployed output, if there was one: eqs. (19) and (20)."""
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
@@ -72,7 +66,7 @@ def updated(
 
 
 def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> Array:
-    """Squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
+    """Returns the squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
     phi = _deployed_features(feedback)
     return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluator.inverse)), 0.0)
 
@@ -83,7 +77,7 @@ def _deployed_features(feedback: Feedback) -> Array:
 
 
 def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
-    """Scores by the estimate alone; None where scores are seen."""
+    """Returns the scores by the estimate alone; None where scores are seen."""
     if evaluator is None:
         return None
     zero = jnp.zeros((), jnp.float32)
@@ -91,5 +85,5 @@ def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring
 
 
 def estimated_scores(evaluator: EvaluatorState, spec: CascadeSpec, features: Array) -> Array:
-    """Scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
+    """Returns the scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
     return spec.score_link.value(numerics.combine(evaluator.state.theta, jnp.swapaxes(features, 0, 1)))

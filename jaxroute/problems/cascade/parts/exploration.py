@@ -1,7 +1,4 @@
-"""Periods in which a policy opens all boxes to learn, and periods from which it learns.
-
-The free period 0 opens all boxes anyway and is not decided here.
-"""
+"""Rules of exploration: in which periods a policy opens all boxes, and from which it learns. The free period 0 opens all boxes anyway."""
 
 import abc
 
@@ -14,35 +11,31 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """`ceil(T^power)` as a float; a `T^power` that misses a whole number by rounding, by less than `1e-6` of it, counts as that number."""
+    """Returns `ceil(T^power)` as a float; a `T^power` that misses a whole number by rounding, by less than `1e-6` of it, counts as that number."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
 class Exploration(abc.ABC):
-    """A rule of exploration, by default without a state and with samples of every period."""
+    """Rule of exploration, by default without a state and with samples of every period."""
 
     def init(self, key: Array) -> PyTree:
-        """State, which does not change."""
+        """Returns the state, which does not change."""
         del key
         return ()
 
     @abc.abstractmethod
     def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
-        """Whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
+        """Returns whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
 
     def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
-        """Whether the policy learns from the period, `[]` bool."""
+        """Returns whether the policy learns from the period, `[]` bool."""
         del forced, t, horizon
         return jnp.ones((), bool)
 
 
 @struct.dataclass
 class WarmUp(Exploration):
-    """All boxes in the first periods.
-
-    Attributes:
-      rounds: `[]`, number of these periods.
-    """
+    """Opens all boxes in the first `rounds` `[]` periods."""
 
     rounds: Leaf = 0
 
@@ -56,11 +49,7 @@ class WarmUp(Exploration):
 
 @struct.dataclass
 class DecayingExploration(Exploration):
-    """All boxes with probability `min(1, scale t^-(1/3))`.
-
-    Attributes:
-      scale: `[]` factor of the probability.
-    """
+    """Opens all boxes with probability `min(1, scale t^-(1/3))`, with a factor `scale` `[]`."""
 
     scale: Leaf = 1.0
 
@@ -74,11 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """All boxes in the first `T^(2/3)` periods, and fixed indices afterwards.
-
-    Attributes:
-      rounds: `[]` number of first periods, None for `ceil(T^(2/3))`.
-    """
+    """Opens all boxes in the first `rounds` `[]` periods (None for `ceil(T^(2/3))`), and learns nothing afterwards."""
 
     rounds: Leaf | None = None
 
@@ -101,19 +86,13 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """All boxes in one random period of each block; other periods are not learned from.
-
-    Attributes:
-      length: `[]` number of periods of a block, None for `ceil(T^(1/6))`.
-    """
+    """Opens all boxes in one random period of each block, and learns from these only; `length` `[]` is that of a block, None for `ceil(T^(1/6))`."""
 
     length: Leaf | None = None
 
     def check(self) -> None:
         if self.length is not None:
-            length = float(checks.positive("length", self.length, ()))
-            if length != int(length):
-                raise ValueError(f"length must be a whole number of periods, got {length:g}")
+            checks.whole("length", float(checks.positive("length", self.length, ())))
 
     def init(self, key: Array) -> Array:
         return key

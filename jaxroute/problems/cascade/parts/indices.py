@@ -26,20 +26,20 @@ from jaxroute.solvers.reservation import index_by_bisection
 
 
 def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
-    """Inverses `[m, m, K]` before the first row: `I / ridge`."""
+    """Returns the inverse design matrices `[m, m, K]` of all boxes before the first row, `I / ridge`: the inverses of `V` in eq. (13)."""
     eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
     return jnp.broadcast_to(eye, (dim, dim, number))
 
 
 def change_of_inverse(inverse: Array, x: Array) -> Array:
-    """Change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
+    """Returns the change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
 
 
 def square_norm(inverse: Array, x: Array) -> Array:
-    """Squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
+    """Returns the squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
     return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
 
 
@@ -48,13 +48,7 @@ _MOST_TERMS = 64
 
 
 class Sizes(NamedTuple):
-    """Sizes of an estimator.
-
-    Attributes:
-      num_boxes: `K`.
-      dim: `m`.
-      feature_dim: `d`, 0 if scores are seen.
-    """
+    """Sizes that an estimator needs: `K` boxes, `m` index features, and `d` output features (0 if scores are seen)."""
 
     num_boxes: int
     dim: int
@@ -65,12 +59,12 @@ class Sample(NamedTuple):
     """Data of a period.
 
     Attributes:
-      t: `[]`, the period.
-      psi: `[m]`.
-      seen: `[K]` bool, whether the sample of each box is used.
-      cost: `[K]`.
-      score: `[K]`, seen or by the latest evaluator.
-      features: `[K, d]`, None with a known evaluator.
+      t: `[]` period.
+      psi: `[m]` features of the request.
+      seen: `[K]` bool, boxes whose sample is used.
+      cost: `[K]` costs.
+      score: `[K]` scores, seen or by the latest evaluator.
+      features: `[K, d]` features of the outputs, None with a known evaluator.
     """
 
     t: Array
@@ -82,19 +76,14 @@ class Sample(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """The latest evaluator, by which old outputs are scored again.
-
-    Attributes:
-      theta: `[d]`.
-      link: link of the evaluator.
-    """
+    """Latest coefficients `[d]` and link of the evaluator, by which old outputs are scored again."""
 
     theta: Array
     link: Link
 
 
 class IndexEstimator(abc.ABC):
-    """An estimator of the indices of all boxes, by default of indices that are a link of a linear function of the features, eq. (5).
+    """Estimator of the indices of all boxes, by default of indices that are a link of a linear function of the features, eq. (5).
 
     Attributes:
       bound: largest length of the estimate, half the diameter of the paper's parameter space.
@@ -102,39 +91,39 @@ class IndexEstimator(abc.ABC):
 
     @abc.abstractmethod
     def init(self, sizes: Sizes) -> PyTree:
-        """State before the first sample."""
+        """Returns the state before the first sample."""
 
     @abc.abstractmethod
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """State and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
+        """Returns state and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
+        """Returns estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
         del fit
         return numerics.combine(psi, rho), link.value
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """`c - (M - L(u))^+`, the derivative of the loss at `u`; elementwise. Source: eqs. (7) and (9)."""
+    """Returns `c - (M - L(u))^+`, eqs. (7) and (9), the derivative of the loss at `u`, elementwise."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
 def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Loss of samples at `u`, up to a constant; elementwise. Source: eq. (8)."""
+    """Returns the loss of samples at `u`, eq. (8), up to a constant, elementwise."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Generalised second derivative of the loss, at least `floor` times the link's slope; elementwise."""
+    """Returns the generalised second derivative of the loss, at least `floor` times the link's slope, elementwise."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
+    """Returns the sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -146,12 +135,7 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of a `StreamEstimator`.
-
-    Attributes:
-      inverse: `[m, m, K]`, inverse curvature.
-      error: `[m, K]`, rounding error of the estimates, see `numerics.add_up`.
-    """
+    """State of a `StreamEstimator`: inverse curvatures `[m, m, K]`, and the rounding error `[m, K]` of the estimates (`numerics.add_up`)."""
 
     inverse: numerics.Sum
     error: Array
@@ -159,12 +143,12 @@ class StreamState:
 
 @struct.dataclass
 class StreamEstimator(IndexEstimator):
-    """One Newton step per sample, with a curvature that the derived classes define.
+    """Estimator that takes one Newton step per sample and stores no samples; derived classes define the curvature.
 
     Attributes:
-      floor: `[]`, least curvature of a sample.
-      start: `[]`, curvature before the first sample.
-      bound: `[]`, largest length of the estimate.
+      floor: `[]` least curvature of a sample.
+      start: `[]` curvature before the first sample.
+      bound: `[]` largest length of the estimate.
     """
 
     floor: Leaf = 0.1
@@ -182,7 +166,7 @@ class StreamEstimator(IndexEstimator):
 
     @abc.abstractmethod
     def _curvature(self, link: Link, u: Array, score: Array) -> Array:
-        """Curvature `[K]` of a sample at the estimate."""
+        """Returns the curvature `[K]` of a sample at the estimate."""
 
     def update(
         self, fit: StreamState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
@@ -191,7 +175,7 @@ class StreamEstimator(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """State and estimates after samples with weights `[K]`, 0 for no sample."""
+        """Returns state and estimates after samples with weights `[K]`, 0 for no sample."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
@@ -205,7 +189,7 @@ class StreamEstimator(IndexEstimator):
 
 @struct.dataclass
 class StreamingNewton(StreamEstimator):
-    """One Newton step per sample on the loss: constant memory, and the fastest estimator.
+    """Estimator that takes one Newton step per sample on the loss: constant memory, and the fastest.
 
     Scores are those of the evaluator at the time of the sample and are never updated: with a learned evaluator `Window` is better, above all with the
     identity link, whose first estimate scores every output 0. Without the `floor` estimates stop changing.
@@ -217,11 +201,7 @@ class StreamingNewton(StreamEstimator):
 
 @struct.dataclass
 class ConstantCurvature(StreamEstimator):
-    """The textbook's online Newton step, with the same curvature for every sample: slow, for comparison.
-
-    Attributes:
-      floor: `[]`, that curvature.
-    """
+    """The textbook's online Newton step, with the curvature `floor` for every sample: slow, for comparison."""
 
     floor: Leaf = 0.3
 
@@ -232,11 +212,7 @@ class ConstantCurvature(StreamEstimator):
 
 @struct.dataclass
 class GradientDescent(IndexEstimator):
-    """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box.
-
-    Attributes:
-      bound: `[]`, largest length of the estimate.
-    """
+    """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box; `bound` is the largest length of the estimate."""
 
     bound: Leaf = 2.0
 
@@ -244,7 +220,7 @@ class GradientDescent(IndexEstimator):
         checks.positive("bound", self.bound, ())
 
     def init(self, sizes: Sizes) -> Array:
-        """Number `[K]` int32 of samples of each box."""
+        """Returns the number `[K]` int32 of samples of each box."""
         return jnp.zeros((sizes.num_boxes,), jnp.int32)
 
     def update(self, fit: Array, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> tuple[Array, Array]:
@@ -260,11 +236,11 @@ class LocationState:
     """State of `LocationFamily`.
 
     Attributes:
-      inverse: `[m, m, K]`, inverse design matrices of the regression of mean scores.
-      target: `[m, K]`, sums of scores times features.
-      residual: `[R, K]`, the latest residuals.
+      inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
+      target: `[m, K]` sums of scores times features.
+      residual: `[R, K]` latest residuals.
       number: `[K]` int32, numbers of samples.
-      cost: `[K]`, mean costs.
+      cost: `[K]` mean costs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -278,12 +254,14 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Models scores as a linear mean plus noise of one distribution and solves for the index on the latest residuals; biased for other scores.
+    """Estimator that models scores as a linear mean plus noise of one distribution, and solves for the index on the latest residuals.
+
+    It is biased if the distribution of the noise depends on the request.
 
     Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.
 
     Attributes:
-      ridge: `[]`, ridge of the regression.
+      ridge: `[]` ridge of the regression.
       size: number of stored residuals (static).
       halvings: number of bisections of the interval of the index (static).
     """

@@ -20,16 +20,15 @@ class RadiusInputs(NamedTuple):
     """Quantities on which a bonus may depend.
 
     Attributes:
-      t: `[]`, period.
-      log_horizon: `[]`.
-      number: `[K]`, samples of each box, the paper's `n_at`.
-      psi: `[m]`.
-      norm: `[K]`, norms of psi in the inverse design matrices, eq. (14).
-      trace: `[K]`, `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
-      eta1: `[]`, ridge of the design matrices of requests.
-      eta0: `[]`, ridge of the design matrix of deployed outputs.
-      index_bound: `[]`, largest length of `rho`.
-      evaluator_bound: `[]`, largest length of `theta`.
+      t: `[]` period.
+      log_horizon: `[]` logarithm of the number of periods.
+      number: `[K]` samples of each box, the paper's `n_at`.
+      psi: `[m]` features of the request.
+      norm: `[K]` norms of psi in the inverse design matrices, eq. (14).
+      trace: `[K]` `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
+      eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
+      index_bound: `[]` largest length of `rho`.
+      evaluator_bound: `[]` largest length of `theta`.
       spec: sizes and links of the environment.
     """
 
@@ -47,12 +46,11 @@ class RadiusInputs(NamedTuple):
 
     @property
     def log_inverse_delta(self) -> Array:
-        """`log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
+        """Returns `log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
         return self.log_horizon * (1.0 if self.trace is None else 0.5)
 
     @property
     def rounds(self) -> Array:
-        """`max(t, 1)` as a float."""
         return jnp.maximum(self.t, 1).astype(jnp.float32)
 
 
@@ -60,33 +58,29 @@ class Radius(abc.ABC):
     """Bonuses of the indices and of the evaluator, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
-        """State before the first period."""
+        """Returns the state before the first period."""
         del sizes
         return ()
 
     def update(self, key: Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
-        """State after a period; `link` is that of the indices."""
+        """Returns the state after a period; `link` is that of the indices."""
         del key, sample, link
         return state
 
     @abc.abstractmethod
     def bonus(self, key: Array, state: PyTree, inputs: RadiusInputs) -> Array:
-        """Bonus `[K]` of the estimated indices before their link, eq. (14)."""
+        """Returns the bonus `[K]` of the estimated indices before their link, eq. (14)."""
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Coefficients `[d]` that score outputs, and the factor `[]` of their bonus, `beta_t` of eq. (21).
+        """Returns coefficients `[d]` that score outputs, and the factor `[]` of their bonus, `beta_t` of eq. (21).
 
-        Args:
-          key: consumed.
-          inputs: quantities of the period.
-          theta: `[d]`, the estimate.
-          inverse: `[d, d]`, inverse of the design matrix of deployed outputs.
+        `theta` `[d]` is the estimate, `inverse` `[d, d]` the inverse of the design matrix of deployed outputs.
         """
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """`d log(1 + t C^2 / eta0)`."""
+    """Returns `d log(1 + t C^2 / eta0)`."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
@@ -102,9 +96,8 @@ class PracticalRadius(Radius):
     Differs from the paper: it leaves the constants open. With those of its proofs (`TheoreticalRadius`) the policy opens every box.
 
     Attributes:
-      index: `[]`, factor of the first term.
-      plug_in: `[]`, factor of the second term.
-      optimism: `[]`, factor of the evaluator's radius.
+      index, plug_in: `[]` factors of the first and the second term.
+      optimism: `[]` factor of the evaluator's radius.
     """
 
     index: Leaf = 0.10
@@ -137,12 +130,12 @@ class TheoreticalRadius(Radius):
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
 
     Attributes:
-      mass: `[]`, kappa, least probability that a score is above an index.
-      slope: `[]`, mu_1, least slope of the index link.
-      reach: `[]`, iota, largest size of an index before its link.
-      score_slope: `[]`, least slope of the evaluator's link.
-      reward_bound: `[]`, gamma_0, largest reward.
-      lipschitz: `[]`, Lipschitz constant of the links.
+      mass: `[]` kappa, least probability that a score is above an index.
+      slope: `[]` mu_1, least slope of the index link.
+      reach: `[]` iota, largest size of an index before its link.
+      score_slope: `[]` least slope of the evaluator's link.
+      reward_bound: `[]` gamma_0, largest reward.
+      lipschitz: `[]` Lipschitz constant of the links.
     """
 
     mass: Leaf = 0.3
@@ -158,7 +151,7 @@ class TheoreticalRadius(Radius):
             checks.positive(name, getattr(self, name), ())
 
     def index_radius(self, inputs: RadiusInputs) -> Array:
-        """Radius `[K]` of the indices: eq. (51) where scores are seen, otherwise proposition 11.2."""
+        """Returns the radius `[K]` of the indices: eq. (51) where scores are seen, otherwise proposition 11.2."""
         spec, strength = inputs.spec, self.mass * self.slope
         diameter = 2.0 * inputs.index_bound
         longest = spec.context_bound * diameter
@@ -179,7 +172,7 @@ class TheoreticalRadius(Radius):
         return self.index_radius(inputs) * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Radius `[]` of the evaluator, eq. (61) with `log(union / delta)`."""
+        """Returns the radius `[]` of the evaluator, eq. (61) with `log(union / delta)`."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
@@ -191,14 +184,9 @@ class TheoreticalRadius(Radius):
 
 @struct.dataclass
 class SampledRadius(Radius):
-    """Thompson sampling: draws around the estimates, with the inverse design matrices as covariances.
+    """Thompson sampling: draws around the estimates, with the inverse design matrices times `spread^2` `[]` as covariances.
 
-    Of an index only its value at the request matters, so that one normal number per box suffices.
-
-    Source: not in Belloni, Chen and Wei (2026).
-
-    Attributes:
-      spread: `[]`, scale of the draws.
+    Of an index only its value at the request matters, so that one normal number per box suffices. Not in Belloni, Chen and Wei (2026).
     """
 
     spread: Leaf = 0.1
@@ -218,12 +206,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """Copies of the streaming estimator.
-
-    Attributes:
-      rho: `[m, K B]`, their estimates.
-      fit: their state.
-    """
+    """Estimates `rho` `[m, K B]` of the copies of the streaming estimator, and their state."""
 
     rho: Array
     fit: StreamState
@@ -234,14 +217,13 @@ class BootstrapRadius(Radius):
     """Spread of copies of the estimate, each of which weighs every sample by an exponential draw.
 
     Without a warm-up of at least ten rounds, or a `floor`, one or two samples have hardly any spread, and the policy stops learning.
-
-    Source: the idea is mentioned in Belloni, Chen and Wei (2026) after eq. (15); the details are ours.
+    Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
       factor: `[]` number of standard deviations.
       floor: lower bound of the bonus of an index, and the evaluator's bonus.
       fit: estimator of the copies.
-      copies: `B`, their number (static).
+      copies: number of copies, `B` (static).
     """
 
     factor: Leaf = 2.0

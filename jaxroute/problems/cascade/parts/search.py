@@ -1,7 +1,7 @@
 """Searches: the boxes to open one after another, the stopping rule, and the opened output to deploy.
 
-An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot influence it: tests
-fill unopened boxes with NaN.
+A search is an action of a policy: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot influence it:
+tests fill unopened boxes with NaN.
 """
 
 import functools
@@ -20,17 +20,17 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
 def opened_in_order(priority: Array, threshold: Array, score: Array, order: Array | None = None) -> Array:
-    """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
+    """Returns the boxes `[K]` bool opened by falling priority, each later one only while the best score so far is below its threshold.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Ties go by `order`, or to the lower number.
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
 
     Args:
-      priority: `[K]`.
-      threshold: `[K]`.
-      score: `[K]`, of all boxes; that of an unopened box does not matter.
-      order: `[K]` int32, of ties; see `numerics.argmax`.
+      priority: `[K]` priorities.
+      threshold: `[K]` thresholds.
+      score: `[K]` scores of all boxes; that of an unopened box does not matter.
+      order: `[K]` int32, order of ties, None for the lower box first; see `numerics.argmax`.
     """
     size = priority.shape[0]
 
@@ -50,10 +50,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
 
 
 def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
-    """The opened box (`[K]` bool) with the largest score `[K]`; `[K]` bool, one-hot. Ties go by `order` `[K]`, or to the lower number.
-
-    Source: Belloni, Chen and Wei (2026), Algorithm 1, line 13.
-    """
+    """Returns the opened box with the largest score, `[K]` bool, one-hot: Algorithm 1, line 13. Ties go by `order` `[K]`, or to the lower box."""
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):
@@ -65,7 +62,7 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Whether the box `b`, of a lower number than `a`, is first by falling values."""
+    """Returns whether the box `b`, lower than `a`, comes first by falling values."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
@@ -77,11 +74,11 @@ class Scoring:
     Source: Belloni, Chen and Wei (2026), eq. (21); Algorithm 2, line 9.
 
     Attributes:
-      theta: `[d]`.
-      inverse: `[d, d]`, inverse of the design matrix, eq. (20).
-      width: `[]`, factor of the bonus, the paper's `beta_t`.
-      deploy_width: `[]`, the same factor for the choice of the output to deploy.
-      link: `G` (static).
+      theta: `[d]` estimated coefficients.
+      inverse: `[d, d]` inverse of the design matrix, eq. (20).
+      width: `[]` factor of the bonus, the paper's `beta_t`.
+      deploy_width: `[]` the same factor for the choice of the output to deploy.
+      link: link `G` (static).
     """
 
     theta: Array
@@ -91,7 +88,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
+        """Returns the linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -102,16 +99,16 @@ class Scoring:
 
 @struct.dataclass
 class IndexSearch:
-    """Opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
+    """Search that opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
 
     Attributes:
-      priority: `[K]`.
-      threshold: `[K]`.
+      priority: `[K]` priorities.
+      threshold: `[K]` thresholds.
       scoring: scores of outputs, None if their scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
       bounded: `[]` bool, search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
       forced: `[]` bool, all boxes are opened to learn.
-      order: `[K]` int32, of ties; None for the lower number first.
+      order: `[K]` int32, order of ties; None for the lower box first.
     """
 
     priority: Array
@@ -141,7 +138,7 @@ Decision = tuple[IndexSearch, dict[str, Array]]
 
 @struct.dataclass
 class LoopSearch:
-    """A search by functions of the user that decide again after each output; outputs of unopened boxes are zero.
+    """Search by functions of the user that decide again after each output; outputs of unopened boxes are zero.
 
     Attributes:
       memory: any data for the functions.
@@ -169,5 +166,5 @@ class LoopSearch:
 
 
 def seen_outputs(outputs: Outputs, seen: Array) -> Outputs:
-    """The outputs with zeros wherever `seen` `[K]` is False."""
+    """Returns the outputs with zeros wherever `seen` `[K]` is False."""
     return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

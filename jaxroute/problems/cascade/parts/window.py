@@ -28,17 +28,17 @@ _EARLY = 20
 
 @struct.dataclass
 class WindowState:
-    """The latest samples of each box, and sums over the earlier ones.
+    """Latest samples of each box, and sums over the earlier ones.
 
     Attributes:
       number: `[K]` int32, number of samples so far.
-      psi: `[W, m, K]`.
-      cost: `[W, K]`.
-      score: `[W, K]`, None with a learned evaluator, which scores `features` again.
-      features: `[W, d, K]`, None with a known evaluator.
-      hessian: `[m, m, K]`, of the samples that have left.
-      gradient: `[m, K]`, of the samples that have left.
-      cross: `[m, d, K]`, derivative of that gradient in the evaluator's coefficients; None with a known evaluator.
+      psi: `[W, m, K]` features of the requests.
+      cost: `[W, K]` costs.
+      score: `[W, K]` scores, None with a learned evaluator, which scores `features` again.
+      features: `[W, d, K]` features of the outputs, None with a known evaluator.
+      hessian: `[m, m, K]` second derivatives of the samples that have left the window.
+      gradient: `[m, K]` derivatives of the samples that have left the window.
+      cross: `[m, d, K]` derivative of `gradient` in the evaluator's coefficients; None with a known evaluator.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -54,13 +54,13 @@ class WindowState:
 
 
 class WindowSamples(NamedTuple):
-    """The samples, scored by the latest evaluator.
+    """Samples of the window, scored by the latest evaluator.
 
     Attributes:
-      columns: `[m, W, K]`, features.
-      score: `[W, K]`.
+      columns: `[m, W, K]` features of the requests.
+      score: `[W, K]` scores.
       used: `[W, K]` bool, slots with a sample.
-      gradient: `[m, K]`, gradient at 0 of the samples that have left.
+      gradient: `[m, K]` gradient at 0 of the samples that have left.
     """
 
     columns: Array
@@ -71,14 +71,14 @@ class WindowSamples(NamedTuple):
 
 @struct.dataclass
 class SampleWindow(IndexEstimator):
-    """The latest samples exactly, earlier ones linearised; the derived classes define the steps towards the estimate.
+    """Estimator that stores the latest samples, and linearises earlier ones; derived classes define the steps towards the estimate.
 
     With an unknown evaluator the latest one scores all old outputs again, to first order those that have left the window.
 
     Attributes:
-      ridge: `[]`.
-      bound: `[]`, largest length of the estimate.
-      size: `W`, samples per box (static).
+      ridge: `[]` ridge of the loss.
+      bound: `[]` largest length of the estimate.
+      size: samples per box, `W` (static).
       tolerance: length of a step after which the estimate stays, in units of the index before its link (static).
       iterations: largest number of steps per round (static).
       every: period of the updates after the first 20 rounds, which all update the estimate (static).
@@ -93,7 +93,7 @@ class SampleWindow(IndexEstimator):
 
     @classmethod
     def exact(cls, horizon: int, **options: Any) -> Self:
-        """The exact estimator, which stores all samples of a run of `horizon` rounds, for references and short runs."""
+        """Returns the estimator that stores all samples of a run of `horizon` rounds, for references and short runs."""
         return cls(size=checks.count("horizon", horizon) + 1, **options)
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """State with the new samples, which replace the oldest of a full window; these are linearised."""
+        """Returns the state with the new samples, which replace the oldest of a full window; these are linearised."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
@@ -190,14 +190,14 @@ class SampleWindow(IndexEstimator):
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Derivative `[m, K]` of the penalised loss at `rho`."""
+        """Returns the derivative `[m, K]` of the penalised loss at `rho`."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Steps until they are short, as many as each box of each run needs."""
+        """Iterates until the steps are short, as many times as each box of each run needs."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -218,25 +218,11 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """A step `[m, K]` towards the estimate, and the distance `[K]` from it before the step: small ones end the iteration.
-
-        Args:
-          fit: state.
-          rho: `[m, K]`, present estimates.
-          samples: scored samples.
-          ridge: `[]`.
-          link: link of the indices.
-        """
+        """Returns a step `[m, K]` towards the estimate, and its remaining distance `[K]`: a small one ends the iteration."""
 
 
 class _Point(NamedTuple):
-    """State of the iteration.
-
-    Attributes:
-      rho: `[m, K]`.
-      active: `[K]` bool, boxes that need another step.
-      steps: `[]` int32, the same in all runs.
-    """
+    """State of the iteration: estimates `rho` `[m, K]`, boxes `active` `[K]` that need another step, and the number of steps, the same in all runs."""
 
     rho: Array
     active: Array
@@ -245,13 +231,11 @@ class _Point(NamedTuple):
 
 @struct.dataclass
 class Window(SampleWindow):
-    """The estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
+    """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
     Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these ends at the
     minimum. The iteration ends after a step whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves further
-    than that. The probe `residual` measures the remaining error of float32.
-
-    Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
+    than that. The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
@@ -298,15 +282,13 @@ class Window(SampleWindow):
 
 @struct.dataclass
 class MomentEquations(SampleWindow):
-    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
+    """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
     With as many moments as parameters it has the same estimate, if it converges: the problem is not convex, and if no parameter meets the moments it ends
-    elsewhere. The paper discusses it and prefers the loss. The iteration ends after a step shorter than the tolerance.
-
-    Source: Belloni, Chen and Wei (2026), section 4.1.
+    elsewhere. The paper discusses it (section 4.1) and prefers the loss. The iteration ends after a step shorter than the tolerance.
 
     Attributes:
-      floor: `[]`, least curvature of a sample in the matrix of a step.
+      floor: `[]` least curvature of a sample in the matrix of a step.
     """
 
     floor: Leaf = 0.1
@@ -334,7 +316,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Index before its link, slope of the loss and curvature of each sample, `[W, K]`; and the gradient `[m, K]` of all other terms."""
+    """Returns index before its link, slope of the loss and curvature of each sample, `[W, K]`; and the gradient `[m, K]` of all other terms."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
@@ -343,13 +325,13 @@ def _derivatives(
 
 
 def _gram(weight: Array, columns: Array) -> Array:
-    """`sum_w weight psi psi'` `[m, m, K]` of weights `[W, K]` and samples `[m, W, K]`."""
+    """Returns `sum_w weight psi psi'` `[m, m, K]` of weights `[W, K]` and samples `[m, W, K]`."""
     dim = columns.shape[0]
     rows = [[summed(weight * columns[i] * columns[j]) for j in range(i + 1)] for i in range(dim)]
     return jnp.stack([jnp.stack([rows[max(i, j)][min(i, j)] for j in range(dim)]) for i in range(dim)])
 
 
 def _linear(rho: Array, columns: Array) -> Array:
-    """`rho . psi` `[W, K]` of `rho` `[m, K]` and samples `[m, W, K]`."""
+    """Returns `rho . psi` `[W, K]` of `rho` `[m, K]` and samples `[m, W, K]`."""
     terms = [rho[i] * columns[i] for i in range(rho.shape[0])]
     return sum(terms[1:], terms[0])

@@ -1,9 +1,8 @@
 """Distributions of scores and costs given the request, for which the reservation index is known exactly.
 
 A distribution is built around a *base index* `[K]`, the index at cost weight 1, which the environment computes from the request. The mean cost is then
-defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper.
-
-Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; each docstring says which assumptions hold.
+defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper. The distributions are ours: Belloni, Chen and Wei (2026) has no
+experiment.
 """
 
 from typing import ClassVar, Protocol
@@ -24,14 +23,11 @@ Draw = tuple[Array, Array, Array | None]
 
 
 class Boxes(Protocol):
-    """A distribution of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index `[K]`.
+    """Distribution of scores and costs of `num_boxes` boxes; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index `[K]`.
 
     Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded boxes do not have;
     `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_spec(dim)`, which raises `ValueError` if requests have
     too few features; `joint`, True if the outputs of a period depend on each other.
-
-    Attributes:
-      num_boxes: `K`.
     """
 
     @property
@@ -44,11 +40,11 @@ class Boxes(Protocol):
     def mean_score(self, psi: Array, base: Array) -> Array: ...
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        """Reservation index `[K]` for costs with the factor `weight`."""
+        """Returns the reservation index `[K]` for costs with the factor `weight`."""
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws of a period; `row` `[]` is that of the request in a table of recorded ones, None without a table."""
+        """Draws scores and costs of a period; `row` `[]` is that of the request in a table of recorded ones, None without a table."""
         ...
 
 
@@ -69,7 +65,7 @@ class UniformBoxes:
       base_cost: `[K]` mean cost at `x = 0`.
       quantile: `[K]` probability of a score below the index.
       spread: `[]` relative spread of the costs.
-      tilt: `[]`, mean costs are `base_cost (1 + tilt x_1)`, None for 0.
+      tilt: `[]` slope of the mean costs `base_cost (1 + tilt x_1)`, None for 0.
     """
 
     base_cost: Leaf
@@ -78,15 +74,11 @@ class UniformBoxes:
     tilt: Leaf | None = None
 
     def check(self) -> None:
-        shape = np.shape(checks.positive("base_cost", self.base_cost))
-        if len(shape) != 1:
-            raise ValueError(f"base_cost must have shape [K], got {shape}")
-        quantile = checks.probability("quantile", self.quantile, shape)
-        if (quantile >= 1).any():
-            raise ValueError(f"quantile must be below 1, got {quantile.max():g}")
+        shape = checks.positive("base_cost", self.base_cost, ("K",)).shape
+        checks.bounded("quantile", self.quantile, shape, "at least 0 and below 1", lambda q: (q >= 0) & (q < 1))
         checks.probability("spread", self.spread, ())
-        if self.tilt is not None and abs(float(checks.numbers("tilt", self.tilt, ()))) >= 1:
-            raise ValueError(f"tilt must be between -1 and 1, got {float(self.tilt):g}")
+        if self.tilt is not None:
+            checks.bounded("tilt", self.tilt, (), "between -1 and 1", lambda tilt: abs(tilt) < 1)
 
     def check_spec(self, dim: int) -> None:
         check_feature("tilt", self.tilt, dim)
@@ -132,32 +124,22 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` with a small probability, whatever the request, so that assumption 4.1 has mass at every level.
-
-    Attributes:
-      jackpot: `[]` that probability.
-      top: `[]` that score.
-    """
+    """`UniformBoxes` that score `top` `[]` with the small probability `jackpot` `[]`, whatever the request: assumption 4.1 then has mass at every level."""
 
     jackpot: Leaf = 0.01
     top: Leaf = 0.97
 
     def check(self) -> None:
         super().check()
-        if float(checks.probability("jackpot", self.jackpot, ())) >= 1:
-            raise ValueError(f"jackpot must be below 1, got {float(self.jackpot):g}")
+        checks.bounded("jackpot", self.jackpot, (), "at least 0 and below 1", lambda p: (p >= 0) & (p < 1))
         checks.share("top", self.top, ())
 
     def check_index(self, psi: Array, base: Array) -> None:
         if (np.asarray(base) >= self.top).any():
-            shown = np.asarray(base).tolist()
-            raise ValueError(f"top must be above the indices, got {float(self.top):g} with indices {shown}")
+            raise ValueError(f"top must be above the indices {np.asarray(base).tolist()}, got {float(self.top):g}")
         if (np.asarray(self.width(psi, base)) <= 0).any():
-            least = np.asarray(self.jackpot * (self.top - base))
-            raise ValueError(
-                f"jackpot must leave widths above 0: with {float(self.jackpot):g} mean costs must be above {least.tolist()}, got "
-                f"{np.asarray(self.mean_cost(psi, base)).tolist()}"
-            )
+            least, given = (np.asarray(x).tolist() for x in (self.jackpot * (self.top - base), self.mean_cost(psi, base)))
+            raise ValueError(f"jackpot {float(self.jackpot):g} must leave mean costs above {least}, got {given}")
 
     def width(self, psi: Array, base: Array) -> Array:
         regular = self.mean_cost(psi, base) - self.jackpot * (self.top - base)  # Cost that the uniform part accounts for.
@@ -190,9 +172,8 @@ class PassFailBoxes:
 
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
-      slope: `[]`, None for 0.
-      low: `[]`.
-      high: `[]`.
+      slope: `[]` slope of the probability, None for 0.
+      low, high: `[]` both scores.
       spread: `[]` relative spread of the costs, `mean (1 + spread L / 2)`.
     """
 
@@ -203,9 +184,7 @@ class PassFailBoxes:
     spread: Leaf = 0.5
 
     def check(self) -> None:
-        probability = checks.share("base_probability", self.base_probability)
-        if probability.ndim != 1:
-            raise ValueError(f"base_probability must have shape [K], got {probability.shape}")
+        probability = checks.share("base_probability", self.base_probability, ("K",))
         low, high = (float(checks.probability(name, x, ())) for name, x in (("low", self.low), ("high", self.high)))
         if not low < high:
             raise ValueError(f"low must be below high, got {low:g} and {high:g}")
@@ -213,8 +192,7 @@ class PassFailBoxes:
         if self.slope is not None:
             slope = abs(float(checks.numbers("slope", self.slope, ())))
             if (probability - slope <= 0).any() or (probability + slope > 1).any():
-                shown = probability.tolist()
-                raise ValueError(f"slope must leave probabilities in (0, 1], got {slope:g} with probabilities {shown}")
+                raise ValueError(f"slope must leave the probabilities {probability.tolist()} in (0, 1], got {slope:g}")
 
     def check_spec(self, dim: int) -> None:
         check_feature("slope", self.slope, dim)
@@ -222,8 +200,7 @@ class PassFailBoxes:
     def check_index(self, psi: Array, base: Array) -> None:
         del psi
         if (np.asarray(base) > self.high).any():
-            shown = np.asarray(base).tolist()
-            raise ValueError(f"high must be at least the indices, got {float(self.high):g} with indices {shown}")
+            raise ValueError(f"high must be at least the indices {np.asarray(base).tolist()}, got {float(self.high):g}")
 
     @property
     def num_boxes(self) -> int:
@@ -266,10 +243,8 @@ class _ScoreTable:
     """Scores and costs of real queries; mean scores and costs are linear functions of the request, and the index is solved on the host.
 
     Attributes:
-      score: `[N, K]`.
-      cost: `[N, K]`.
-      score_fit: `[m, K]`, mean scores are `psi . score_fit`.
-      cost_fit: `[m, K]`, mean costs are `psi . cost_fit`.
+      score, cost: `[N, K]` recorded scores and costs.
+      score_fit, cost_fit: `[m, K]` coefficients of the mean scores and costs, `psi . fit`.
     """
 
     score: Leaf
@@ -278,15 +253,11 @@ class _ScoreTable:
     cost_fit: Leaf
 
     def check(self) -> None:
-        shape = np.shape(checks.probability("scores", self.score))
-        checks.non_negative("costs", self.cost, shape)
-        if len(shape) != 2 or 0 in shape:
-            raise ValueError(f"scores must have shape [N, K], got {shape}")
+        checks.non_negative("costs", self.cost, checks.probability("scores", self.score, ("N", "K")).shape)
         checks.numbers("cost_fit", self.cost_fit, checks.numbers("score_fit", self.score_fit).shape)
 
     def check_spec(self, dim: int) -> None:
-        if np.shape(self.score_fit) != (dim, self.num_boxes):
-            raise ValueError(f"score_fit must have shape [{dim}, {self.num_boxes}], got {np.shape(self.score_fit)}")
+        checks.numbers("score_fit", self.score_fit, (dim, self.num_boxes))
 
     @property
     def num_boxes(self) -> int:
@@ -301,11 +272,11 @@ class _ScoreTable:
         return numerics.combine(psi, jnp.asarray(self.score_fit, jnp.float32))
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        del psi, weight
-        return base  # Solved on the host, for the cost weight of the environment.
+        del psi, weight  # The base index is solved for the cost weight of the environment.
+        return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Score and cost `[K]` of each box in its row `[K]`."""
+        """Returns score and cost `[K]` of each box in its row `[K]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows
@@ -319,9 +290,8 @@ class RecordedBoxes(_ScoreTable):
     dependent, and no rule based on indices alone is optimal. The fits `[G, K]` are the means of each group.
 
     Attributes:
-      first: `[G]` int32, first row of each group.
-      count: `[G]` int32, number of rows of each group.
-      joint: boxes share a row (static).
+      first, count: `[G]` int32, first row and number of rows of each group.
+      joint: whether boxes share a row (static).
     """
 
     first: Leaf
@@ -338,7 +308,7 @@ class RecordedBoxes(_ScoreTable):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
     def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Row `[K]` that each box draws."""
+        """Returns the row `[K]` that each box draws."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)

@@ -13,33 +13,27 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Contexts(abc.ABC):
-    """A distribution of requests, by default without a state.
+    """Distribution of requests, by default without a state.
 
     Attributes:
-      dim: `m`.
-      bound: largest length of `psi`.
-      mean: `[m]`, mean of `psi`.
+      dim: number `m` of features.
+      bound: largest norm of `psi`.
+      mean: `[m]` mean of `psi`.
     """
 
     def init(self, key: Array) -> PyTree:
-        """State before the first period."""
+        """Returns the state before the first period."""
         del key
         return ()
 
     @abc.abstractmethod
     def draw(self, key: Array, state: PyTree, t: Array) -> Array:
-        """Features `psi` `[m]` of the period `t`."""
+        """Returns the features `psi` `[m]` of the period `t`."""
 
 
 @struct.dataclass
 class UniformContexts(Contexts):
-    """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`.
-
-    Attributes:
-      dim: `m` (static).
-      low: `[]`.
-      high: `[]`.
-    """
+    """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`; `dim` is `m`."""
 
     dim: int = struct.field(pytree_node=False)
     low: Leaf = -1.0
@@ -69,11 +63,7 @@ class UniformContexts(Contexts):
 
 @struct.dataclass
 class GroupContexts(Contexts):
-    """Unit vectors of groups.
-
-    Attributes:
-      probabilities: `[m]` of the groups.
-    """
+    """Unit vectors of groups, drawn with `probabilities` `[m]`."""
 
     bound = 1.0
     probabilities: Leaf
@@ -87,11 +77,9 @@ class GroupContexts(Contexts):
         return jnp.asarray(self.probabilities, jnp.float32)
 
     def check(self) -> None:
-        given = checks.probability("probabilities", self.probabilities)
-        if given.ndim != 1 or abs(given.sum() - 1.0) > 1e-5:
-            raise ValueError(
-                f"probabilities must be a vector that sums to 1, got shape {given.shape} with sum {given.sum():g}"
-            )
+        given = checks.probability("probabilities", self.probabilities, ("groups",))
+        if abs(given.sum() - 1.0) > 1e-5:
+            raise ValueError(f"probabilities must sum to 1, got the sum {given.sum():g}")
 
     def draw(self, key: Array, state: PyTree, t: Array) -> Array:
         del state, t
@@ -101,11 +89,7 @@ class GroupContexts(Contexts):
 
 @struct.dataclass
 class RecordedContexts(Contexts):
-    """Given contexts in order, repeated from the first after the last.
-
-    Attributes:
-      table: `[P, m]`.
-    """
+    """Contexts of a `table` `[P, m]` in order, repeated from the first after the last."""
 
     table: Leaf
 
@@ -122,12 +106,10 @@ class RecordedContexts(Contexts):
         return jnp.mean(jnp.asarray(self.table, jnp.float32), axis=0)
 
     def check(self) -> None:
-        table = checks.numbers("table", self.table)
-        if table.ndim != 2 or 0 in table.shape:
-            raise ValueError(f"table must have shape [periods, m], got {table.shape}")
+        checks.numbers("table", self.table, ("periods", "m"))
 
     def row(self, state: PyTree, t: Array) -> Array:
-        """Row `[]` of the table in the period `t`."""
+        """Returns the row `[]` of the table in the period `t`."""
         del state
         return t % np.shape(self.table)[0]
 
@@ -138,11 +120,7 @@ class RecordedContexts(Contexts):
 
 @struct.dataclass
 class ShuffledContexts(RecordedContexts):
-    """Given contexts in another order for each run, each once before any is repeated.
-
-    Attributes:
-      table: `[P, m]`.
-    """
+    """Contexts of a `table` `[P, m]` in another order for each run, each once before any is repeated."""
 
     def init(self, key: Array) -> Array:
         return random_order(key, np.shape(self.table)[0])
@@ -158,10 +136,9 @@ class TwoTimesContexts(Contexts):
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 
     Attributes:
-      first: contexts.
-      second: contexts of the same dimension.
+      first, second: contexts of the same dimension.
       length: `[]` number of periods of `first`, the free one included.
-      in_turns: `first` and `second` alternate, each for `length` periods (static).
+      in_turns: whether `first` and `second` alternate, each for `length` periods (static).
     """
 
     first: Contexts
@@ -186,9 +163,7 @@ class TwoTimesContexts(Contexts):
             if not isinstance(part, Contexts) or type(part).init is not Contexts.init:
                 raise ValueError(f"{name} must be contexts that do not depend on earlier ones, got {checks.show(part)}")
             part.check()
-        length = float(checks.positive("length", self.length, ()))
-        if length != int(length):
-            raise ValueError(f"length must be a whole number of periods, got {length:g}")
+        checks.whole("length", float(checks.positive("length", self.length, ())))
         if self.first.dim != self.second.dim:
             raise ValueError(f"first and second must have one dimension, got {self.first.dim} and {self.second.dim}")
 
@@ -200,10 +175,7 @@ class TwoTimesContexts(Contexts):
 
 @struct.dataclass
 class FrozenContexts(Contexts):
-    """`psi = (1, x)` with one coin `x` for the whole run: a direction in which nothing can be learned about an evaluator.
-
-    Source: Belloni, Chen and Wei (2026), remark 5.2.
-    """
+    """`psi = (1, x)` with one coin `x` for the whole run: a direction in which nothing can be learned about an evaluator (remark 5.2)."""
 
     dim = 2
     bound = 2.0**0.5

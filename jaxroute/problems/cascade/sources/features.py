@@ -21,17 +21,11 @@ _REWARD_SPREAD = 0.2
 
 
 class OutputFeatures(abc.ABC):
-    """A distribution of the features of outputs: the true evaluator, eq. (17) of the paper.
-
-    Attributes:
-      dim: `d`.
-      link: `G`.
-      theta: `[d]`.
-    """
+    """Distribution of the features of outputs: the true evaluator, eq. (17) of the paper, with `d` features (`dim`), link `G` and coefficients `theta` `[d]`."""
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Largest length of a feature vector, if the score contributes at most `largest` of it for a `theta` of length 2."""
+        """Returns the largest norm of a feature vector, if the score contributes at most `largest` of it for a `theta` of length 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -39,11 +33,14 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
+        """Returns features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:
-    """Reward of an output of score `score` `[]`: a coin, or with the identity link a non-negative uniform number around the score; `coin` `[]` is uniform."""
+    """Returns the reward of an output of score `score` `[]`: a coin, or with the identity link a uniform number around the score, at least 0.
+
+    `coin` `[]` is uniform on [0, 1).
+    """
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
     return (coin < score).astype(jnp.float32)
@@ -62,26 +59,23 @@ class CubeNoise:
 
 @struct.dataclass
 class RadialNoise:
-    """A random direction times a length from a table of quantiles; `normal` and `student` make such tables.
+    """Random direction times a length from a table of quantiles `[n]` at equally spaced probabilities; `normal` and `student` make such tables.
 
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: distributions that fulfil assumption 5.2.
-
-    Attributes:
-      quantiles: `[n]` lengths at equally spaced probabilities from 0 to 1.
     """
 
     quantiles: Leaf
 
     @classmethod
     def normal(cls, dim: int, longest: float = 3.0, scale: float = 1.0) -> "RadialNoise":
-        """Normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
+        """Returns normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
         from scipy import stats
 
         return cls._of(stats.chi(checks.count("dim", dim), scale=float(checks.positive("scale", scale, ()))), longest)
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Student vectors with `freedom` degrees of freedom, conditioned likewise: the squared length over `d` follows an F distribution."""
+        """Returns Student vectors with `freedom` degrees of freedom, conditioned likewise: the squared length over `d` follows an F distribution."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -89,18 +83,18 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """The table of lengths whose image under `to` has the given distribution."""
+        """Returns the table of lengths whose image under `to` has the given distribution."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.
         return cls(np.minimum(lengths, longest).astype(np.float32))
 
     def check(self) -> None:
-        quantiles = checks.non_negative("quantiles", self.quantiles)
-        if quantiles.ndim != 1 or len(quantiles) < 2:
-            raise ValueError(f"quantiles must be a vector of at least two lengths, got shape {quantiles.shape}")
-        if (np.diff(quantiles) < 0).any():
-            raise ValueError("quantiles must not fall")
+        quantiles = checks.non_negative("quantiles", self.quantiles, ("lengths",))
+        if len(quantiles) < 2 or (np.diff(quantiles) < 0).any():
+            raise ValueError(
+                f"quantiles must be at least two lengths that do not fall, got {checks.show(quantiles.tolist())}"
+            )
 
     def bound(self, dim: int) -> float:
         del dim
@@ -123,10 +117,10 @@ class ScoredFeatures(OutputFeatures):
     """`phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z` and the projection `P` orthogonal to `theta`.
 
     Attributes:
-      theta: `[d]`.
+      theta: `[d]` coefficients of the evaluator.
       shift: `[K, d]` added to the noise of each box, None for 0.
       noise: `CubeNoise` or `RadialNoise`.
-      link: `G` (static).
+      link: link `G` (static).
     """
 
     theta: Leaf
@@ -144,13 +138,10 @@ class ScoredFeatures(OutputFeatures):
         return float(np.hypot(self.noise.bound(self.dim) + shift, largest))
 
     def check(self) -> None:
-        theta = checks.numbers("theta", self.theta)
-        if theta.ndim != 1 or not np.any(theta):
-            raise ValueError(f"theta must be a vector that is not zero, got shape {theta.shape}")
-        if isinstance(self.noise, type) or not isinstance(self.noise, CubeNoise | RadialNoise):
-            raise ValueError(f"noise must be CubeNoise() or RadialNoise(...), got {checks.show(self.noise)}")
-        if isinstance(self.noise, RadialNoise):
-            self.noise.check()
+        theta = checks.numbers("theta", self.theta, ("d",))
+        if not np.any(theta):
+            raise ValueError(f"theta must not be zero, got {theta.tolist()}")
+        checks.part("noise", self.noise, "draw", "CubeNoise()")
         if self.shift is not None:
             checks.numbers("shift", self.shift)
         if not isinstance(self.link, Link):
@@ -176,13 +167,9 @@ class ScoredFeatures(OutputFeatures):
 
 @struct.dataclass
 class FrozenFeatures(OutputFeatures):
-    """`phi = (x, score - c x)` with the context `psi = (1, x)` and the identity link: `theta = (c, 1)`.
+    """`phi = (x, score - c x)` with the context `psi = (1, x)` and the identity link, so that `theta = (c, 1)`; `weight` `[]` is c.
 
     Source: Belloni, Chen and Wei (2026), remark 5.2: if `x` is always 0, no reward contains information about `c`.
-
-    Attributes:
-      weight: `[]`, c.
-      link: the identity (static).
     """
 
     dim = 2
@@ -216,9 +203,9 @@ class RecordedFeatures(OutputFeatures):
     """Features of real outputs. Rewards are noisy recorded scores (`reward_of`), of which `G(theta . phi)` is only a fit.
 
     Attributes:
-      table: `[N, K, d]`, rows as in `RecordedBoxes` or `QueryBoxes`.
-      theta: `[d]` of the fit.
-      link: `G` (static).
+      table: `[N, K, d]` features, rows as in `RecordedBoxes` or `QueryBoxes`.
+      theta: `[d]` coefficients of the fit.
+      link: link `G` (static).
     """
 
     table: Leaf
@@ -234,9 +221,7 @@ class RecordedFeatures(OutputFeatures):
         return float(np.linalg.norm(np.asarray(self.table, np.float64), axis=-1).max())
 
     def check(self) -> None:
-        table = checks.numbers("features", self.table)
-        if table.ndim != 3 or 0 in table.shape:
-            raise ValueError(f"features must have shape [N, K, d], got {table.shape}")
+        checks.numbers("features", self.table, ("N", "K", "d"))
         checks.numbers("theta", self.theta, (self.dim,))
 
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -244,9 +229,7 @@ class RecordedFeatures(OutputFeatures):
         if not isinstance(boxes, RecordedBoxes | QueryBoxes):
             kind = type(boxes).__name__
             raise ValueError(f"evaluator must not be RecordedFeatures without RecordedBoxes or QueryBoxes, got {kind}")
-        if np.shape(self.table)[:2] != np.shape(boxes.score):
-            number, models = np.shape(boxes.score)
-            raise ValueError(f"features must have shape [{number}, {models}, d], got {np.shape(self.table)}")
+        checks.numbers("features", self.table, (*np.shape(boxes.score), "d"))
 
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
         del key, psi

@@ -46,11 +46,11 @@ class RecordedRows:
 
     @property
     def highest_cost(self) -> float:
-        """Mean cost of the most expensive model."""
+        """Returns the mean cost of the most expensive model."""
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Some rows, `[n]`; or a row for each model, `[n, K]`, all of one group."""
+        """Returns some rows, `[n]`; or a row for each model, `[n, K]`, all of one group."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -62,7 +62,7 @@ class RecordedRows:
         )
 
     def halves(self) -> tuple["RecordedRows", "RecordedRows"]:
-        """Every other row of each group, in a fixed random order: one half to fit rules, one to evaluate them."""
+        """Returns every other row of each group, in a fixed random order: one half to fit rules, one to evaluate them."""
         sizes = np.bincount(self.groups)
         if sizes.min() < 2:
             raise ValueError("groups must have two rows at least, one to fit rules to and one to judge: take fewer groups")
@@ -72,7 +72,7 @@ class RecordedRows:
         return self.take(shuffled[place % 2 == 1]), self.take(shuffled[place % 2 == 0])
 
     def unpaired(self, copies: int = 4) -> "RecordedRows":
-        """`copies` rows for each row, in which every model has a separate row of the same group."""
+        """Returns `copies` rows for each row, in which every model has a separate row of the same group."""
         rng, number = np.random.default_rng(1), len(self.names)
         members = [np.flatnonzero(self.groups == g) for g in range(self.groups.max() + 1)]
         return self.take(np.concatenate([rng.choice(members[g], (copies, number)) for g in self.groups]))
@@ -90,7 +90,7 @@ def recorded_rows(
     confidence: Mapping[str, str] | None = None,
     directions: int | None = None,
 ) -> RecordedRows:
-    """The rows of a file that have a score and a cost of each model.
+    """Reads the rows of a file that have a score and a cost of each model.
 
     Args:
       data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
@@ -127,7 +127,7 @@ def recorded_rows(
 
 
 def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) -> np.ndarray:
-    """A group `[Q]` for each query of a table, numbered from 0.
+    """Returns a group `[Q]` for each query of a table, numbered from 0.
 
     Args:
       table: the queries.
@@ -163,7 +163,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """The table of a file; if categories come first and exist, features of text are removed."""
+    """Reads the table of a file; if categories come first and exist, features of text are removed."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
@@ -212,7 +212,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Features `[N, K, d]` of outputs with confidences: the group, the model, and the confidence of each model that has one."""
+    """Returns features `[N, K, d]` of outputs with confidences: the group, the model, and the confidence of each model that has one."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))

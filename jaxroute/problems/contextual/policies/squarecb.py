@@ -69,8 +69,8 @@ class SquareCB(RidgePolicy):
         super().check()
         checks.positive("scale", self.scale, ())
         checks.share("delta", self.delta, ())
-        if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
-            raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
+        if self.horizon is not None:
+            checks.at_least("horizon", self.horizon, 1.0)
 
     def init(self, key: Array, spec: ContextualSpec) -> SquareCBState:
         horizon = spec.horizon if self.horizon is None else self.horizon

@@ -1,5 +1,5 @@
-"""Components of the policies and of the environment of the queueing problem.
+"""Components of the queueing problem.
 
-`backlog`: the buffer of the waiting queries. `scheduling`: the choice among them. `memory`: the data of a learner. `choice`: the parts of `ACQB` by
-sizes. `assortments`: numbers and masks of models. `triggers`: when an arrival is explored. `waiting`: statistics of waiting times.
+`backlog` stores the waiting queries, `scheduling` chooses among them, `waiting` counts waiting times. For `ACQB`, `memory` stores observations,
+`choice` chooses components by sizes, `assortments` are sets of models, and `triggers` decide when an arrival is explored.
 """

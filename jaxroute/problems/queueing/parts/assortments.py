@@ -1,4 +1,4 @@
-"""Numbers and masks of the models shown, and the order in which assortments are explored."""
+"""Assortments, as indices `[K]` and as masks `[N]` of the models shown, and the order in which they are explored."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -7,19 +7,19 @@ from jaxroute.core import numerics
 
 
 def shown_items(offered: Array, size: int) -> Array:
-    """Numbers `[K]` of the models in a mask `[N]`, rising; -1 beyond the last. `size` is `K`."""
+    """Returns the indices `[K]` of the models in a mask `[N]`, rising; -1 beyond the last. `size` is `K`."""
     place = numerics.prefix_sums(offered.astype(jnp.int32))
     models = jnp.arange(offered.shape[0], dtype=jnp.int32)
     return jnp.stack([jnp.sum(jnp.where(offered & (place == k + 1), models + 1, 0)) - 1 for k in range(size)])
 
 
 def mask_of(items: Array, number: int) -> Array:
-    """Mask `[N]` of the models with the numbers `items` `[K]`. `number` is `N`."""
+    """Returns the mask `[N]` of the models `items` `[K]`; `number` is `N`."""
     return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:
-    """Place `[]` of the accepted model, of a mask `chosen` `[N]`, among those shown, `items` `[K]`; `K` if there is none."""
+    """Returns the place `[]` of the accepted model, of a mask `chosen` `[N]`, among those shown, `items` `[K]`; `K` if there is none."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])
@@ -27,9 +27,9 @@ def accepted_place(items: Array, chosen: Array) -> Array:
 
 
 def next_combination(items: Array, number: int) -> Array:
-    """The combination of `K` of `number` models after `items` `[K]`, rising, in lexicographic order; after the last one the first.
+    """Returns the combination of `K` of `number` models after `items` `[K]`, rising, in lexicographic order; after the last one the first.
 
-    The counter `c` of ACQB, Algorithm 1, line 4, without a table of the combinations.
+    It replaces the counter `c` of ACQB, Algorithm 1, line 4, and a table of the combinations.
     """
     size = items.shape[0]
     places = jnp.arange(size, dtype=jnp.int32)

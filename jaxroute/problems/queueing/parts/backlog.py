@@ -1,4 +1,4 @@
-"""The compact buffer of the waiting queries."""
+"""Compact buffer of the waiting queries."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class BacklogState:
     Attributes:
       rows: pytree `[..., B]`, stored data of the queries; the first `length` of them wait.
       arrival: `[B]` int32, round in which each arrived.
-      length: `[]` int32.
+      length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the last round brought a query.
     """
 
@@ -31,7 +31,7 @@ class BacklogState:
 
 @struct.dataclass
 class Backlog:
-    """A buffer for a limited number of waiting queries.
+    """Buffer for a limited number of waiting queries.
 
     An arrival at a full buffer is lost and counted (`dropped`); `simulate` then repeats the run with twice the places, so that its result has
     lost nothing. Queries stand in the first places; the last one moves into the place of a query that leaves.
@@ -53,11 +53,11 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """`B`, at least `limit`."""
+        """Returns the number of places `B`, at least `limit`."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
-        """Empty buffer for queries like `row`."""
+        """Returns an empty buffer for queries like `row`."""
         return BacklogState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             arrival=jnp.zeros((self.places,), jnp.int32),
@@ -66,7 +66,7 @@ class Backlog:
         )
 
     def view(self, state: BacklogState) -> QueueView:
-        """The waiting queries before a round."""
+        """Returns the waiting queries before a round."""
         view = QueueView(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,
@@ -78,7 +78,7 @@ class Backlog:
         return view.replace(oldest=oldest_place(view))
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """The row of the served query, state and action.
+        """Returns the row of the served query, state and action.
 
         Tables are written in place only if all their readers, the decision included, come before: hence the barrier.
         """
@@ -87,24 +87,20 @@ class Backlog:
         return row, state.replace(rows=rows), action
 
     def waited(self, state: BacklogState, place: Array, t: Array) -> Array:
-        """Rounds since the query at a place arrived."""
         return t - numerics.take(state.arrival, place)
 
     def move(
         self, state: BacklogState, place: Array, departed: Array, row: Any, arrived: Array, t: Array
     ) -> tuple[BacklogState, Array]:
-        """Departure and arrival of a round.
+        """Returns the state after a departure and an arrival, and whether the new query was lost because the buffer was full, `[]` bool.
 
         Args:
-          state: before the round.
-          place: `[]`, of the served query.
+          state: state before the round.
+          place: `[]` place of the served query.
           departed: `[]` bool, whether it leaves.
-          row: of the query that arrives after that.
+          row: data of the query that arrives after that.
           arrived: `[]` bool, whether one arrives.
-          t: `[]`, the round.
-
-        Returns:
-          the state after the round; `[]` bool, whether the new query was lost because the buffer was full.
+          t: `[]` round.
         """
         length = state.length - departed.astype(jnp.int32)
         fits = length < self.limit

@@ -1,4 +1,4 @@
-"""The parts of `ACQB` in an environment, chosen by its sizes."""
+"""Components of `ACQB`, chosen by the sizes of an environment."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,7 @@ class Parts(NamedTuple):
     Attributes:
       solver: updates the estimate, eqs. (1) and (4).
       sampler: draws parameters.
-      num_samples: `M`.
+      num_samples: number of samples, `M`.
       memory: the parameters, and the stored observations.
       queries: features of the queries, and the best of them.
     """
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
-    """The parts of a policy in an environment: its own, and by the sizes where it specifies none."""
+    """Returns the components of a policy in an environment: its own, and by the sizes where it specifies none."""
     dim = feature_dim(policy, spec)
     if spec.prompts and spec.num_offered <= FEW_ANSWERS:
         memory: Memory = PromptCounts(spec, dim)
@@ -68,7 +68,7 @@ def _solver(policy: "ACQB", spec: QueueSpec, memory: Memory) -> mnl.Solver:
 
 
 def _sampler(spec: QueueSpec, memory: Memory) -> Sampler:
-    """`ByFactors` where the factors of all rounds have fewer numbers than the square roots of large matrices."""
+    """Returns `ByFactors` if the factors of all rounds have fewer numbers than the square roots of large matrices."""
     if memory.dim < LARGE_DIM:
         return ByCholesky()
     few = spec.rounds * spec.num_offered < memory.num_parameters * memory.dim
@@ -76,11 +76,10 @@ def _sampler(spec: QueueSpec, memory: Memory) -> Sampler:
 
 
 def _matrix_size(memory: Memory) -> int:
-    """Number of second derivatives of all parameters."""
     return memory.num_parameters * memory.dim**2
 
 
 def cost_hint_of(memory: Memory) -> CostHint:
-    """Sizes that decide the back end; counts of prompts need products with few prompts only."""
+    """Returns the sizes that decide the back end; counts of prompts need products with few prompts only."""
     size = 4 * _matrix_size(memory)
     return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

@@ -1,4 +1,4 @@
-"""Memories of a learner: its parameters, and the observations that it stores, one class per description of queries.
+"""Memories of a learner: its parameters and the observations that it stores, one class per description of queries.
 
 `SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one parameter per model. A memory is made from the
 sizes of an environment; its data are part of the policy's state, the memory itself is not.
@@ -22,10 +22,10 @@ class RoundData:
     """Data of one round for the estimator.
 
     Attributes:
-      x: `[K, d]`, features phi(x_t) for each model shown.
+      x: `[K, d]` features phi(x_t) for each model shown.
       items: `[K]` int32, the models, rising; -1 for none.
-      accepted: `[]`, place of the accepted one, `K` for none.
-      parameters: `[K]` int32, number of the parameter of each row of `x`; -1 for none.
+      accepted: `[]` place of the accepted model, `K` for none.
+      parameters: `[K]` int32, parameter of each row of `x`; -1 for none.
       refit: `[A]` int32, parameters that are estimated again; -1 for none.
       new: terms of the observation in the derivatives of the likelihood.
     """
@@ -44,9 +44,9 @@ class Memory(abc.ABC):
 
     Attributes:
       spec: sizes.
-      dim: `d`.
-      joint: the parameters of all models are estimated again in every round, not only those of the models shown.
-      has_hessian: the derivatives include second ones, which `Newton` needs.
+      dim: number of features, `d`.
+      joint: whether the parameters of all models are estimated again in every round, not only those of the models shown.
+      has_hessian: whether the derivatives include second ones, which `Newton` needs.
     """
 
     spec: QueueSpec
@@ -57,31 +57,29 @@ class Memory(abc.ABC):
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters, each `[d]`."""
+        """Returns the number of parameters, each `[d]`."""
         return self.spec.num_models
 
     @abc.abstractmethod
     def init(self) -> Any:
-        """Empty data."""
+        """Returns empty data."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Rounds from which each parameter was learned, as the confidence radius counts them.
+        """Returns the rounds from which each parameter was learned, as the confidence radius counts them.
 
-        Args:
-          pulls: `[N]` int32, rounds served with each model.
-          t: `[]`, rounds so far.
+        `pulls` `[N]` int32 are the rounds served with each model, `t` `[]` the rounds so far.
         """
         del t
         return pulls
 
     def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
-        """Data of a round.
+        """Returns the data of a round.
 
         Args:
-          theta: the last estimate.
+          theta: last estimate.
           x: `[d]`, with pair features `[N, d]`, features of the served query.
           items: `[K]` int32, models shown, -1 for none.
-          accepted: `[]`, place of the accepted one.
+          accepted: `[]` place of the accepted one.
         """
         refit = jnp.arange(self.spec.num_models, dtype=jnp.int32) if self.joint else items
         logits = jnp.stack([numerics.combine(theta[j], x[:, None])[0] for j in range(theta.shape[0])])
@@ -91,10 +89,10 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """The data with those of round `t` `[]`; `prompt` `[]` is None without a pool, `valid` `[]` False if no query was served."""
+        """Returns the data with those of round `t` `[]`; `prompt` `[]` is None without a pool, `valid` `[]` False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
-        """Derivatives of the negative log-likelihood of the data after round `t` in the parameters `refit` `[A]`.
+        """Returns the derivatives of the negative log-likelihood of the data after round `t` in the parameters `refit` `[A]`.
 
         `features` are those of all places, or prompts, see `Queries.features`.
         """

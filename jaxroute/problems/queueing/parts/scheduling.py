@@ -1,4 +1,4 @@
-"""The choice of the query to serve: the place of the best score, of a rank, or of the oldest query."""
+"""Choice of the query to serve: the place of the best score, of a rank, or of the oldest query."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """`xla.chunked_fold` over places; `step` takes a carry, a `_Chunk`, and the index of its first place."""
+    """Folds `step` over places by `xla.chunked_fold`; `step` takes a carry, a `_Chunk`, and the index of its first place."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -32,15 +32,14 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 
 
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
-    """The place of the largest score among the waiting queries; ties go to the earlier arrival, then to the lower place.
+    """Returns the place `[]` int32 of the largest score among the waiting queries (`B` if no query waits or a score is NaN), and the score `[]`.
+
+    Ties go to the earlier arrival, then to the lower place.
 
     Args:
       score: function of the leaves of a chunk, returns `[C]`.
       leaves: pytree of arrays `[..., B]`.
       queue: waiting queries.
-
-    Returns:
-      `[]` int32 place, `B` if no query waits or a score is NaN; `[]` its score.
     """
     size = queue.waiting.shape[-1]
 
@@ -61,18 +60,18 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
-    """The place of the waiting query with the largest score `[P]` of its prompt, and the score; see `best_place`."""
+    """Returns the place of the waiting query with the largest score `[P]` of its prompt, and the score; see `best_place`."""
     return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Place of the query of a rank `[]`, from 0 in order of arrival, in round `t` `[]`; `B` beyond the last."""
+    """Returns the place of the query of a rank `[]`, from 0 in order of arrival, in round `t` `[]`; `B` beyond the last."""
     arrived = _round_of_rank(queue, rank, t)
     return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
 
 def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """The round in which the query of a rank arrived, by bisection; any round if there is none."""
+    """Returns the round in which the query of a rank arrived, by bisection; any round if there is none."""
 
     def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -90,12 +89,12 @@ def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
 
 
 def oldest_place(queue: QueueView) -> Array:
-    """Place of the query that has waited longest; `B` if no query waits."""
+    """Returns the place of the query that has waited longest; `B` if no query waits."""
     return best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), queue.waiting, queue)[0]
 
 
 def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
-    """Largest rate `[]` of the waiting queries, of rates `[B]`; -1 if no query waits."""
+    """Returns the largest rate `[]` of the waiting queries, of rates `[B]`; -1 if no query waits."""
 
     def step(carry: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -106,18 +105,18 @@ def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
 
 
 def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
-    """Largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model.
+    """Returns the largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model.
 
     Source: ACQB, section 3 and appendix B.1.
 
     Args:
-      sample: `[N, M, d]`, or `[1, M, d]` with pair features.
-      x: `[d, C]`, with pair features `[N, d, C]`.
+      sample: `[N, M, d]` parameters, or `[1, M, d]` with pair features.
+      x: `[d, C]` features, with pair features `[N, d, C]`.
     """
     number, dim = sample.shape[1:]
 
     def largest(parameter: Array, x: Array) -> Array:
-        """Utility `[C]` of one model, of samples `[M, d]` and features `[d, C]`."""
+        """Returns the utility `[C]` of one model, of samples `[M, d]` and features `[d, C]`."""
         if number == 1:
             return numerics.combine(parameter[0], x)
         terms = [parameter[:, i, None] * x[i][None, :] for i in range(dim)]
@@ -132,19 +131,19 @@ class Queries(Protocol):
     """Features as the policy sees them, and the best query by them: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """The features phi of all places, or of all prompts of a pool."""
+        """Returns the features phi of all places, or of all prompts of a pool."""
         ...
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
-        """Largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
+        """Returns the largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
         ...
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
-        """The features phi of the served query, `[d]`, with pair features `[N, d]`."""
+        """Returns the features phi of the served query, `[d]`, with pair features `[N, d]`."""
         ...
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
+        """Returns place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
         ...
 
 
@@ -168,11 +167,7 @@ class QueueQueries:
 
 @struct.dataclass
 class PromptQueries:
-    """Prompts of a pool, whose features all runs share; they may differ from the environment's (ACQB-CL).
-
-    Attributes:
-      table: `[d', P]`, phi of the prompts, None for the environment's features.
-    """
+    """Prompts of a pool, whose features all runs share; a `table` `[d', P]` replaces the environment's features (ACQB-CL)."""
 
     table: Leaf | None = None
 

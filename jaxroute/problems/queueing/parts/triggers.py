@@ -14,23 +14,20 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """A rule of exploration; any object with these methods can be given as `ACQB(trigger=...)`."""
+    """Rule of exploration; any object with these methods can be given as `ACQB(trigger=...)`."""
 
     def check(self) -> None: ...
 
     def fires(self, t: Array, coin: Array) -> Array:
-        """Whether an arrival is explored in round `t` `[]` int32, from 0; `coin` `[]` is uniform on [0, 1)."""
+        """Returns whether an arrival is explored in round `t` `[]` int32, from 0; `coin` `[]` is uniform on [0, 1)."""
         ...
 
 
 @struct.dataclass
 class DecayingExploration:
-    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
+    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`; `c1` `[]` is 0 for no forced exploration.
 
     Source: ACQB, section 3; Algorithm 1, line 12.
-
-    Attributes:
-      c1: `[]`, 0 for no forced exploration.
     """
 
     c1: Leaf = 1.0
@@ -44,17 +41,12 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Given coins, for replays: an arrival is explored in round `t` if `coins[t]`.
-
-    Attributes:
-      coins: `[T]` bool; later rounds are not explored.
-    """
+    """Explores an arrival in round `t` if `coins[t]`, for replays; `coins` is `[T]` bool, and later rounds are not explored."""
 
     coins: Leaf
 
     def check(self) -> None:
-        if np.ndim(checks.booleans("coins", self.coins)) != 1 or not np.size(self.coins):
-            raise ValueError(f"coins must have shape [T], got {np.shape(self.coins)}")
+        checks.booleans("coins", self.coins, ("T",))
 
     def fires(self, t: Array, coin: Array) -> Array:
         del coin
@@ -64,13 +56,9 @@ class RecordedCoins:
 
 @struct.dataclass
 class PhaseThenCoin:
-    """Explores every arrival of the first `phase` rounds, and later ones with probability `coin`.
+    """Explores every arrival of the first `phase` `[]` rounds, and later ones with probability `coin` `[]`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB uses it for comparison (appendix B.3).
-
-    Attributes:
-      phase: `[]` number of rounds.
-      coin: `[]` probability.
     """
 
     phase: Leaf
@@ -82,13 +70,13 @@ class PhaseThenCoin:
 
     @classmethod
     def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
-        """A phase of a tenth of the horizon, then a probability of `1 / sqrt(horizon)`."""
+        """Returns a phase of a tenth of the horizon, then a probability of `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """A phase as long as ACQB with this `c1` always explores, then the same probability: the paper's choice for real data."""
+        """Returns a phase as long as ACQB with this `c1` always explores, then the same probability: the paper's choice for real data."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

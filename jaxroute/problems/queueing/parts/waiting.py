@@ -1,4 +1,4 @@
-"""Waiting times: a histogram that runs store, and percentiles from it."""
+"""Waiting times: a histogram that a run stores, and percentiles from it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,23 +15,20 @@ WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145)
 
 
 def class_of(waited: Array) -> Array:
-    """Mask `[W]` of the class of a waiting time `[]`."""
+    """Returns the mask `[W]` of the class of a waiting time `[]`."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])
 
 
 def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.0, 99.0)) -> xr.DataArray:
-    """Percentiles of the waiting time of the queries that left, of each run and record time.
+    """Returns percentiles of the waiting time of the queries that left, for each run and record time; in rounds, NaN where no query has left.
 
     Below 64 rounds they are exact; above, a percentile is the longest time of its class, at most 9 % more than the true one. Queries that still wait
-    are not included; the metric `oldest_wait` covers them.
+    are not included; the metric `oldest_wait` covers them. The result has a dimension `percent` instead of `wait`.
 
     Args:
       data: result of `simulate(..., record=["waiting_times", ...])`.
       percents: numbers above 0 and at most 100.
-
-    Returns:
-      Rounds, with a dimension `percent` instead of `wait`; NaN where no query has left.
     """
     if "waiting_times" not in data:
         raise ValueError('data must have the metric "waiting_times": give simulate record=["waiting_times"]')

@@ -1,9 +1,7 @@
-"""Processes of arrivals other than coins of one probability: rates that change, bursts, several servers.
+"""Processes of arrivals other than coins of one probability: rates that change, bursts, several servers. ACQB does not contain them.
 
 They are given as `arrivals` of a queue. The queue's source draws the context of each arrival as usual; `arrival_rate` then only decides which
 contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
-
-ACQB does not contain them: its arrivals are coins of one probability.
 """
 
 from typing import Any, Protocol
@@ -18,32 +16,27 @@ from jaxroute.core.types import Leaf
 
 
 class Arrivals(Protocol):
-    """A process of arrivals."""
+    """Process of arrivals."""
 
     def check(self) -> None: ...
 
     def init(self, key: Array) -> Any:
-        """State before the first round."""
+        """Returns the state before the first round."""
         ...
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Any]:
-        """Whether a query arrives in round `t`, `[]` bool, and the state after it."""
+        """Returns whether a query arrives in round `t`, `[]` bool, and the state after it."""
         ...
 
 
 @struct.dataclass
 class Rates:
-    """A rate per round: a daily cycle, a launch, a drift.
-
-    Attributes:
-      rates: `[T]`, probability that round `t` brings a query; later rounds have the last one.
-    """
+    """A rate per round: a daily cycle, a launch, a drift. Round `t` brings a query with probability `rates[t]` of `[T]`, later rounds with the last one."""
 
     rates: Leaf
 
     def check(self) -> None:
-        if np.ndim(checks.probability("rates", self.rates)) != 1 or not np.size(self.rates):
-            raise ValueError(f"rates must have shape [T], got {np.shape(self.rates)}")
+        checks.probability("rates", self.rates, ("T",))
 
     def init(self, key: Array) -> None:
         del key
@@ -56,13 +49,13 @@ class Rates:
 
 @struct.dataclass
 class Bursts:
-    """A Markov-modulated process: a hidden phase changes from round to round, and each phase has a rate.
+    """Markov-modulated process: a hidden phase changes from round to round, and each phase has a rate.
 
     Source: the discrete form of the Markov-modulated Poisson process; Fischer and Meier-Hellstern (1993).
 
     Attributes:
-      rates: `[S]`, probability of a query in a round of each phase.
-      moves: `[S, S]`, probability that phase `j` follows phase `i`; rows sum to one. A run starts in a phase drawn from the stationary distribution.
+      rates: `[S]` probability of a query in a round of each phase.
+      moves: `[S, S]` probability that phase `j` follows phase `i`; rows sum to one. A run starts in a phase drawn from the stationary distribution.
     """
 
     rates: Leaf
@@ -70,24 +63,21 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Queries with probability `rate` in busy periods and none in quiet ones, whose mean lengths are `mean_on` and `mean_off` rounds, at least 1."""
+        """Returns queries with probability `rate` in busy periods and none in quiet ones, whose mean lengths are `mean_on` and `mean_off` rounds, at least 1."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
-            if not float(checks.positive(name, length, ())) >= 1.0:
-                raise ValueError(f"{name} must be at least 1 round, got {length:g}")
+            checks.at_least(name, length, 1.0)
         leave, come = 1.0 / mean_on, 1.0 / mean_off
         moves = np.array([[1.0 - leave, leave], [come, 1.0 - come]], np.float32)
         return cls(np.array([float(checks.probability("rate", rate, ())), 0.0], np.float32), moves)
 
     @property
     def mean_rate(self) -> float:
-        """Long-run number of queries per round."""
+        """Returns the long-run number of queries per round."""
         return float(np.asarray(self.rates, np.float64) @ np.asarray(_stationary(jnp.asarray(self.moves)), np.float64))
 
     def check(self) -> None:
-        rates = checks.probability("rates", self.rates)
-        if rates.ndim != 1 or not rates.size:
-            raise ValueError(f"rates must have shape [S], got {rates.shape}")
-        moves = checks.probability("moves", self.moves, (rates.size, rates.size))
+        size = checks.probability("rates", self.rates, ("S",)).size
+        moves = checks.probability("moves", self.moves, (size, size))
         if np.abs(moves.sum(axis=1) - 1.0).max() > 1e-5:
             raise ValueError(f"moves must have rows that sum to 1, got sums {checks.show(moves.sum(axis=1))}")
 
@@ -113,7 +103,7 @@ class Slots:
     is at most 1 / servers. Metrics count rounds; division by `servers` gives slots.
 
     Attributes:
-      rate: `[]`, probability that a slot brings a query.
+      rate: `[]` probability that a slot brings a query.
       servers: number of rounds in a slot (static).
     """
 
@@ -132,7 +122,7 @@ class Slots:
 
 
 def _stationary(moves: Array) -> Array:
-    """The stationary distribution `[S]` of a chain `[S, S]`: from its first state if there are several, the mean over time of a periodic chain."""
+    """Returns the stationary distribution `[S]` of a chain `[S, S]`: from its first state if there are several, the mean over time of a periodic chain."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)

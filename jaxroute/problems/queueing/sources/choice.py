@@ -9,12 +9,12 @@ from jaxroute.solvers.assortment import log_weight_of_best
 
 
 def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
-    """Utilities `[N, ...]`: `x' theta_j`, or with pair features `x_j' theta`.
+    """Returns the utilities `[N, ...]`: `x' theta_j`, or with pair features `x_j' theta`.
 
     Args:
-      theta: `[N, d]`, with pair features `[d]`.
-      features: `[d, ...]`, with pair features `[N, d, ...]`.
-      pair_features: features describe pairs of query and model.
+      theta: `[N, d]` parameters, with pair features `[d]`.
+      features: `[d, ...]` features, with pair features `[N, d, ...]`.
+      pair_features: whether features describe pairs of query and model.
     """
     parameters = jnp.asarray(theta)
     if pair_features:
@@ -23,17 +23,17 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Probability that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
+    """Returns the probability that a shown answer is accepted, from the logarithm of the sum of `exp(utility)` (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
 def best_rate(utility: Array, size: int) -> Array:
-    """Largest departure rate `[...]` of `size` models, of utilities `[N, ...]`."""
+    """Returns the largest departure rate `[...]` of `size` models, of utilities `[N, ...]`."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
 def shortfall(best: Array, rate: Array) -> Array:
-    """Difference between the best departure rate and another one.
+    """Returns the difference between the best departure rate and another one.
 
     Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
     the optimal policy has no regret at all.
@@ -43,7 +43,7 @@ def shortfall(best: Array, rate: Array) -> Array:
 
 
 def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]:
-    """The offered model that the user accepts, and the departure rate.
+    """Returns the offered model that the user accepts, `[N]` bool with at most one True, and the departure rate `[]`.
 
     The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two assortments the
     one with the larger departure rate loses the query whenever the other one does.
@@ -51,12 +51,9 @@ def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]
     Source: ACQB, appendix D.1.
 
     Args:
-      utility: `[N]`.
-      offered: `[N]` bool.
-      uniform: `[]` on [0, 1).
-
-    Returns:
-      `[N]` bool, at most one True; `[]` departure rate.
+      utility: `[N]` utilities.
+      offered: `[N]` bool, models whose answers are shown.
+      uniform: `[]` number on [0, 1).
     """
     top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
     weight = jnp.where(offered, jnp.exp(utility - top), 0.0)

@@ -1,7 +1,7 @@
 """Sources of queries: random instances, recorded arrivals, or a pool of prompts with given probabilities.
 
 The environment stores a `Query`. A source with parameters draws its features; a source with a pool of prompts stores the features itself, and a
-query has the number of its prompt. All have the methods of `Source`.
+query has the index of its prompt.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +22,7 @@ _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """State of the search among candidates: the first good one so far, or the last one, its rate, the number of those before it, and of all seen."""
+    """State of the search among candidates: features and rate of the first good one so far, or the last one, the number of those before it, and of all seen."""
 
     features: Array
     rate: Array
@@ -32,12 +32,12 @@ class _Search(NamedTuple):
 
 @struct.dataclass
 class Query:
-    """Stored data of a query.
+    """Stored data of a query; the optimal policy's queue needs only the rate.
 
     Attributes:
-      best_rate: `[]`, departure rate of its best assortment.
-      features: `[d]`, with pair features `[N, d]`; None with a pool, and in the optimal policy's queue, which needs only the rate.
-      prompt: `[]` int32, its number in a pool; None without a pool, and in the optimal policy's queue.
+      best_rate: `[]` departure rate of its best assortment.
+      features: `[d]`, with pair features `[N, d]`; None with a pool.
+      prompt: `[]` int32, its index in a pool; None without a pool.
     """
 
     best_rate: Array
@@ -45,7 +45,7 @@ class Query:
     prompt: Any = None
 
     def for_optimum(self) -> "Query":
-        """The data that the optimal policy's queue stores."""
+        """Returns the data that the optimal policy's queue stores."""
         return self.replace(features=None, prompt=None)
 
 
@@ -56,7 +56,7 @@ class ServedQuery:
     Attributes:
       features: `[d]`, with pair features `[N, d]`.
       utility: `[N]` true utilities of the models.
-      best_rate: `[]`, departure rate of its best assortment.
+      best_rate: `[]` departure rate of its best assortment.
     """
 
     features: Array
@@ -69,10 +69,10 @@ class Round:
     """Random draws of a round.
 
     Attributes:
-      arrived: `[]` bool.
+      arrived: `[]` bool, whether a query arrives.
       row: the query that arrived (or would have arrived).
       infeasible: `[]` bool, no context was found that some assortment serves well enough.
-      uniform: `[]`, decides the user's choice.
+      uniform: `[]` number that decides the user's choice.
       rejected: `[]` int32, contexts rejected before, for which no assortment is good enough.
     """
 
@@ -84,35 +84,31 @@ class Round:
 
 
 class Source(Protocol):
-    """A source of queries."""
+    """Source of queries."""
 
     @property
     def pool_size(self) -> int:
-        """`P`, size of the pool; 0 without one."""
+        """Returns the size `P` of the pool; 0 without one."""
         ...
 
     def check(self) -> None: ...
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
-        """Random draws of round `t`."""
+        """Draws round `t`."""
         ...
 
     def features_of(self, rows: Query) -> Array:
-        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
+        """Returns features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
         ...
 
     def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
-        """The data that decide the outcome of one query."""
+        """Returns the data that decide the outcome of one query."""
         ...
 
 
 @struct.dataclass
 class _LinearUtility:
-    """Utilities that are linear in the features: `x' theta_j`, or with pair features `x_j' theta`.
-
-    Attributes:
-      theta: `[N, d]`, with pair features `[d]`.
-    """
+    """Utilities that are linear in the features: `x' theta_j` with `theta` `[N, d]`, or with pair features `x_j' theta` with `theta` `[d]`."""
 
     theta: Leaf
 
@@ -121,7 +117,6 @@ class _LinearUtility:
         return 0
 
     def utility(self, features: Array, pair_features: bool) -> Array:
-        """Utilities `[N]` of a query's features."""
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
@@ -143,10 +138,9 @@ class RandomContexts(_LinearUtility):
     `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
-      theta: `[N, d]`, with pair features `[d]`.
+      theta: `[N, d]` parameters, with pair features `[d]`.
       arrival_rate: `[]` probability that a round brings a query.
-      slack: `[]`.
-      scale: `[]`.
+      slack, scale: `[]` numbers of the formulas above.
       candidates: number of contexts tried per round (static).
     """
 
@@ -175,7 +169,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Features and rate of the first good one of `number` candidates from `first` on, or of the last, and its number among all."""
+            """Returns features and rate of the first good one of `number` candidates from `first` on, or of the last, and its index among all."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
@@ -208,10 +202,10 @@ class RandomContexts(_LinearUtility):
 
 @struct.dataclass
 class RecordedContexts(_LinearUtility):
-    """Given arrivals, contexts and choice uniforms: round `t` reads column `t`.
+    """Given arrivals, contexts and uniform numbers of the choices: round `t` reads column `t`.
 
     Attributes:
-      theta: `[N, d]`, with pair features `[d]`.
+      theta: `[N, d]` parameters, with pair features `[d]`.
       arrivals: `[T]` bool.
       contexts: `[d, T]`, with pair features `[N, d, T]`.
       uniforms: `[T]` on [0, 1).
@@ -253,8 +247,8 @@ class PoolContexts:
     Attributes:
       features: `[P, d]`, with the features of a prompt side by side, since a round reads few prompts.
       log_odds: `[N, P]`, `log(u / (1 - u))` of the probability `u` that a model's answer alone is accepted.
-      best_rate: `[P]`.
-      arrival_rate: `[]`.
+      best_rate: `[P]` departure rate of the best assortment.
+      arrival_rate: `[]` probability that a round brings a query.
     """
 
     features: Leaf
@@ -263,9 +257,7 @@ class PoolContexts:
     arrival_rate: Leaf
 
     def check(self) -> None:
-        shape = np.shape(checks.numbers("features", self.features))
-        if len(shape) != 2 or shape[0] != self.pool_size:
-            raise ValueError(f"features must have shape [P, d] with P = {self.pool_size}, a row per prompt, got {shape}")
+        checks.numbers("features", self.features, (self.pool_size, "d"))
         checks.numbers("log_odds", self.log_odds)
         checks.probability("arrival_rate", self.arrival_rate, ())
 
@@ -299,13 +291,7 @@ class PoolContexts:
 
 @struct.dataclass
 class RecordedPrompts(PoolContexts):
-    """A pool with given arrivals, prompts and choice uniforms; `arrival_rate` is not used.
-
-    Attributes:
-      arrivals: `[T]` bool.
-      prompts: `[T]` int32.
-      uniforms: `[T]` on [0, 1).
-    """
+    """Pool with given arrivals `[T]` bool, prompts `[T]` int32 and uniform numbers `[T]` of the choices; `arrival_rate` is not used."""
 
     arrivals: Leaf = struct.field(kw_only=True)
     prompts: Leaf = struct.field(kw_only=True)
@@ -313,15 +299,10 @@ class RecordedPrompts(PoolContexts):
 
     def check(self) -> None:
         super().check()
-        rounds = np.shape(checks.probability("uniforms", self.uniforms))
-        if len(rounds) != 1:
-            raise ValueError(f"uniforms must have shape [T], got {rounds}")
+        rounds, size = checks.probability("uniforms", self.uniforms, ("T",)).shape, self.pool_size
         checks.booleans("arrivals", self.arrivals, rounds)
-        prompts = checks.non_negative("prompts", self.prompts, rounds)
-        size = self.pool_size
-        if (prompts != np.floor(prompts)).any() or (prompts >= size).any():
-            wrong = prompts[np.argmax(prompts % 1 + prompts // size)]
-            raise ValueError(f"prompts must be whole numbers below {size}, got {checks.show(wrong)}")
+        allowed = f"whole numbers from 0 to {size - 1}"
+        checks.bounded("prompts", self.prompts, rounds, allowed, lambda p: (p >= 0) & (p < size) & (p % 1 == 0))
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
         del key, spec

@@ -17,7 +17,7 @@ _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Costs `[P, N]` in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
+    """Returns costs `[P, N]` in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
 
     Source: ACQB (Bae et al.), section 6.2, requires normalised costs in [0, 1] without a method; this one is ours.
     """
@@ -29,7 +29,7 @@ def divide_costs(costs: ArrayLike) -> np.ndarray:
 def departure_probability(
     scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probability that each model's answer satisfies the user of each prompt.
+    """Returns the probability `[P, N]` that each model's answer satisfies the user of each prompt, and the prompts `[P]` bool with equally good models.
 
     The utility `raw_j = score_j - cost_weight cost_j` is scaled to [0, 1] over the models of each prompt, then to [low, high]:
 
@@ -43,18 +43,13 @@ def departure_probability(
     reported.
 
     Args:
-      scores: `[P, N]` in [0, 1].
-      costs: `[P, N]` in [0, 1], see `divide_costs`.
+      scores: `[P, N]` scores in [0, 1].
+      costs: `[P, N]` costs in [0, 1], see `divide_costs`.
       cost_weight: rho, at least 0.
       low: smallest probability, above 0.
       high: largest probability, above `low` and below 1.
-
-    Returns:
-      `[P, N]` float64 probabilities, and `[P]` bool, the prompts on which all models are equally good.
     """
-    performance = checks.probability("scores", scores)
-    if performance.ndim != 2 or 0 in performance.shape:
-        raise ValueError(f"scores must have shape [P, N] with at least one prompt and one model, got {performance.shape}")
+    performance = checks.probability("scores", scores, ("P", "N"))
     try:
         shares = checks.probability("costs", costs, performance.shape)
     except ValueError as error:
@@ -73,7 +68,7 @@ def departure_probability(
 
 
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
-    """Mean departure probabilities per round of simple routers on a pool of prompts, to judge a load before a run.
+    """Computes mean departure probabilities per round of simple routers on a pool of prompts, to judge a load before a run.
 
     An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the random router,
     one above "best_fixed" every router that ignores the prompts.
@@ -82,24 +77,20 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
 
     Args:
       probability: `[P, N]` departure probabilities, at least 0 and below 1.
-      size: `K`, models per assortment.
+      size: models per assortment, `K`.
 
     Returns:
       "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together; "best_fixed_models": its models.
       "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000 of
       them, from a fixed seed, and the fixed one is built greedily, model by model, so that a better one may exist.
     """
-    given = checks.probability("probability", probability)
-    if given.ndim != 2 or 0 in given.shape:
-        raise ValueError(f"probability must have shape [P, N] with at least one prompt and one model, got {given.shape}")
-    if (given == 1).any():
-        raise ValueError(f"probability must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(given == 1)[0])}")
+    given = checks.bounded("probability", probability, ("P", "N"), "at least 0 and below 1", lambda p: (p >= 0) & (p < 1))
     num_models = given.shape[1]
     size = checks.count("size", size, maximum=num_models)
     odds = given / (1 - given)
 
     def mean_rates(subsets: np.ndarray) -> np.ndarray:
-        """Mean over the prompts for each row of `subsets` `[s, K]`."""
+        """Returns the mean over the prompts for each row of `subsets` `[s, K]`."""
         total = sum(odds.T[column] for column in subsets.T)
         return (total / (1 + total)).mean(axis=1)
 

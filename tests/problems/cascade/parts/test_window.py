@@ -9,7 +9,7 @@ from reference import cascade as ref
 
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
