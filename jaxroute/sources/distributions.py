@@ -56,11 +56,7 @@ class Distribution(abc.ABC):
 
 
 class NormalTransform(Distribution):
-    """Distribution whose values are functions of standard normal numbers.
-
-    Attributes:
-      num_normals: standard normal numbers per draw.
-    """
+    """Distribution whose values are functions of `num_normals` standard normal numbers."""
 
     num_normals: ClassVar[int] = 1
 
@@ -221,8 +217,7 @@ class Exponential(Distribution):
 class Poisson(Distribution):
     """Poisson counts by the inverse of the distribution function; `scale` is not used.
 
-    Attributes:
-      terms: largest count; the probability of larger ones must be below that of the smallest uniform draw, `2^-23`.
+    The probability of counts above `terms` must be below that of the smallest uniform draw, `2^-23`.
     """
 
     terms: int

@@ -79,7 +79,6 @@ class ContextualEnv:
         return ()
 
     def observe(self, key: Array, state: tuple[()], t: Array) -> Array:
-        """Returns the contexts `[rows, d]`."""
         del state, t
         return self.contexts.draw(draws.fold_in(key, 0))
 
@@ -138,7 +137,6 @@ class TableEnv:
 
     @property
     def num_queries(self) -> int:
-        """Number of rows `Q`."""
         return self.features.shape[0]
 
     def check(self) -> None:
@@ -161,7 +159,6 @@ class TableEnv:
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the context `[1, d]`."""
         return jnp.asarray(self.features)[self.row(key, state, t)][None]
 
     def step(self, key: Array, state: Order, action: Array, t: Array) -> tuple[Order, Array, Flows]:

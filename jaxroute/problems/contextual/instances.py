@@ -35,8 +35,7 @@ def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, in
 def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
     """Builds a logistic contextual bandit: the reward of a model is 1 with probability `1 / (1 + exp(-theta_k . x_k))`, else 0.
 
-    Args:
-      theta, num_models, intercept: as for `linear`.
+    The arguments are those of `linear`.
     """
     return _environment(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=Bernoulli())
 

@@ -102,7 +102,6 @@ class ChangingEnv:
 
 
 def _drawn(distribution: DrawFunction, key: Array, mean: Array, scale: Leaf, action: Array) -> tuple[Array, Flows]:
-    """Returns the reward and the flows of a round with these means."""
     chosen = numerics.one_hot(action, mean.shape[-1])
     reward = numerics.pick(chosen, distribution(key, mean, scale))
     return reward, {

@@ -22,11 +22,7 @@ class Oracle:
 
     @classmethod
     def of(cls, env: BanditEnv) -> "Oracle":
-        """Returns the oracle of an environment.
-
-        Raises:
-          ValueError: the means of the environment change, and with them the best model.
-        """
+        """Returns the oracle of an environment; raises `ValueError` if the means change, and with them the best model."""
         if not hasattr(env, "mean"):
             raise ValueError(
                 f"Oracle.of needs an environment with fixed means in `mean`, got {type(env).__name__}: if means change, no model is always best; "

@@ -151,7 +151,7 @@ class BrownianMotion:
 
 @struct.dataclass
 class MarkovChains:
-    """Means that jump between two values, each by a separate Markov chain, whether the model is used or not: a restless bandit.
+    """Means that jump between `low` and `high` `[K]`, each by a separate Markov chain, whether the model is used or not: a restless bandit.
 
     Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.
 

@@ -39,13 +39,9 @@ def _divergence(env: BanditEnv, mean: np.ndarray, other: ArrayLike) -> np.ndarra
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """Returns UCB1's bound: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
+    """Returns UCB1's bound at rounds `t`: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
-
-    Args:
-      env: a bandit.
-      t: rounds, array of any shape, at least 1.
     """
     mean = np.asarray(env.mean, np.float64)
     gaps = mean.max() - mean
@@ -54,13 +50,9 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns MOSS's bound `49 sqrt(K T)` for rewards in [0, 1] and all means.
+    """Returns MOSS's bound `49 sqrt(K T)` at horizons `t`, for rewards in [0, 1] and all means.
 
     Source: Audibert and Bubeck (2009), the bound of MOSS for all means.
-
-    Args:
-      num_models: `K`.
-      t: horizon `T`, array of any shape.
     """
     return 49.0 * np.sqrt(checks.count("num_models", num_models) * np.asarray(t, np.float64))
 
@@ -79,13 +71,9 @@ def minimax_lower_bound(num_models: int, t: ArrayLike) -> np.ndarray:
 
 
 def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns Exp3's bound `2 sqrt((e - 1) T K log K)` for all rewards in [0, 1], also adversarial ones.
+    """Returns Exp3's bound `2 sqrt((e - 1) T K log K)` at the horizons `t` for which it is tuned, for all rewards in [0, 1], also adversarial ones.
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Corollary 3.2.
-
-    Args:
-      num_models: `K`.
-      t: horizon `T` for which Exp3 is tuned, array of any shape.
     """
     size = checks.count("num_models", num_models)
     return 2.0 * np.sqrt((math.e - 1.0) * np.asarray(t, np.float64) * size * math.log(size))
@@ -96,11 +84,9 @@ def characteristic_time(env: BanditEnv) -> float:
 
     That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
     `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`.
+    The bandit has fixed means, one best model, and a distribution with one parameter.
 
     Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
-
-    Args:
-      env: bandit with fixed means and one best model, of a distribution with one parameter.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)
@@ -114,10 +100,7 @@ def characteristic_time(env: BanditEnv) -> float:
 def optimal_weights(env: BanditEnv) -> np.ndarray:
     """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest, by two bisections in float64.
 
-    Source: Garivier and Kaufmann (2016), Theorem 5.
-
-    Args:
-      env: as for `characteristic_time`.
+    The bandit is as for `characteristic_time`. Source: Garivier and Kaufmann (2016), Theorem 5.
     """
     if isinstance(env.distribution, Beta):
         raise ValueError("distribution must be one of an exponential family of one parameter, got Beta()")

@@ -38,7 +38,6 @@ class ArmStatistics:
 
     @classmethod
     def of(cls, pulls: Array, reward_sum: Array, order: Array | None = None) -> Self:
-        """Returns statistics with exact sums."""
         return cls(pulls, reward_sum, numerics.no_errors(reward_sum=reward_sum), order)
 
     @classmethod
@@ -48,7 +47,6 @@ class ArmStatistics:
         return cls.of(zeros.astype(jnp.int32), zeros, draws.order(key, num_models))
 
     def add(self, action: Array, reward: Array) -> Self:
-        """Adds one use of a model, with its reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
         # Only that model's sum is accumulated, and written back: in a scan faster than `numerics.accumulate` for all models.
         error = self.errors["reward_sum"]

@@ -27,11 +27,7 @@ class StatelessPolicy:
 
 @struct.dataclass
 class ParameterPolicy:
-    """Policy that learns linear parameters.
-
-    Attributes:
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
-    """
+    """Policy that learns linear parameters, `DisjointParameters()` (one for each model) or `SharedParameters()`."""
 
     parameters: Parameters = struct.field(default_factory=DisjointParameters, kw_only=True)
 
@@ -44,12 +40,7 @@ class ParameterPolicy:
 
 @struct.dataclass
 class RidgePolicy(ParameterPolicy):
-    """Policy that learns ridge regressions of the rewards on the features.
-
-    Attributes:
-      ridge: `[]` weight of the squared norm, the paper's lambda.
-      parameters: as for `ParameterPolicy`.
-    """
+    """Policy that learns ridge regressions of the rewards on the features; `ridge` `[]` is the weight of the squared norm, the paper's lambda."""
 
     ridge: Leaf = struct.field(default=1.0, kw_only=True)
 

@@ -42,13 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`.
-
-    Attributes:
-      estimate: the ridge regressions.
-      log_det: `[G]` `log(det V / det(lambda I))`.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
-    """
+    """State of `OFUL`: ridge regressions, `log(det V / det(lambda I))` `[G]`, and the rounding errors of that sum (`numerics.accumulate`)."""
 
     estimate: Ridge
     log_det: Array

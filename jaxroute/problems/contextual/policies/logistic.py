@@ -39,14 +39,10 @@ class LaplacePosterior:
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the `c` with `c = label - sigmoid(level + c variance)`, the step of the weights for the newest label.
+    """Returns the `c` with `c = label - sigmoid(level + c variance)`, the step of the weights for the newest label in [0, 1].
 
-    It is found by Newton's method for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root.
-
-    Args:
-      level: `[]`, `m . x`.
-      variance: `[]`, `sum_i x_i^2 / q_i`.
-      label: `[]` label in [0, 1].
+    It is found by Newton's method for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root. `level` `[]`
+    is `m . x`, `variance` `[]` is `sum_i x_i^2 / q_i`.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

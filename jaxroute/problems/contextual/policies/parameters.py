@@ -39,23 +39,14 @@ class Parameters(Protocol):
         ...
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
+        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model `action` `[]`, and a mask `[G]` of the parameters that its reward informs.
 
-        Args:
-          x: features, from `columns`.
-          action: `[]` chosen model.
-          number: `G`.
+        `x` are the features from `columns`, `number` is `G`.
         """
         ...
 
     def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
-        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
-
-        Args:
-          key: typed key `[]`.
-          x: features, from `columns`.
-          distribution: distribution of the errors of the parameters.
-        """
+        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters; `x` are the features from `columns`."""
         ...
 
 

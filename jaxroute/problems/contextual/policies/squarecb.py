@@ -13,12 +13,7 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 @struct.dataclass
 class SquareCBState:
-    """State of `SquareCB`.
-
-    Attributes:
-      estimate: ridge regressions.
-      gamma: `[]` weight of a gap.
-    """
+    """State of `SquareCB`: ridge regressions, and the weight `gamma` `[]` of a gap."""
 
     estimate: Ridge
     gamma: Array
@@ -27,12 +22,7 @@ class SquareCBState:
 def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
     """Returns probabilities `[K]`: `1 / (K + gamma gap)` for a model with this gap to the best prediction, the remainder for the best.
 
-    Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
-
-    Args:
-      predicted: `[K]` predicted rewards.
-      gamma: `[]` weight of a gap.
-      order: `[K]` int32, order of ties.
+    `predicted` `[K]` are rewards, `order` `[K]` int32 decides ties. Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
     """
     number = predicted.shape[-1]
     best = numerics.one_hot(numerics.argmax(predicted, order=order), number)

@@ -32,8 +32,7 @@ class BetaPrior:
     """Beta prior of each model's success probability; a reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
-      successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      successes, failures: `[]` prior successes and failures, each at least 1.
     """
 
     successes: Leaf = 1.0

@@ -48,15 +48,9 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
-        """Creates the policy with the window of the theory, `2 b sqrt(T log(T) / changes)`.
+        """Returns the policy with the window of the theory, `2 b sqrt(T log(T) / changes)`.
 
-        Source: Garivier and Moulines (2011), for SW-UCB.
-
-        Args:
-          horizon: number of rounds `T`, at least 2.
-          changes: number of changes of the means in them.
-          upper: largest reward `b`.
-          options: the other attributes.
+        `horizon` is `T`, `changes` the number of changes of the means, `upper` the largest reward `b`; `options` are the other attributes.
         """
         rounds, times = checks.count("horizon", horizon, 2), checks.count("changes", changes)
         top = float(checks.positive("upper", upper, ()))
@@ -79,8 +73,7 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
     expensive as one of `BetaThompson`.
 
     Attributes:
-      successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      successes, failures: `[]` prior successes and failures, each at least 1.
       window: number of rounds `W` (static); the default is that of `SlidingWindowUCB`.
     """
 
@@ -131,11 +124,7 @@ class DiscountedSums:
 
 @struct.dataclass
 class DiscountedPolicy:
-    """Policy whose state is discounted sums.
-
-    Attributes:
-      discount: `[]` weight of the previous round, in (0, 1].
-    """
+    """Policy whose state is discounted sums; `discount` `[]` is the weight of the previous round, in (0, 1]."""
 
     discount: Leaf = 0.9975
 
@@ -168,15 +157,9 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
-        """Creates the policy with the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
+        """Returns the policy with the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
 
-        Source: Garivier and Moulines (2011), for D-UCB.
-
-        Args:
-          horizon: number of rounds `T`.
-          changes: number of changes of the means in them.
-          upper: largest reward `b`.
-          options: the other attributes.
+        `horizon` is `T`, `changes` the number of changes of the means, `upper` the largest reward `b`; `options` are the other attributes.
         """
         rounds, times = checks.count("horizon", horizon), checks.count("changes", changes)
         top = float(checks.positive("upper", upper, ()))
@@ -201,8 +184,7 @@ class DiscountedThompson(BetaPrior, DiscountedPolicy):
 
     Attributes:
       discount: `[]` weight of the previous round, in (0, 1]; the default is that of `DiscountedUCB`.
-      successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      successes, failures: `[]` prior successes and failures, each at least 1.
     """
 
     def act(self, key: Array, state: DiscountedSums, obs: tuple[()], t: Array) -> Choice:

@@ -28,7 +28,7 @@ class Exp3State:
 
     @property
     def probability(self) -> Array:
-        """`[K]` probability of each model."""
+        """Returns the probability `[K]` of each model."""
         weight = jnp.exp(self.log_weight)
         return (1.0 - self.gamma) * weight / jnp.sum(weight, axis=-1) + self.gamma / weight.shape[-1]
 

@@ -16,12 +16,7 @@ _ASSUMED = Assumptions(noise=0.5, remedy="scale the rewards, so that they vary n
 
 @struct.dataclass
 class MossState:
-    """Statistics of every model, and the horizon.
-
-    Attributes:
-      arms: statistics of every model.
-      rounds: `[]` float32, the horizon.
-    """
+    """Statistics of every model, and the horizon `[]`."""
 
     arms: ArmStatistics
     rounds: Array

@@ -64,8 +64,7 @@ class BetaThompson(BetaPosteriorPolicy):
     Source: Thompson (1933); Kaufmann, Korda and Munos (2012). A reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
-      successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      successes, failures: `[]` prior successes and failures, each at least 1.
     """
 
     def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
@@ -90,8 +89,7 @@ class BayesUCB(BetaPosteriorPolicy):
     success.
 
     Attributes:
-      successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1; at most 20 with `successes`, the range of the quantile (2.5e-4 standard deviations).
+      successes, failures: `[]` prior successes and failures, each at least 1; together at most 20, the range of the quantile (2.5e-4 standard deviations).
     """
 
     def check(self) -> None:

@@ -17,17 +17,13 @@ _STEPS, _START_STEPS = 5, 5
 
 
 def optimal_shares(mean: Array, family: Family) -> Array:
-    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest.
+    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest, for means `[K]` in the range of the family.
 
     With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
     `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. Newton's method in `log x` solves for all `x`
     and `y` together: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models get equal shares.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
-
-    Args:
-      mean: `[K]` means in the range of the family.
-      family: family of reward distributions.
     """
     size = mean.shape[-1]
     mean = xla.barrier(mean)
@@ -81,14 +77,9 @@ def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised likelihood ratio `[]` of the hypothesis that the model with the largest mean is the best.
 
     It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together: 0 if there are
-    several best models, infinite if there is one model.
+    several best models, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means.
 
     Source: Garivier and Kaufmann (2016), section 3.2.
-
-    Args:
-      pulls: `[K]` uses of each model, at least 1.
-      mean: `[K]` empirical means.
-      family: family of reward distributions.
     """
     mean = xla.barrier(mean)
     place = numerics.argmax(mean)
@@ -110,30 +101,19 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns `log(2 t (K - 1) / delta)`, for an error probability of at most `delta` (Bernoulli rewards).
-
-    Source: Garivier and Kaufmann (2016), Theorem 10.
-    """
+    """Returns `log(2 t (K - 1) / delta)`, for an error probability of at most `delta`, of Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns `log((log t + 1) / delta)`, which is lower and has no proof.
-
-    Source: Garivier and Kaufmann (2016), their experiments.
-    """
+    """Returns `log((log t + 1) / delta)`, which is lower and has no proof (the experiments of Garivier and Kaufmann, 2016)."""
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
 
 
 @struct.dataclass
 class IdentificationState:
-    """Statistics of every model, constant after the decision.
-
-    Attributes:
-      arms: statistics of every model.
-      decided: `[]` bool, whether the policy has decided.
-    """
+    """Statistics of every model, constant after the decision, and whether the policy has decided, `[]` bool."""
 
     arms: ArmStatistics
     decided: Array

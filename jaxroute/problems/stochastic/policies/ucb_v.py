@@ -32,7 +32,7 @@ class VarianceStatistics:
 
     @property
     def mean(self) -> Array:
-        """`[K]` mean reward, 0 for a model that was never used."""
+        """Returns the mean reward `[K]`, 0 for a model that was never used."""
         return self.reward_sum / jnp.maximum(self.pulls, 1).astype(self.reward_sum.dtype)
 
 
