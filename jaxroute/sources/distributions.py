@@ -183,9 +183,8 @@ class Beta(Distribution):
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
         least = np.min(np.minimum(checks.probability(name, mean), 1.0 - np.asarray(mean, np.float64))) * scale
         if least < 1.0 - 1e-5:
-            raise ValueError(
-                f"concentration times {name}, and times 1 - {name}, must be at least 1, got {least:g} with concentration {scale:g}"
-            )
+            products = f"concentration times {name}, and times 1 - {name},"
+            raise ValueError(f"{products} must be at least 1, got {least:g} with concentration {scale:g}")
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards:
         return Rewards.unit("beta", largest_mean)

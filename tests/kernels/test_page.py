@@ -40,6 +40,6 @@ def test_the_page_shows_the_text_of_ucb1(text, number):
 
 
 def test_the_page_shows_the_source_of_ucb1():
-    source = without_space((ROOT / "jaxroute/problems/stochastic/policies/ucb1.py").read_text())
+    source = without_space((ROOT / "jaxroute/problems/stochastic/policies/ucb.py").read_text())
     for line in blocks("python")[0].splitlines()[1:]:
         assert without_space(line.partition("  #")[0]).removesuffix(")") in source

@@ -122,7 +122,7 @@ class FixedSearch(abc.ABC):
     evaluator_bound: Leaf = struct.field(default=4.0, kw_only=True)
 
     def check(self) -> None:
-        evaluators.check(self.evaluator)
+        checks.part("evaluator", self.evaluator, "learns", "OnlineGLM()")
         for name in ("eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
 

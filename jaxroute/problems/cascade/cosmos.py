@@ -205,7 +205,7 @@ class COSMOS:
         checks.part("fit", self.fit, "predict", "Window(...), StreamingNewton(...), ...")
         checks.part("radius", self.radius, "bonus", "PracticalRadius(...), TheoreticalRadius(...), ...")
         checks.part("exploration", self.exploration, "forced", "WarmUp(...), DecayingExploration(...), ...")
-        evaluators.check(self.evaluator)
+        checks.part("evaluator", self.evaluator, "learns", "OnlineGLM()")
         for name in ("eta1", "eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
         checks.probability("deploy_optimism", self.deploy_optimism, ())

@@ -285,10 +285,8 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     sizes = np.array([1 + len(levels) for levels, _ in pairs])
     histories = len(boxes.count) * float(np.prod(sizes, dtype=float))
     if histories > _MOST_HISTORIES:
-        raise TooManyHistoriesError(
-            f"env must have at most {_MOST_HISTORIES:,} histories for an exact optimum, got {histories:,.0f}: "
-            "take fewer models, or scores with fewer values"
-        )
+        allowed = f"at most {_MOST_HISTORIES:,} histories (fewer models, or scores with fewer values)"
+        raise TooManyHistoriesError(f"env must have {allowed} for an exact optimum, got {histories:,.0f}")
     signals = np.full((len(pairs), sizes.max() - 1, shown.shape[2]), np.nan, np.float32)
     for a, (levels, _) in enumerate(pairs):
         signals[a, : len(levels)] = levels

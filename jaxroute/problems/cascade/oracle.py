@@ -127,9 +127,8 @@ class JointOracle(_FixedPolicy):
     def check_spec(self, spec: CascadeSpec) -> None:
         shape = np.shape(self.decisions.signals)[-3], np.shape(self.decisions.start)[-1]
         if shape != (spec.num_models, spec.context_dim):
-            raise ValueError(
-                f"decisions must be for {spec.num_models} models and {spec.context_dim} groups, as the rows of the run, got {shape}"
-            )
+            needed = f"{spec.num_models} models and {spec.context_dim} groups, as the rows of the run"
+            raise ValueError(f"decisions must be for {needed}, got {shape}")
 
     def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> tuple[LoopSearch, dict[str, Array]]:
         del key, state, t

@@ -1,5 +1,7 @@
 """Policies that learn nothing: uniform choice, the best single model, and the oracle, which knows the parameters."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
@@ -7,8 +9,20 @@ from jax import Array
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
-from jaxroute.problems.contextual.policies.base import StatelessPolicy
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
+
+
+@struct.dataclass
+class StatelessPolicy:
+    """Policy that learns nothing."""
+
+    def init(self, key: Array, spec: ContextualSpec) -> Any:
+        del key, spec
+        return ()
+
+    def update(self, key: Array, state: Any, obs: Array, action: Array, feedback: Array, t: Array) -> Any:
+        del key, obs, action, feedback, t
+        return state
 
 
 @struct.dataclass

@@ -45,9 +45,8 @@ def _environment(theta: Leaf, num_models: int | None, intercept: bool, link: Lin
     if parameters.ndim not in (1, 2) or 0 in parameters.shape:
         raise ValueError(f"theta must have shape [K, d], or [d] with num_models, got {parameters.shape}")
     if (parameters.ndim == 1) != (num_models is not None):
-        raise ValueError(
-            f"num_models must be given with one theta [d] for all models, and only then, got {num_models} and {parameters.shape}"
-        )
+        shown = f"{num_models} with theta {parameters.shape}"
+        raise ValueError(f"num_models must be given with one theta [d] for all models, and only then, got {shown}")
     shared = parameters.ndim == 1
     number = checks.count("num_models", num_models) if shared else len(parameters)
     parameters = np.atleast_2d(parameters)

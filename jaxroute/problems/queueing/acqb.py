@@ -16,7 +16,7 @@ from jaxroute.estimators.gaussian import Sampler
 from jaxroute.problems.queueing.parts.assortments import accepted_place, mask_of, next_combination, shown_items
 from jaxroute.problems.queueing.parts.choice import choose_parts, cost_hint_of
 from jaxroute.problems.queueing.parts.triggers import DecayingExploration, Trigger
-from jaxroute.problems.queueing.types import LEARNER_METRICS, Action, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing.types import LEARNER_METRICS, Action, Decision, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 # The paper's c1.
@@ -107,7 +107,7 @@ class ACQB:
             spec=spec,
         )
 
-    def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
+    def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> Decision:
         """Carries out lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)

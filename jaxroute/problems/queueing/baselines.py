@@ -11,37 +11,27 @@ from jax import Array
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.acqb import ACQB
-from jaxroute.problems.queueing.oracle import OracleState
+from jaxroute.problems.queueing.oracle import FixedPolicy, OracleState
 from jaxroute.problems.queueing.parts.scheduling import place_of_rank
 from jaxroute.problems.queueing.parts.triggers import PhaseThenCoin
-from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing.types import Action, Decision, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models
 
 
 @struct.dataclass
-class Random:
+class Random(FixedPolicy):
     """Serves a waiting query with an assortment, both uniformly random.
 
     Source: ACQB, appendix B.3.
     """
 
-    def init(self, key: Array, spec: QueueSpec) -> OracleState:
-        del key
-        return OracleState(spec=spec)
-
-    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> Decision:
         k_query, k_models = draws.split(key)
         length = obs.queue_length.astype(jnp.float32)
         rank = jnp.minimum(jnp.floor(draws.uniform(k_query) * length).astype(jnp.int32), obs.queue_length - 1)
         query = place_of_rank(obs, rank, t)
         offered = best_models(draws.uniform(k_models, (state.spec.num_models,)), state.spec.num_offered)
         return Action(query=query, offered=offered, explored=jnp.zeros((), bool)), {}
-
-    def update(
-        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
-    ) -> OracleState:
-        del key, obs, action, feedback, t
-        return state
 
 
 @struct.dataclass
@@ -78,7 +68,7 @@ class _QueueBandit(abc.ABC):
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
         """Returns the index of each model, `[N]`, in round `time`, from 1."""
 
-    def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
+    def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> Decision:
         k_explore, k_model, k_index = draws.split(key, 3)
         number = state.pulls.shape[-1]
         time = (t + 1).astype(jnp.float32)
@@ -144,13 +134,12 @@ class CQBEpsilon(ACQB):
         """Returns a policy that explores in a tenth of the horizon of a `QueueEnv`, then with probability `1 / sqrt(horizon)`; `settings` are those of `ACQB`."""
         if not hasattr(env, "spec"):
             raise ValueError(
-                f"env must be a queue, got {checks.show(env)}; for a sampler give `CQBEpsilon.of` itself as the policy"
+                f"env must be a queue, got {checks.show(env)}; for a sampler the policy is `CQBEpsilon.of` itself"
             )
         return cls(**{"trigger": PhaseThenCoin.for_horizon(env.spec.rounds), **settings})
 
     def check(self) -> None:
         super().check()
         if not isinstance(self.trigger, PhaseThenCoin):
-            raise ValueError(
-                f"trigger must be PhaseThenCoin(...), got {checks.show(self.trigger)}; use CQBEpsilon.of(environment)"
-            )
+            shown = checks.show(self.trigger)
+            raise ValueError(f"trigger must be PhaseThenCoin(...), got {shown}; use CQBEpsilon.of(environment)")

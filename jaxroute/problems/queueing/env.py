@@ -8,13 +8,12 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, xla
-from jaxroute.problems.queueing import optimum
-from jaxroute.problems.queueing.parts.backlog import Backlog
-from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
+from jaxroute.problems.queueing.parts.backlog import Backlog, BacklogState
+from jaxroute.problems.queueing.parts.scheduling import best_place, best_rate_waiting
 from jaxroute.problems.queueing.parts.waiting import class_of
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.choice import choose, shortfall
-from jaxroute.problems.queueing.sources.contexts import Source
+from jaxroute.problems.queueing.sources.contexts import Round, Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
 # Child of a round's key for a process of arrivals; those of the source count from 0.
@@ -159,7 +158,7 @@ class QueueEnv:
 
         # Then a query may arrive; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
-        optimal, lost = optimum.step(self.backlog, state.optimal, drawn, t)
+        optimal, lost = _optimal_round(self.backlog, state.optimal, drawn, t)
 
         def counted(flag: Array) -> Array:
             return flag.astype(jnp.float32)
@@ -195,3 +194,15 @@ class QueueEnv:
             "queue_regret": (length - state.optimal.length).astype(jnp.float32),
             "peak": state.peak.astype(jnp.float32),
         }
+
+
+def _optimal_round(backlog: Backlog, state: BacklogState, drawn: Round, t: Array) -> tuple[BacklogState, Array]:
+    """Simulates a round of the optimal policy's queue, with rows `Query.for_optimum()`; returns as `Backlog.move`.
+
+    Of each waiting query the policy needs only the departure rate of the best assortment; with the uniform number of the round that rate decides
+    whether the query leaves. Source: ACQB, section 2 and appendix D.1.
+    """
+    place, rate = best_place(lambda rate: rate, state.rows.best_rate, backlog.view(state))
+    place, rate, state = xla.barrier((place, rate, state))
+    departed = (state.length > 0) & (drawn.uniform <= rate)
+    return backlog.move(state, place, departed, drawn.row.for_optimum(), drawn.arrived, t)

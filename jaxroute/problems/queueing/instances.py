@@ -295,12 +295,10 @@ def table_queue(
     table: RoutingTable,
     *,
     arrival_rate: float = 0.8,
-    num_offered: int = 1,
-    horizon: int = 5000,
     cost_weight: float = 0.1,
     low: float = 0.1,
     high: float = 0.99,
-    arrivals: Arrivals | None = None,
+    **settings: Any,
 ) -> QueueEnv:
     """Builds a queue of the queries of a table: scores less weighted costs become probabilities that an answer is accepted.
 
@@ -310,7 +308,7 @@ def table_queue(
       table: scores, costs and features.
       cost_weight: rho, weight of the costs divided by the largest.
       low, high: probabilities of the worst and of the best model of a query.
-      arrival_rate, num_offered, horizon, arrivals: as in `pool_queue`.
+      arrival_rate, settings: arguments of `pool_queue`, except `names`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
@@ -319,8 +317,7 @@ def table_queue(
     probability, _ = departure_probability(
         table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high
     )
-    settings: dict[str, Any] = {"arrival_rate": arrival_rate, "num_offered": num_offered, "horizon": horizon}
-    return pool_queue(table.features, probability, **settings, names=table.models, arrivals=arrivals)
+    return pool_queue(table.features, probability, arrival_rate=arrival_rate, names=table.models, **settings)
 
 
 def standin_queue(

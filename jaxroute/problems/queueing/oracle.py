@@ -13,7 +13,7 @@ from jaxroute.core.protocols import check_suits, check_values, cost_hint, gauges
 from jaxroute.core.types import CostHint, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
-from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing.types import Action, Decision, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 
@@ -24,8 +24,22 @@ class OracleState:
     spec: QueueSpec = struct.field(pytree_node=False)
 
 
+class FixedPolicy:
+    """Policy that learns nothing."""
+
+    def init(self, key: Array, spec: QueueSpec) -> OracleState:
+        del key
+        return OracleState(spec=spec)
+
+    def update(
+        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
+    ) -> OracleState:
+        del key, obs, action, feedback, t
+        return state
+
+
 @struct.dataclass
-class Optimal:
+class Optimal(FixedPolicy):
     """Serves the query and the assortment with the largest true departure rate.
 
     Source: ACQB, section 2 and appendix B.3.
@@ -45,7 +59,7 @@ class Optimal:
         """Returns the optimal policy of a queue."""
         if not isinstance(env, QueueEnv):
             raise ValueError(
-                f"env must be a QueueEnv, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
+                f"env must be a QueueEnv, got {checks.show(env)}; for a sampler the policy is `Optimal.of` itself"
             )
         if env.pool:
             return cls(log_odds=env.contexts.log_odds, fifo=fifo)
@@ -59,16 +73,10 @@ class Optimal:
         columns = spec.prompts or spec.dim
         shape = (1 if spec.pair_features else spec.num_models, columns)
         if np.shape(table) != shape or (self.theta is None) != (spec.prompts > 0):
-            kind = "log_odds" if spec.prompts else "theta"
-            raise ValueError(
-                f"{kind} must have shape {shape}, got {name} of shape {np.shape(table)}; use Optimal.of(environment)"
-            )
+            kind, given = "log_odds" if spec.prompts else "theta", f"{name} of shape {np.shape(table)}"
+            raise ValueError(f"{kind} must have shape {shape}, got {given}; use Optimal.of(environment)")
 
-    def init(self, key: Array, spec: QueueSpec) -> OracleState:
-        del key
-        return OracleState(spec=spec)
-
-    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> Decision:
         del key, t
         size = state.spec.num_offered
         if self.theta is None:
@@ -83,12 +91,6 @@ class Optimal:
             utility = QueueQueries().utilities(sample, obs, place)
         offered = best_models(utility, size)
         return Action(query=place.astype(jnp.int32), offered=offered, explored=jnp.zeros((), bool)), {}
-
-    def update(
-        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
-    ) -> OracleState:
-        del key, obs, action, feedback, t
-        return state
 
 
 @struct.dataclass
@@ -130,7 +132,7 @@ class PolicySwitch:
     def init(self, key: Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)
 
-    def act(self, key: Array, state: tuple[Any, Any], obs: Observation, t: Array) -> tuple[Action, dict[str, Array]]:
+    def act(self, key: Array, state: tuple[Any, Any], obs: Observation, t: Array) -> Decision:
         before = t < self.at
         action, info = self.first.act(key, state[0], obs, t)
         other, _ = self.second.act(key, state[1], obs, t)

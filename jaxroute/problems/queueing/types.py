@@ -115,6 +115,10 @@ class Action:
     explored: Array
 
 
+# Result of a policy's `act`: the action, and values that can be recorded.
+Decision = tuple[Action, dict[str, Array]]
+
+
 @struct.dataclass
 class Feedback:
     """Feedback of a round.

@@ -30,8 +30,6 @@ from .policies.exp3 import Exp3 as Exp3
 from .policies.exp3 import Exp3PlusPlus as Exp3PlusPlus
 from .policies.kl_ucb import IMED as IMED
 from .policies.kl_ucb import KLUCB as KLUCB
-from .policies.moss import MOSS as MOSS
-from .policies.moss import AnytimeMOSS as AnytimeMOSS
 from .policies.posterior import BayesUCB as BayesUCB
 from .policies.posterior import BetaThompson as BetaThompson
 from .policies.posterior import GaussianThompson as GaussianThompson
@@ -39,8 +37,10 @@ from .policies.track_and_stop import TrackAndStop as TrackAndStop
 from .policies.track_and_stop import UniformAndStop as UniformAndStop
 from .policies.track_and_stop import practical_threshold as practical_threshold
 from .policies.track_and_stop import proven_threshold as proven_threshold
-from .policies.ucb1 import UCB1 as UCB1
-from .policies.ucb_v import UCBV as UCBV
+from .policies.ucb import MOSS as MOSS
+from .policies.ucb import UCB1 as UCB1
+from .policies.ucb import UCBV as UCBV
+from .policies.ucb import AnytimeMOSS as AnytimeMOSS
 from .theory import auer_bound as auer_bound
 from .theory import characteristic_time as characteristic_time
 from .theory import exp3_bound as exp3_bound

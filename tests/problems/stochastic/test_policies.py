@@ -17,7 +17,7 @@ from jaxroute.estimators import families
 from jaxroute.problems import stochastic
 from jaxroute.problems import stochastic as st
 from jaxroute.problems.stochastic.policies.track_and_stop import IdentificationState
-from jaxroute.problems.stochastic.policies.ucb_v import VarianceStatistics
+from jaxroute.problems.stochastic.policies.ucb import VarianceStatistics
 from jaxroute.problems.stochastic.types import ArmStatistics
 from jaxroute.sources import distributions
 

@@ -3,13 +3,11 @@
 Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from jaxroute.core import checks, numerics, xla
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
 from jaxroute.estimators.glm import GLM, GLMState
@@ -27,14 +25,6 @@ class EvaluatorState:
     @property
     def inverse(self) -> Array:
         return self.design.total
-
-
-def check(estimator: Any) -> None:
-    """Raises `ValueError` if a policy's evaluator lacks a method."""
-    needs = ("add", "check", "check_spec", "learns")
-    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needs):
-        raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
-    estimator.check()
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:

@@ -93,7 +93,7 @@ class RadialNoise:
         quantiles = checks.non_negative("quantiles", self.quantiles, ("lengths",))
         if len(quantiles) < 2 or (np.diff(quantiles) < 0).any():
             raise ValueError(
-                f"quantiles must be at least two lengths that do not fall, got {checks.show(quantiles.tolist())}"
+                f"quantiles must be two lengths or more that do not fall, got {checks.show(quantiles.tolist())}"
             )
 
     def bound(self, dim: int) -> float:

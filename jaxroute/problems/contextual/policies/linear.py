@@ -8,7 +8,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
-from jaxroute.problems.contextual.policies.base import RidgePolicy
+from jaxroute.problems.contextual.policies.parameters import RidgePolicy
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 

@@ -8,7 +8,7 @@ from jax import Array, lax
 from jaxroute.core import checks, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
-from jaxroute.problems.contextual.policies.base import ParameterPolicy
+from jaxroute.problems.contextual.policies.parameters import ParameterPolicy
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 # Newton steps in one dimension, enough for variances up to 10,000.
