@@ -46,18 +46,11 @@ from .sources.rows import query_groups as query_groups
 from .sources.rows import recorded_rows as recorded_rows
 from .theory import regret_bound as regret_bound
 
-_VARIANTS = (
-    Greedy,
-    EpsilonGreedy,
-    ExploreThenCommit,
-    OnlineGradient,
-    DistributionLearner,
-    ThompsonSampling,
-    BootstrapCOSMOS,
-)
+_GREEDY = (Greedy, EpsilonGreedy, ExploreThenCommit, OnlineGradient)
+_VARIANTS = (DistributionLearner, ThompsonSampling, BootstrapCOSMOS)
 _BASELINES = (LinUCB, QueryAll, Frugal, RandomCascade)
 _ORACLES = (Oracle, TrueIndexSearch, ContextSingle, StaticIndex, BestSingle)
-POLICIES = (COSMOS, *_VARIANTS, *_BASELINES, *_ORACLES)
+POLICIES = (COSMOS, *_GREEDY, *_VARIANTS, *_BASELINES, *_ORACLES)
 _RECORDED = (replay_cascade, query_cascade)
 _SMALL = (safe_and_risky, two_boxes, frozen_cascade)
 ENVIRONMENTS = (uniform_cascade, spike_cascade, pass_fail_cascade, group_cascade, *_SMALL, custom_cascade, *_RECORDED)

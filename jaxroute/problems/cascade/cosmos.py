@@ -176,7 +176,7 @@ class COSMOS:
             assert feedback.features is not None
             state = numerics.accumulate(state, score_potential=evaluators.deployed_square_norm(evaluation, feedback))
             evaluation = evaluators.updated(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
-            score = evaluators.estimated_scores(evaluation, spec, feedback.features)
+            score = spec.score_link.value(numerics.combine(evaluation.state.theta, jnp.swapaxes(feedback.features, 0, 1)))
             newest = Evaluator(evaluation.state.theta, spec.score_link) if self._learns_scores(spec) else None
         assert score is not None and action.forced is not None
         learns = self.exploration.learns(action.forced, t, self._horizon(spec))

@@ -183,13 +183,13 @@ class CascadeEnv:
         free = t < self.spec.free_rounds
         outputs = Outputs(score=score if self.evaluator is None else None, features=period.features, cost=period.cost)
         result = action.run(outputs)
-        opened, deployed = result.opened | free, result.deployed & ~free
-        reward = reward_of(self.spec.score_link, numerics.pick(deployed, score), period.coin)
-        seen = jnp.ones_like(opened) if self.shows_all else opened
+        result = result.replace(opened=result.opened | free, deployed=result.deployed & ~free)
+        reward = reward_of(self.spec.score_link, numerics.pick(result.deployed, score), period.coin)
+        seen = jnp.ones_like(result.opened) if self.shows_all else result.opened
         shown, reward = vars(seen_outputs(outputs, seen)), jnp.where(free, 0.0, reward)
-        feedback = Feedback(opened=opened, seen=seen, deployed=deployed, reward=reward, **shown)
-        flows = _flows(period, opened, deployed, self.cost_weight)
-        return state, feedback, flows | _optimism(period, action, result, opened, deployed, flows["regret"], free)
+        feedback = Feedback(opened=result.opened, seen=seen, deployed=result.deployed, reward=reward, **shown)
+        flows = _flows(period, result, self.cost_weight)
+        return state, feedback, flows | _optimism(period, action, result, flows["regret"], free)
 
 
 def as_cascade(env: Any) -> CascadeEnv:
@@ -203,7 +203,8 @@ def _utility(score: Array, cost: Array, opened: Array, deployed: Array) -> Array
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
 
-def _flows(period: Period, opened: Array, deployed: Array, cost_weight: Leaf) -> dict[str, Array]:
+def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str, Array]:
+    opened, deployed = result.opened, result.deployed
     score, cost, index = period.score, period.cost, period.index
     # Proposition 3.1: the search by the true indices, on the same outputs.
     best = opened_in_order(index, index, score)
@@ -230,17 +231,9 @@ def _flows(period: Period, opened: Array, deployed: Array, cost_weight: Leaf) ->
     }
 
 
-def _optimism(
-    period: Period,
-    action: Any,
-    result: SearchResult,
-    opened: Array,
-    deployed: Array,
-    regret: Array,
-    free: Array,
-) -> dict[str, Array]:
+def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
     """Tests whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3 in this period."""
-    score, index = period.score, period.index
+    score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)
     if getattr(action, "index", None) is not None:

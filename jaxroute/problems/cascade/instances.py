@@ -309,10 +309,9 @@ def replay_cascade(
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     whole = checks.bounded("groups", groups, scores.shape[:1], "whole numbers from 0", lambda g: (g >= 0) & (g % 1 == 0))
-    number = whole.astype(int)
-    if number.max() >= len(number) or (np.bincount(number) == 0).any():
-        raise ValueError(f"groups must be numbered without gaps, got {checks.show(np.unique(number).tolist())}")
-    count = np.bincount(number)
+    present, number, count = np.unique(whole, return_inverse=True, return_counts=True)
+    if present[-1] >= len(present):
+        raise ValueError(f"groups must be numbered without gaps, got {checks.show(present.astype(int).tolist())}")
     order = np.argsort(number, kind="stable")
     scores, costs, number = scores[order], costs[order], number[order]
     members = [np.flatnonzero(number == g) for g in range(len(count))]
@@ -324,15 +323,9 @@ def replay_cascade(
         for a in range(scores.shape[1])
     ]
     evaluator = None if features is None else _recorded_features(features, scores, score_link, order)
-    boxes = RecordedBoxes(
-        score=_float32(scores),
-        cost=_float32(costs),
-        first=np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int32),
-        count=count.astype(np.int32),
-        score_fit=_float32(mean_score),
-        cost_fit=_float32(mean_cost),
-        joint=checks.boolean("joint", joint),
-    )
+    first, count = (np.cumsum(count) - count).astype(np.int32), count.astype(np.int32)
+    tables = (_float32(x) for x in (scores, costs, mean_score, mean_cost))
+    boxes = RecordedBoxes(*tables, first, count, joint=checks.boolean("joint", joint))
     contexts = GroupContexts(_float32(count / count.sum()))
     env = _built(contexts, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
     return _with_warning(env, index)

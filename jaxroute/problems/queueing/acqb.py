@@ -154,7 +154,7 @@ class ACQB:
 
         # Line 12 (Algorithm 1, line 9): y_t, as the place of the accepted model among those shown.
         items = shown_items(action.offered & busy, spec.num_offered)
-        phi = parts.queries.served(obs, action, feedback)
+        phi = parts.queries.served(obs, feedback)
         new = parts.memory.round_data(state.theta, phi, items, accepted_place(items, feedback.chosen))
         data = xla.barrier(parts.memory.write(state.data, t, feedback.prompt, new, busy))
 

@@ -82,9 +82,8 @@ class Theory:
         """`beta_l`: largest deviation of samples after `count` rounds, at time `t`. Source: appendix D.3."""
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
-        narrow = math.sqrt(2.0 * math.log(2.0 * number)) + math.sqrt(
-            6.0 * math.log(max(self.num_offered * max(count, 1.0) * t, 1.0))
-        )
+        shown = max(self.num_offered * max(count, 1.0) * t, 1.0)
+        narrow = math.sqrt(2.0 * math.log(2.0 * number)) + math.sqrt(6.0 * math.log(shown))
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:

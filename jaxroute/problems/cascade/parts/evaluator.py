@@ -72,8 +72,3 @@ def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring
         return None
     zero = jnp.zeros((), jnp.float32)
     return Scoring(evaluator.state.theta, evaluator.inverse, zero, zero, link=spec.score_link)
-
-
-def estimated_scores(evaluator: EvaluatorState, spec: CascadeSpec, features: Array) -> Array:
-    """Returns the scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
-    return spec.score_link.value(numerics.combine(evaluator.state.theta, jnp.swapaxes(features, 0, 1)))

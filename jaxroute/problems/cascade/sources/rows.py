@@ -10,6 +10,8 @@ from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, main_directions, standin
 from jaxroute.data.logs.log import read_experiment_log
 
+# Names of columns, by model.
+Columns = Mapping[str, str]
 # Starts of k-means.
 _RESTARTS = 10
 # Models of the stand-in on the Pareto frontier of mean cost and mean score, and the most expensive one.
@@ -85,9 +87,9 @@ def recorded_rows(
     groups: int = 6,
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
-    scores: Mapping[str, str] | None = None,
-    sizes: Mapping[str, str] | None = None,
-    confidence: Mapping[str, str] | None = None,
+    scores: Columns | None = None,
+    sizes: Columns | None = None,
+    confidence: Columns | None = None,
     directions: int | None = None,
 ) -> RecordedRows:
     """Reads the rows of a file that have a score and a cost of each model.
@@ -181,12 +183,7 @@ def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool)
 
 
 def _from_columns(
-    data: str,
-    by: str | None,
-    price: Mapping[str, float],
-    score_of: Mapping[str, str],
-    size_of: Mapping[str, str],
-    trust_of: Mapping[str, str],
+    data: str, by: str | None, price: Mapping[str, float], score_of: Columns, size_of: Columns, trust_of: Columns
 ) -> RecordedRows:
     names = tuple(score_of)
     for name, given in (("costs", price), ("sizes", size_of), ("confidence", trust_of)):
@@ -197,7 +194,7 @@ def _from_columns(
     numbers = [*score_of.values(), *size_of.values(), *trust_of.values()]
     read = load_columns(data, numbers, [by] if by else [])
 
-    def matrix(columns: Mapping[str, str], otherwise: float) -> np.ndarray:
+    def matrix(columns: Columns, otherwise: float) -> np.ndarray:
         rows = len(read[numbers[0]])
         return np.stack([read[columns[n]] if n in columns else np.full(rows, otherwise) for n in names], axis=1)
 

@@ -1,6 +1,6 @@
 """Parameters of the models, a separate one for each (disjoint) or the same for all (shared), and policies that learn them."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 from flax import struct
@@ -10,45 +10,6 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems.contextual.types import ContextualSpec
-
-
-class ErrorDistribution(Protocol):
-    """Normal distribution of the errors of `G` parameters, around 0."""
-
-    def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of the error of a prediction at each column of `x` `[d, K]` (or `[d, 1]`)."""
-        ...
-
-    def sample(self, noise: Array) -> Array:
-        """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
-        ...
-
-
-class Parameters(Protocol):
-    """Parameters of a linear policy: `G` of dimension `d`, and the assignment of observations to them."""
-
-    def check_spec(self, spec: ContextualSpec) -> None:
-        """Raises `ValueError` if the parameters do not suit an environment."""
-        ...
-
-    def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
-        """Returns `d` and `G`."""
-        ...
-
-    def columns(self, features: Array) -> Array:
-        """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
-        ...
-
-    def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model `action` `[]`, and a mask `[G]` of the parameters that its reward informs.
-
-        `x` are the features from `columns`, `number` is `G`.
-        """
-        ...
-
-    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
-        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters; `x` are the features from `columns`."""
-        ...
 
 
 @struct.dataclass
@@ -62,15 +23,25 @@ class DisjointParameters:
         del spec
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
+        """Returns the dimension `d` and the number `G` of the parameters."""
         return spec.dim, spec.num_models
 
     def columns(self, features: Array) -> Array:
+        """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
+        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
+
+        `x` are the features from `columns`, `number` is `G`.
+        """
         return x, numerics.one_hot(action, number)
 
-    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
+    def errors(self, key: Array, x: Array, distribution: Any) -> Array:
+        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
+
+        `x` are the features from `columns`, `distribution` has the variances of the errors, as `Ridge` and `LaplacePosterior`.
+        """
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
         return deviation * draws.normal(key, deviation.shape)
@@ -114,8 +85,11 @@ class SharedParameters:
         chosen = numerics.one_hot(action, x.shape[-1])
         return numerics.pick(chosen, x)[:, None], jnp.ones((number,), bool)
 
-    def errors(self, key: Array, x: Array, distribution: ErrorDistribution) -> Array:
+    def errors(self, key: Array, x: Array, distribution: Any) -> Array:
         return numerics.combine(distribution.sample(draws.normal(key, (x.shape[0],))), x)
+
+
+Parameters = DisjointParameters | SharedParameters
 
 
 @struct.dataclass

@@ -42,37 +42,22 @@ class Parts(NamedTuple):
 
 def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
     """Returns the components of a policy in an environment: its own, and by the sizes where it specifies none."""
-    dim = feature_dim(policy, spec)
+    dim = spec.dim if policy.features is None else np.shape(policy.features)[0]
     if spec.prompts and spec.num_offered <= FEW_ANSWERS:
         memory: Memory = PromptCounts(spec, dim)
     else:
         memory = SharedRows(spec, dim) if spec.pair_features else ModelRows(spec, dim, policy.joint)
+    large = memory.dim >= LARGE_DIM
+    newton = mnl.Tracked() if spec.num_offered == 1 and not policy.joint else mnl.Newton()
+    # The factors of all rounds may be fewer numbers than the square roots of large matrices.
+    few = spec.rounds * spec.num_offered < memory.num_parameters * memory.dim and _matrix_size(memory) >= WRITTEN_OUT
     return Parts(
-        solver=policy.solver or _solver(policy, spec, memory),
-        sampler=policy.sampler or _sampler(spec, memory),
+        solver=policy.solver or (mnl.BFGS() if large or not memory.has_hessian else newton),
+        sampler=policy.sampler or ((ByFactors() if few else ByRoot()) if large else ByCholesky()),
         num_samples=policy.num_samples or num_samples(spec.num_offered),
         memory=memory,
         queries=PromptQueries(policy.features) if spec.prompts else QueueQueries(),
     )
-
-
-def feature_dim(policy: "ACQB", spec: QueueSpec) -> int:
-    """Dimension `d` of the features that the policy uses."""
-    return spec.dim if policy.features is None else np.shape(policy.features)[0]
-
-
-def _solver(policy: "ACQB", spec: QueueSpec, memory: Memory) -> mnl.Solver:
-    if memory.dim >= LARGE_DIM or not memory.has_hessian:
-        return mnl.BFGS()
-    return mnl.Tracked() if spec.num_offered == 1 and not policy.joint else mnl.Newton()
-
-
-def _sampler(spec: QueueSpec, memory: Memory) -> Sampler:
-    """Returns `ByFactors` if the factors of all rounds have fewer numbers than the square roots of large matrices."""
-    if memory.dim < LARGE_DIM:
-        return ByCholesky()
-    few = spec.rounds * spec.num_offered < memory.num_parameters * memory.dim
-    return ByFactors() if few and _matrix_size(memory) >= WRITTEN_OUT else ByRoot()
 
 
 def _matrix_size(memory: Memory) -> int:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 from flax import struct
@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
-from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueView
+from jaxroute.problems.queueing.types import Feedback, Observation, QueueView
 
 _NEVER = 2**31 - 1
 
@@ -127,41 +127,25 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
     return [xla.compute_once(largest(sample[j], x)) for j in range(sample.shape[0])]
 
 
-class Queries(Protocol):
-    """Features as the policy sees them, and the best query by them: the context map phi of ACQB, Algorithm 2, line 1."""
+@struct.dataclass
+class QueueQueries:
+    """Queries with individual features, at the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
         """Returns the features phi of all places, or of all prompts of a pool."""
-        ...
-
-    def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
-        """Returns the largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
-        ...
-
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
-        """Returns the features phi of the served query, `[d]`, with pair features `[N, d]`."""
-        ...
-
-    def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
-        ...
-
-
-@struct.dataclass
-class QueueQueries:
-    """Queries with individual features, at the places of a queue."""
-
-    def features(self, obs: Observation) -> Array:
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
+        """Returns the largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
-        del obs, action
+    def served(self, obs: Observation, feedback: Feedback) -> Array:
+        """Returns the features phi of the served query, `[d]`, with pair features `[N, d]`."""
+        del obs
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
+        """Returns place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 
@@ -178,7 +162,7 @@ class PromptQueries:
         phi = numerics.take(self.features(obs), numerics.take(obs.prompt, place))
         return jnp.max(jnp.einsum("nmd,d->nm", sample, phi, precision="highest"), axis=1)
 
-    def served(self, obs: Observation, action: Action, feedback: Feedback) -> Array:
+    def served(self, obs: Observation, feedback: Feedback) -> Array:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
@@ -191,3 +175,6 @@ class PromptQueries:
             return weight(list(jnp.max(utilities, axis=1)))
 
         return best_place(score, obs.prompt, obs)
+
+
+Queries = QueueQueries | PromptQueries

@@ -45,8 +45,5 @@ def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.
         return np.where(total > 0, longest[np.argmax(reached, axis=-1)], np.nan)
 
     times = xr.apply_ufunc(percentiles, data["waiting_times"], input_core_dims=[["wait"]], output_core_dims=[["percent"]])
-    return (
-        times.assign_coords(percent=percentages)
-        .rename("waiting time")
-        .assign_attrs(long_name="waiting time", units="rounds")
-    )
+    name = "waiting time"
+    return times.assign_coords(percent=percentages).rename(name).assign_attrs(long_name=name, units="rounds")
