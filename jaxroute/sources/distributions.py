@@ -144,9 +144,8 @@ class Constant(NormalTransform):
 class TokenCost(NormalTransform):
     """Cost proportional to the tokens of a query: input and output lengths are log-normal with coefficient of variation `scale`.
 
-    The output is capped, and the cost is scaled so that its mean is the given one. All models share the lengths. No experiment uses it.
-
-    Source: the cost model of StageRoute (arXiv 2506.17254), section 3. The length distributions are ours: Table 1 gives one price per model.
+    The output is capped, and the cost is scaled so that its mean is the given one. All models share the lengths. No experiment uses it. Source: the
+    cost model of StageRoute (arXiv 2506.17254), section 3. The length distributions are ours: Table 1 gives one price per model.
 
     Attributes:
       mean_input: mean tokens of a query.

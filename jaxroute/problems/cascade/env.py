@@ -57,14 +57,13 @@ class Period:
 class CascadeEnv:
     """`K` models, each a box: for every request some are opened one after another, at a cost seen afterwards, and one is deployed.
 
-    In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and its
-    noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period, which does
-    not count, all boxes are opened.
+    In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and
+    its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
+    which does not count, all boxes are opened.
 
-    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(M - index)^+`, so that it is never negative and
-    zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean costs.
-
-    Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
+    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(M - index)^+`, so that it is never negative
+    and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean
+    costs. Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
     Attributes:
       contexts: distribution of requests.

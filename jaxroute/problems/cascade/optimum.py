@@ -140,14 +140,13 @@ class BestList(NamedTuple):
 def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
     """Returns the list of models (subset, order, a threshold for each) with the largest mean utility on given rows that a local search finds.
 
-    The search starts from the best single model and from all models in the order of their costs. It inserts, removes, exchanges or moves a model as long as
-    that increases the utility, and sets thresholds one by one, each exactly, until none increases it. The list is at least as good as the best single
-    model and as one threshold for all models, but not always the best of all lists.
+    The search starts from the best single model and from all models in the order of their costs. It inserts, removes, exchanges or moves a model as
+    long as that increases the utility, and sets thresholds one by one, each exactly, until none increases it. The list is at least as good as the
+    best single model and as one threshold for all models, but not always the best of all lists. Source: FrugalGPT (Chen, Zaharia and Zou, 2023), the
+    cascade: a list, and thresholds on the scores of a scorer.
 
-    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), the cascade: a list, and thresholds on the scores of a scorer.
-
-    Differs from the paper: utility instead of a budget; lists of any length, where theirs have three models; every step considers all models, where theirs
-    are pruned beforehand.
+    Differs from the paper: utility instead of a budget; lists of any length, where theirs have three models; every step considers all models, where
+    theirs are pruned beforehand.
 
     Args:
       scores: `[N, K]` of the outputs of each model on each row.

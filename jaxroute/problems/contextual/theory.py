@@ -21,11 +21,10 @@ def oful_bound(
 
     `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
 
-    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs
-    `lambda >= max(1, L^2)`.
+    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs `lambda >= max(1, L^2)`.
 
-    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and their sum is
-    largest if these are equally many.
+    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and their sum is largest if
+    these are equally many.
 
     Args:
       rounds: `T`, array of any shape, at least 1.
@@ -47,9 +46,7 @@ def oful_bound(
 def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
     """Returns SquareCB's bound at the horizon of its gamma: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
 
-    It holds with probability `1 - delta`, for rewards in [0, 1].
-
-    Source: Foster and Rakhlin (2020), Theorem 1.
+    It holds with probability `1 - delta`, for rewards in [0, 1]. Source: Foster and Rakhlin (2020), Theorem 1.
 
     Args:
       rounds: `T`, array of any shape, at least 1.

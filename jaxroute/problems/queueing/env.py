@@ -46,12 +46,10 @@ class QueueEnv:
 
     All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). Beside the policy's
     queue the environment simulates that of the optimal policy, which serves the query and the assortment with the largest true departure rate;
-    `queue_regret` is the difference.
+    `queue_regret` is the difference. Source: ACQB, section 2 and appendix D.1.
 
-    Source: ACQB, section 2 and appendix D.1.
-
-    A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue`
-    and `pool_queue(recorded=...)` take them from arrays instead.
+    A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue` and
+    `pool_queue(recorded=...)` take them from arrays instead.
 
     Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose a
     query that arrives in the round in which the dummy leaves. Here nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no

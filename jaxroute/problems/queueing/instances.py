@@ -146,9 +146,8 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
     """Computes the share of the drawn contexts that some assortment serves well enough, to judge a queue before a run.
 
     Assumption 4 accepts contexts with a departure rate of at least `arrival_rate + slack`; a round tries `candidates` of them. With parameters that
-    serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid.
-
-    Source: ACQB, assumption 4 and section 6.1, which does not specify how often contexts are redrawn.
+    serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption
+    4 and section 6.1, which does not specify how often contexts are redrawn.
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.

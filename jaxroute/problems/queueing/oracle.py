@@ -97,10 +97,8 @@ class Optimal(FixedPolicy):
 class PolicySwitch:
     """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
 
-    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at` gives all of
-    them in one compiled call.
-
-    Source: ACQB, section 4.1 and appendix D.1.
+    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at` gives all of them
+    in one compiled call. Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
       first, second: policies before round `at`, and from then on.

@@ -31,12 +31,10 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 
 @dataclass(frozen=True)
 class Theory:
-    """Bounds of ACQB for the model with a shared parameter.
+    """Bounds of ACQB for the model with a shared parameter. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Source: ACQB, theorems 5 and 6, appendices D, E and G.
-
-    Differs from the paper: some displays print `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u` only
-    beyond its pole at `eps = 2 eta(u)`, so that `tau` is searched beyond it.
+    Differs from the paper: some displays print `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u`
+    only beyond its pole at `eps = 2 eta(u)`, so that `tau` is searched beyond it.
 
     Attributes:
       dim: `d`.

@@ -41,9 +41,7 @@ class _Schedule:
 
 @struct.dataclass
 class Pieces(_Schedule):
-    """Piecewise constant means.
-
-    Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
+    """Piecewise constant means. Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
 
     Attributes:
       means: `[P, K]` means in each piece.
@@ -106,9 +104,7 @@ class Sinusoid(_Schedule):
 
 @struct.dataclass
 class BrownianMotion:
-    """Means that take a normal step in each round, reflected at both ends of an interval.
-
-    Source: Slivkins and Upfal (2008), Definition 1.1.
+    """Means that take a normal step in each round, reflected at both ends of an interval. Source: Slivkins and Upfal (2008), Definition 1.1.
 
     Attributes:
       start: `[K]` means of the first round.

@@ -17,9 +17,8 @@ _HALVINGS = 60
 def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     """Returns the Lai-Robbins line: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
 
-    The regret of every consistent policy grows at least like this line as `t` goes to infinity; at a finite `t` a policy may be below it.
-
-    Source: Lai and Robbins (1985).
+    The regret of every consistent policy grows at least like this line as `t` goes to infinity; at a finite `t` a policy may be below it. Source: Lai
+    and Robbins (1985).
 
     Args:
       env: bandit with fixed means; for the beta distribution, the family has all distributions of its concentration.
@@ -83,10 +82,8 @@ def characteristic_time(env: BanditEnv) -> float:
     """Returns `T*` of best-arm identification: an error probability of at most `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
     That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
-    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`.
-    The bandit has fixed means, one best model, and a distribution with one parameter.
-
-    Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
+    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit has
+    fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)

@@ -256,9 +256,8 @@ class LocationState:
 class LocationFamily(IndexEstimator):
     """Estimator that models scores as a linear mean plus noise of one distribution, and solves for the index on the latest residuals.
 
-    It is biased if the distribution of the noise depends on the request.
-
-    Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.
+    It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
+    details are ours.
 
     Attributes:
       ridge: `[]` ridge of the regression.

@@ -22,9 +22,8 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 def opened_in_order(priority: Array, threshold: Array, score: Array, order: Array | None = None) -> Array:
     """Returns the boxes `[K]` bool opened by falling priority, each later one only while the best score so far is below its threshold.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order.
-
-    Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Source: Weitzman (1979); Belloni, Chen and Wei
+    (2026), Algorithm 1, lines 5 to 12.
 
     Args:
       priority: `[K]` priorities.

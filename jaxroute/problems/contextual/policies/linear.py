@@ -58,8 +58,7 @@ class OFUL(RidgePolicy):
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2 and Figure 1.
 
-    Differs from the paper: with `DisjointParameters()` each of the `K` parameters has a separate radius, which fails with probability
-    `delta / K`.
+    Differs from the paper: with `DisjointParameters()` each of the `K` parameters has a separate radius, which fails with probability `delta / K`.
 
     Attributes:
       noise: `[]` sub-Gaussian constant of the rewards, the paper's R.

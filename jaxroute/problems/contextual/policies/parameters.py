@@ -14,10 +14,7 @@ from jaxroute.problems.contextual.types import ContextualSpec
 
 @struct.dataclass
 class DisjointParameters:
-    """A separate parameter for each model, informed by its rewards alone.
-
-    Source: Li, Chu, Langford and Schapire (2010), section 3.1.
-    """
+    """A separate parameter for each model, informed by its rewards alone. Source: Li, Chu, Langford and Schapire (2010), section 3.1."""
 
     def check_spec(self, spec: ContextualSpec) -> None:
         del spec
@@ -51,10 +48,9 @@ class DisjointParameters:
 class SharedParameters:
     """The same parameter for all models, informed by all rewards.
 
-    If the environment has one context for all models, descriptors distinguish them: the features of a model are all products of an entry
-    of the context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`.
-
-    Source: Chu, Li, Reyzin and Schapire (2011); Li et al. (2010), for products as features.
+    If the environment has one context for all models, descriptors distinguish them: the features of a model are all products of an entry of the
+    context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li, Reyzin and Schapire
+    (2011); Li et al. (2010), for products as features.
 
     Attributes:
       descriptors: `[K, m]` properties of each model, for example price or size; None if each model has a separate context.

@@ -105,9 +105,7 @@ def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
 
 
 def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
-    """Returns the largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model.
-
-    Source: ACQB, section 3 and appendix B.1.
+    """Returns the largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model. Source: ACQB, section 3 and appendix B.1.
 
     Args:
       sample: `[N, M, d]` parameters, or `[1, M, d]` with pair features.

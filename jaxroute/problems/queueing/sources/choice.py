@@ -46,9 +46,7 @@ def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]
     """Returns the offered model that the user accepts, `[N]` bool with at most one True, and the departure rate `[]`.
 
     The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two assortments the
-    one with the larger departure rate loses the query whenever the other one does.
-
-    Source: ACQB, appendix D.1.
+    one with the larger departure rate loses the query whenever the other one does. Source: ACQB, appendix D.1.
 
     Args:
       utility: `[N]` utilities.

@@ -238,9 +238,7 @@ class RecordedContexts(_LinearUtility):
 
 @struct.dataclass
 class PoolContexts:
-    """Prompts drawn from a pool, uniformly and with replacement.
-
-    Source: ACQB, section 6.2 and appendix B.4.
+    """Prompts drawn from a pool, uniformly and with replacement. Source: ACQB, section 6.2 and appendix B.4.
 
     Attributes:
       features: `[P, d]`, with the features of a prompt side by side, since a round reads few prompts.

@@ -35,9 +35,8 @@ def departure_probability(
 
         u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
 
-    Every prompt thus has a model of probability `high` and one of probability `low`; scores and costs decide which, and the values between.
-
-    Source: ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
+    Every prompt thus has a model of probability `high` and one of probability `low`; scores and costs decide which, and the values between. Source:
+    ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
 
     Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for every model, and is
     reported.
@@ -71,9 +70,7 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
     """Computes mean departure probabilities per round of simple routers on a pool of prompts, to judge a load before a run.
 
     An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the random router,
-    one above "best_fixed" every router that ignores the prompts.
-
-    Source: ACQB (Bae et al.), appendix B.4 and section 2.
+    one above "best_fixed" every router that ignores the prompts. Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
     Args:
       probability: `[P, N]` departure probabilities, at least 0 and below 1.

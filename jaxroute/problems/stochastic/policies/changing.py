@@ -179,8 +179,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 class DiscountedThompson(BetaPrior, DiscountedPolicy):
     """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
 
-    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of
-    `BetaThompson`.
+    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of `BetaThompson`.
 
     Attributes:
       discount: `[]` weight of the previous round, in (0, 1]; the default is that of `DiscountedUCB`.

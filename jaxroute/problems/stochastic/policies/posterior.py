@@ -82,11 +82,10 @@ class BayesUCB(BetaPosteriorPolicy):
 
     Its regret attains the Lai-Robbins line. The quantile takes a fixed number of operations (`estimators.beta`).
 
-    Source: Kaufmann, Cappe and Garivier (2012), Algorithm 1, with `c = 0` in the level `1 - 1 / (t (log T)^c)`, as in their experiments; their
-    proof has `c = 5`.
+    Source: Kaufmann, Cappe and Garivier (2012), Algorithm 1, with `c = 0` in the level `1 - 1 / (t (log T)^c)`, as in their experiments; their proof
+    has `c = 5`.
 
-    Differs from the paper: `t` is 2 in the first round, so the first level is 1/2 and not 0. A reward in (0, 1) counts as that fraction of a
-    success.
+    Differs from the paper: `t` is 2 in the first round, so the first level is 1/2 and not 0. A reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
       successes, failures: `[]` prior successes and failures, each at least 1; together at most 20, the range of the quantile (2.5e-4 standard deviations).

@@ -77,9 +77,8 @@ def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised likelihood ratio `[]` of the hypothesis that the model with the largest mean is the best.
 
     It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together: 0 if there are
-    several best models, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means.
-
-    Source: Garivier and Kaufmann (2016), section 3.2.
+    several best models, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
+    (2016), section 3.2.
     """
     mean = xla.barrier(mean)
     place = numerics.argmax(mean)
