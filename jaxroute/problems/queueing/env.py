@@ -143,8 +143,8 @@ class QueueEnv:
 
         # A query is served, and the user accepts an answer or tries again.
         row, backlog, action = self.backlog.serve(state.backlog, action)
-        served = self.contexts.serve(row, self.spec)
-        accepted, rate = choose(served.utility, action.offered, drawn.uniform)
+        features, utility = self.contexts.serve(row, self.spec)
+        accepted, rate = choose(utility, action.offered, drawn.uniform)
         accepted &= busy
         departed = jnp.any(accepted)
         best_of_all = best_rate_waiting(backlog.rows.best_rate, view)
@@ -162,7 +162,7 @@ class QueueEnv:
             return flag.astype(jnp.float32)
 
         flows = {
-            "routing_regret": jnp.where(busy, shortfall(served.best_rate, rate), 0.0),
+            "routing_regret": jnp.where(busy, shortfall(row.best_rate, rate), 0.0),
             "joint_regret": jnp.where(busy, shortfall(best_of_all, rate), 0.0),
             "departures": counted(departed),
             "retrials": counted(busy & ~departed),
@@ -182,7 +182,7 @@ class QueueEnv:
             "after_horizon": counted(t >= self.backlog.rounds),
         }
         peak = jnp.maximum(state.peak, after.length)
-        feedback = Feedback(chosen=accepted, features=served.features, prompt=row.prompt)
+        feedback = Feedback(chosen=accepted, features=features, prompt=row.prompt)
         return QueueState(backlog=after, optimal=optimal, peak=peak, arrivals=arrivals), feedback, flows
 
     def gauges(self, state: QueueState) -> dict[str, Array]:

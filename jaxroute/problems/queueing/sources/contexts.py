@@ -50,21 +50,6 @@ class Query:
 
 
 @struct.dataclass
-class ServedQuery:
-    """Data that decide the outcome of a served query.
-
-    Attributes:
-      features: `[d]`, with pair features `[N, d]`.
-      utility: `[N]` true utilities of the models.
-      best_rate: `[]` departure rate of its best assortment.
-    """
-
-    features: Array
-    utility: Array
-    best_rate: Array
-
-
-@struct.dataclass
 class Round:
     """Random draws of a round.
 
@@ -101,8 +86,8 @@ class Source(Protocol):
         """Returns features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
         ...
 
-    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
-        """Returns the data that decide the outcome of one query."""
+    def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
+        """Returns features `[d]` (with pair features `[N, d]`) and true utilities `[N]` of a served query."""
         ...
 
 
@@ -122,9 +107,8 @@ class _LinearUtility:
     def features_of(self, rows: Query) -> Array:
         return rows.features
 
-    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
-        utility = self.utility(row.features, spec.pair_features)
-        return ServedQuery(features=row.features, utility=utility, best_rate=row.best_rate)
+    def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
+        return row.features, self.utility(row.features, spec.pair_features)
 
 
 @struct.dataclass
@@ -278,11 +262,11 @@ class PoolContexts:
         del rows
         return jnp.asarray(self.features).T
 
-    def serve(self, row: Query, spec: QueueSpec) -> ServedQuery:
+    def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
         del spec
         features = numerics.at(jnp.asarray(self.features), (row.prompt,))
         utility = numerics.take(jnp.asarray(self.log_odds), row.prompt)
-        return ServedQuery(features=features, utility=utility, best_rate=row.best_rate)
+        return features, utility
 
 
 @struct.dataclass

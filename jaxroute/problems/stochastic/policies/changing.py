@@ -11,7 +11,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 from jaxroute.problems.stochastic.policies.base import BetaPrior, RangeBound
-from jaxroute.problems.stochastic.types import Choice
+from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 class WindowPolicy:
@@ -89,20 +89,8 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
 
 
 @struct.dataclass
-class DiscountedSums:
-    """Sums over all rounds, each weighted by the discount to the power of its age.
-
-    Attributes:
-      pulls: `[K]` float32, weight of the rounds that used each model.
-      reward_sum: `[K]` float32, weighted rewards of each model.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, order of ties; see `numerics.argmax`.
-    """
-
-    pulls: Array
-    reward_sum: Array
-    errors: dict[str, Array]
-    order: Array | None = None
+class DiscountedSums(ArmStatistics):
+    """Sums over all rounds, each weighted by the discount to the power of its age; `pulls` are float32 weights."""
 
     @classmethod
     def empty(cls, key: Array, num_models: int) -> Self:
@@ -111,8 +99,8 @@ class DiscountedSums:
         errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
         return cls(zeros, zeros, errors, draws.order(key, num_models))
 
-    def add(self, action: Array, reward: Array, discount: Leaf) -> Self:
-        """Discounts the sums and adds a round, with its model and reward."""
+    def discounted(self, discount: Leaf, action: Array, reward: Array) -> Self:
+        """Returns the discounted sums with another round, its model and reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
         lost = 1.0 - discount  # Subtracting the small lost part retains digits that a product with the discount would lose.
         return numerics.accumulate(
@@ -138,7 +126,7 @@ class DiscountedPolicy:
         self, key: Array, state: DiscountedSums, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> DiscountedSums:
         del key, obs, t
-        return state.add(action, feedback, self.discount)
+        return state.discounted(self.discount, action, feedback)
 
 
 @struct.dataclass
