@@ -100,7 +100,10 @@ def test_regret_is_against_the_best_model_of_the_round():
         (lambda: stochastic.piecewise([[0.5], [0.4]], [0, 0]), "starts must be whole numbers that begin with 0 and rise"),
         (lambda: stochastic.piecewise([[0.5], [0.4]], [0]), r"starts must have shape \(2,\)"),
         (lambda: stochastic.piecewise([[0.5], [1.4]], [0, 3]), r"means must be in \[0, 1\], got 1.4"),
-        (lambda: stochastic.drifting([0.5], step=0.5), "step must be above 0 and at most an eighth of the interval, 0.125, got 0.5"),
+        (
+            lambda: stochastic.drifting([0.5], step=0.5),
+            "step must be above 0 and at most an eighth of the interval, 0.125, got 0.5",
+        ),
         (lambda: stochastic.drifting(0.5), r"mean must have shape \[K\]"),
         (lambda: stochastic.sinusoidal([0.5, 0.2], amplitude=0.4), r"mean - amplitude must be in \[0, 1\], got -0.2"),
         (lambda: stochastic.sinusoidal([0.5], period=0), "period must be above 0, got 0"),
