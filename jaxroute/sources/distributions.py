@@ -131,7 +131,7 @@ class LogNormal(NormalTransform):
 
 @dataclass(frozen=True)
 class Constant(NormalTransform):
-    """The mean itself."""
+    """Values that equal the mean, without noise."""
 
     num_normals: ClassVar[int] = 0
 

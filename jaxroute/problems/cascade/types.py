@@ -88,7 +88,7 @@ class Outputs:
 
 @struct.dataclass
 class SearchResult:
-    """Result of a search.
+    """Boxes that a search opened, and the box whose output it deploys.
 
     Attributes:
       opened: `[K]` bool, opened boxes.

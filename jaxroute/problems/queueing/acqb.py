@@ -218,24 +218,18 @@ class ACQB:
 
     def check_spec(self, spec: QueueSpec) -> None:
         if self.second_answer is not None and not (spec.mixed and spec.num_offered > 1):
-            raise ValueError(
-                "second_answer must be None where the number of answers is not free: it needs a queue with mixed=True and "
-                f"num_offered above 1, got mixed={spec.mixed} and num_offered={spec.num_offered}"
-            )
+            got = f"mixed={spec.mixed} and num_offered={spec.num_offered}"
+            raise ValueError(f"second_answer must be None unless mixed is True and num_offered above 1, got {got}")
         if self.features is not None and np.shape(self.features)[1] != spec.prompts:
-            allowed = (
-                f"[d, {spec.prompts}], one column per prompt" if spec.prompts else "None where there is no pool of prompts"
-            )
+            allowed = f"[d, {spec.prompts}], one column per prompt" if spec.prompts else "None without a pool of prompts"
             raise ValueError(f"features must be {allowed}, got shape {np.shape(self.features)}")
         parts = choose_parts(self, spec)
         if self.joint and (spec.pair_features or not parts.memory.has_hessian):
             what = "pair features: there is one parameter for all models" if spec.pair_features else "a pool of prompts"
             raise ValueError(f"joint must be False with {what}")
         if parts.solver.needs_hessian and not parts.memory.has_hessian:
-            raise ValueError(
-                "solver must be BFGS(...) or Online() for a pool of prompts with one or two answers, got "
-                f"{type(parts.solver).__name__}(...)"
-            )
+            got = f"{type(parts.solver).__name__}(...)"
+            raise ValueError(f"solver must be BFGS(...) or Online() for a pool with one or two answers, got {got}")
         if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 1 or self.joint):
             what = "joint estimates" if self.joint else f"{spec.num_offered} answers"
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")

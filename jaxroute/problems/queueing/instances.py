@@ -37,7 +37,7 @@ def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
 
 @struct.dataclass
 class RandomQueues:
-    """Random instances: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
+    """Random queues: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
 
     A sampler `key -> QueueEnv` whose array fields can be swept. Defaults: the paper's figure 2.
 
@@ -83,10 +83,7 @@ class RandomQueues:
             weight = self.num_offered * math.exp(spread**2)
             needed, most = rate + slack, weight / (1.0 + weight)
             if needed >= most:
-                raise ValueError(
-                    f"arrival_rate + slack must be below {most:.3f} with pair features, whose utilities are at most "
-                    f"spread^2, got {needed:g}"
-                )
+                raise ValueError(f"arrival_rate + slack must be below {most:.3f} with pair features, got {needed:g}")
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
     def of(self, theta: Leaf) -> QueueEnv:

@@ -71,13 +71,13 @@ class Theory:
             checks.count(name, getattr(self, name))
 
     def radius(self, count: float) -> float:
-        """`alpha_l` after `count` rounds. Source: section 3."""
+        """Returns `alpha_l` after `count` rounds (section 3)."""
         checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
     def sample_radius(self, count: float, t: float) -> float:
-        """`beta_l`: largest deviation of samples after `count` rounds, at time `t`. Source: appendix D.3."""
+        """Returns `beta_l`, the largest deviation of samples after `count` rounds, at time `t` (appendix D.3)."""
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
         shown = max(self.num_offered * max(count, 1.0) * t, 1.0)
@@ -85,11 +85,11 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """`alpha_{t-1} + 48 beta_{t-1}`, the factor of per-round gaps. Source: appendix D."""
+        """Returns `alpha_{t-1} + 48 beta_{t-1}`, the factor of per-round gaps (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """`M(t)` with the exploration probability of round `u`: number of explorations that make all gaps small. Source: eq. (7)."""
+        """Returns `M(t)` with the exploration probability of round `u`: the number of explorations that make all gaps small, eq. (7)."""
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
@@ -97,7 +97,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """`tau(t)`: number of rounds after which the queue has a negative drift. Source: condition 20; computed by bisection in `log u`."""
+        """Returns `tau(t)`, the number of rounds after which the queue has a negative drift (condition 20), by bisection in `log u`."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -120,34 +120,34 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """`omega = 4 tau(t) / eps`. Source: condition 20."""
+        """Returns `omega = 4 tau(t) / eps` (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
-        """Whether `t` is large enough for theorem 5. Source: condition 20."""
+        """Returns whether `t` is large enough for theorem 5 (condition 20)."""
         tau = self.bad_rounds(t)
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
-        """`nu(l)`, a bound of the mean inverse of the design matrix' least eigenvalue. Source: lemma 11."""
+        """Returns `nu(l)`, a bound of the mean inverse of the design matrix' least eigenvalue (lemma 11)."""
         before = max(count - 1.0, 0.0)
         explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
         tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """Lower bound of the design matrix' least eigenvalue after `count` rounds, and its probability. Source: lemma 25."""
+        """Returns a lower bound of the design matrix' least eigenvalue after `count` rounds, and its probability (lemma 25)."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
         probability = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1. Source: lemma 34."""
+        """Returns the largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 
     def routing_regret(self, t: float) -> float:
-        """Explicit bound of theorem 6."""
+        """Returns the explicit bound of theorem 6."""
         checks.positive("t", t, ())
         before, total = t - 1.0, self.elliptic_bound(t)
         beta, alpha = self.sample_radius(before, t), self.radius(before)
@@ -156,7 +156,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """`E_i`: bound of the root mean square gap of round `i`. Source: lemma 11, appendix D.7."""
+        """Returns `E_i`, a bound of the root mean square gap of round `i` (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -165,7 +165,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """`P_i`: bound of the probability that a difference made in round `i` persists at `t`. Source: lemma 19."""
+        """Returns `P_i`, a bound of the probability that a difference made in round `i` persists at `t` (lemma 19)."""
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
             return 1.0
@@ -173,7 +173,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """`(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: the bound behind theorem 5. Source: appendix D.7."""
+        """Returns `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: the bound behind theorem 5 (appendix D.7)."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -121,7 +121,7 @@ Decision = tuple[Action, dict[str, Array]]
 
 @struct.dataclass
 class Feedback:
-    """Feedback of a round.
+    """Reaction of the user in a round, and the features of the served query.
 
     Attributes:
       chosen: `[N]` bool, the model whose answer the user accepted; all False if the user tries again or no query waited.

@@ -59,7 +59,7 @@ WRONG = {
     "Newton on a pool": (lambda: play(pool(), qu.ACQB(solver=Newton())), r"solver must be BFGS\(...\) or Online\(\) for a pool"),
     "one parameter at a time with two answers": (lambda: play(small(num_offered=2), qu.ACQB(solver=Tracked())), r"solver must be Newton\(...\) or .* with 2 answers, got Tracked"),
     "one parameter at a time, jointly": (lambda: play(small(), qu.ACQB(solver=Tracked(), joint=True)), "with joint estimates, got Tracked"),
-    "features without a pool": (lambda: play(small(), qu.ACQB(features=np.ones((2, 5)))), "features must be None where there is no pool"),
+    "features without a pool": (lambda: play(small(), qu.ACQB(features=np.ones((2, 5)))), "features must be None without a pool"),
     "features of another pool": (lambda: play(pool(), qu.ACQB(features=np.ones((2, 5)))), r"features must be \[d, 12\], one column per prompt, got shape \(2, 5\)"),
     "one answer at a time where it cannot be": (lambda: play(small(num_offered=2), qu.ACQB(second_answer=0.2)), "second_answer must be None .* mixed=False"),
     "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be an object such as Newton"),

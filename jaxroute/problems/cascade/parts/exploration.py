@@ -16,7 +16,7 @@ def rounded_up(horizon: Array, power: float) -> Array:
 
 
 class Exploration(abc.ABC):
-    """Rule of exploration, by default without a state and with samples of every period."""
+    """Rule that decides in which periods a policy opens all boxes, and from which periods it learns (by default from all)."""
 
     def init(self, key: Array) -> PyTree:
         """Returns the state, which does not change."""

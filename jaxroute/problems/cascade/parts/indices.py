@@ -56,7 +56,7 @@ class Sizes(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Data of a period.
+    """Outputs of one period, from which the indices are estimated.
 
     Attributes:
       t: `[]` period.

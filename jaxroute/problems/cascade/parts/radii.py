@@ -206,7 +206,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """Estimates `rho` `[m, K B]` of the copies of the streaming estimator, and their state."""
+    """Estimates `rho` `[m, K B]` of the `B` copies of the streaming estimator, and their state."""
 
     rho: Array
     fit: StreamState

@@ -16,7 +16,7 @@ from jaxroute.core.types import Leaf
 
 
 class Arrivals(Protocol):
-    """Process of arrivals."""
+    """Process that decides in which rounds a query arrives."""
 
     def check(self) -> None: ...
 

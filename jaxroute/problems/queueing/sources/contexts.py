@@ -69,7 +69,7 @@ class Round:
 
 
 class Source(Protocol):
-    """Source of queries."""
+    """Source of queries: draws arrivals, contexts, and the numbers that decide choices."""
 
     @property
     def pool_size(self) -> int:
