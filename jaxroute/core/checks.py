@@ -35,7 +35,7 @@ def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -
 
     Args:
       name: argument in the error.
-      value: numbers, or what becomes an array of numbers.
+      value: a number or an array of numbers.
       shape: required sizes; a letter allows any size of at least 1: `("N", 3)`.
     """
     try:

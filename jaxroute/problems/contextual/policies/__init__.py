@@ -1,1 +1,1 @@
-"""One module per method; `parameters` gives each model a separate parameter or all the same one, `base` holds shared code."""
+"""Policies that learn, one module per family of methods; `parameters` holds the shared code."""

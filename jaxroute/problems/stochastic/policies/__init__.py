@@ -1,1 +1,1 @@
-"""One module per method; `base` holds their shared state and parameters."""
+"""Policies, one module per family of methods; `base` holds their shared state and parameters."""
