@@ -16,7 +16,8 @@ from jaxroute.problems.queueing.types import QueueSpec
 if TYPE_CHECKING:
     from jaxroute.problems.queueing.acqb import ACQB
 
-# From this dimension on quasi-Newton steps and updates of a square root took less time than Newton steps and Cholesky factors.
+# From this dimension on quasi-Newton steps and updates of a square root take less time than Newton steps and Cholesky factors. CPU seconds of both, for 64
+# runs of 600 rounds with five models and one answer: .35 and .32 at 8 features, .32 and .41 at 9, .56 and .90 at 12.
 LARGE_DIM = 9
 # Up to this number of answers, counts per prompt of a pool hold all data of a run, in less memory than a row per round.
 FEW_ANSWERS = 2
