@@ -129,8 +129,8 @@ def uniform_cascade(
     Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; expensive ones are reliable.
 
     Args:
-      num_models: `K`, at least 2.
-      dim: `m`.
+      num_models: number of models, `K`, at least 2.
+      dim: number of features of a request, `m`.
       tilt: mean costs and widths have the factor `1 + tilt x_1` (`HET` with .25).
       bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05).
       link: "identity", "tanh" or "flat".

@@ -58,11 +58,11 @@ class QueueEnv:
     Attributes:
       contexts: source of the queries.
       backlog: buffer of the waiting queries.
-      num_models: `N` (static).
-      num_offered: `K` (static).
-      dim: `d` (static).
-      pair_features: features belong to pairs of query and model (static).
-      mixed: assortments may be smaller than `K` (static).
+      num_models: number of models, `N` (static).
+      num_offered: answers shown, `K` (static).
+      dim: number of features, `d` (static).
+      pair_features: whether features belong to pairs of query and model (static).
+      mixed: whether assortments may be smaller than `K` (static).
       names: names of the models (static).
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, None for coins of the source's `arrival_rate`.
     """

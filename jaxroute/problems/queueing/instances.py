@@ -44,17 +44,17 @@ class RandomQueues:
     Source: ACQB, section 6.1, which does not specify that every run draws parameters.
 
     Attributes:
-      arrival_rate: `[]`, lambda.
-      slack: `[]`, epsilon.
-      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise not, as in the
+      arrival_rate: `[]` probability lambda of an arrival in a round.
+      slack: `[]` epsilon, gap of the departure rates over the arrival rate.
+      spread: `[]` largest entry; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise not, as in the
         paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly near one half: an `arrival_rate` of about .4 suits.
-      num_models: `N` (static).
-      num_offered: `K` (static).
-      dim: `d` (static).
-      horizon: `T` (static).
+      num_models: number of models, `N` (static).
+      num_offered: answers shown, `K` (static).
+      dim: number of features, `d` (static).
+      horizon: number of rounds, `T` (static).
       limit: initial number of places for waiting queries, None to choose by the horizon, see `backlog_for` (static).
-      pair_features: one parameter for all models (static).
-      mixed: assortments may be smaller than `K` (static).
+      pair_features: whether there is one parameter for all models (static).
+      mixed: whether assortments may be smaller than `K` (static).
       candidates: contexts tried per round (static).
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
     """
@@ -240,7 +240,7 @@ def pool_queue(
     Args:
       features: `[P, d]` features of the prompts.
       probability: `[P, N]` in (0, 1), of an answer shown alone.
-      arrival_rate: lambda.
+      arrival_rate: probability lambda of an arrival in a round.
       num_offered: answers shown, `K`.
       horizon: number of rounds, `T`.
       names: names of the models.

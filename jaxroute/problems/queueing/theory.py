@@ -37,16 +37,15 @@ class Theory:
     only beyond its pole at `eps = 2 eta(u)`, so that `tau` is searched beyond it.
 
     Attributes:
-      dim: `d`.
-      num_offered: `K`.
-      arrival_rate: lambda.
-      slack: epsilon.
-      curvature: kappa.
-      ridge: lambda_0.
+      dim: number of features, `d`.
+      num_offered: answers shown, `K`.
+      arrival_rate: probability lambda of an arrival in a round.
+      slack: epsilon, gap of the departure rate over the arrival rate.
+      curvature: factor kappa of the radius.
+      ridge: lambda_0 of the design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
-      c0: constant of the paper.
+      c0, c2: constants of the paper.
       c1: constant of exploration.
-      c2: constant of the paper.
     """
 
     dim: int
@@ -71,7 +70,7 @@ class Theory:
             checks.count(name, getattr(self, name))
 
     def radius(self, count: float) -> float:
-        """Returns `alpha_l` after `count` rounds (section 3)."""
+        """Returns the confidence radius `alpha_l` after `count` rounds (section 3)."""
         checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)

@@ -67,7 +67,7 @@ def _deployed_features(feedback: Feedback) -> Array:
 
 
 def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
-    """Returns the scores by the estimate alone; None where scores are seen."""
+    """Returns the scoring of outputs by the estimate alone, without a bonus; None where scores are seen."""
     if evaluator is None:
         return None
     zero = jnp.zeros((), jnp.float32)

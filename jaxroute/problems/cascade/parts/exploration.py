@@ -19,7 +19,7 @@ class Exploration(abc.ABC):
     """Rule that decides in which periods a policy opens all boxes, and from which periods it learns (by default from all)."""
 
     def init(self, key: Array) -> PyTree:
-        """Returns the state, which does not change."""
+        """Returns the rule's state at the start of a run, which does not change."""
         del key
         return ()
 
