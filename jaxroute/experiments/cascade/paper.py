@@ -14,8 +14,8 @@ from jaxroute.experiments.measure import along, end, mean_of
 from jaxroute.experiments.pictures import Picture, panel, side_by_side
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.exploration import WarmUp
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.theory import design_growth, ridge_rule
 

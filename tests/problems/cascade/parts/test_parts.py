@@ -12,8 +12,8 @@ from cascade_cases import f32, fed, moment_of, random_samples, runs, slow
 from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
+from jaxroute.problems.cascade.parts.indices import ConstantCurvature, GradientDescent, StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
-from jaxroute.problems.cascade.parts.streaming import ConstantCurvature, GradientDescent, StreamingNewton
 from jaxroute.problems.cascade.parts.window import Window
 
 

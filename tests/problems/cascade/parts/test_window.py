@@ -11,7 +11,7 @@ from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
-from jaxroute.problems.cascade.parts.streaming import StreamingNewton
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.theory import residual
 
