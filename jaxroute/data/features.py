@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from .files import load_embeddings
+from .files import load_embeddings, refusal
 
 _LARGEST_RATIO = 100.0  # Largest ratio between the standard deviations of two columns of one embedding.
 _WIDTH = 32  # Number of principal directions to which texts and long embeddings are reduced.
@@ -59,8 +59,7 @@ class Directions:
         """Returns `[Q, r]` float32 features of new queries from their `[Q, d]` numbers."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
-            size = self.components.shape[1]
-            raise ValueError(f"features must have {size} numbers a query, as the log had, got {numbers.shape[-1]}")
+            raise refusal("other_size", size=self.components.shape[1], got=numbers.shape[-1])
         return _normalise(numbers @ self.components.T)
 
 
@@ -133,14 +132,12 @@ def choose_features(
     if word == "own" and own is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
     if word == "text" and text is None:
-        give = 'name it (columns={"text": ...}, --column text=NAME)'
-        raise ValueError(f'features is "text", but no column of text was found: {give}')
+        raise refusal("no_text")
     if wanted is not None and word not in ("none", "categories", "text", "own"):
         array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
         if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
-            either = f"[{num_rows}, d], a row per query of the file"
-            either += f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
-            raise ValueError(f"features must be numbers {either}, got {checks.show(array)}")
+            either = f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
+            raise refusal("other_shape", rows=num_rows, either=either, got=array)
         array = checks.numbers("features", np.asarray(array[rows] if len(array) == num_rows else array, np.float64))
         return _from_numbers(array, "the features that were given", False, notes)
     if own is not None and word in ("", "own"):

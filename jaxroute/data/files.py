@@ -133,8 +133,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
         with array as content:
             names = [name for name in content.files if name == "embeddings" or len(content.files) == 1]
             if not names:
-                has = join_names(content.files)
-                raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {has}")
+                raise refusal("no_embeddings", file=path, arrays=content.files)
             array = _array(path, content, names[0])
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{path} has shape {array.shape} and dtype {array.dtype}; expected [Q, d] numbers")

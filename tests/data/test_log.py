@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -305,3 +306,11 @@ def test_prices_without_anything_to_count_are_told_so(tmp_path):
     (tmp_path / "log.csv").write_text("id,llm,correct\n" + "".join(f"{i},{m},{i % 2}\n" for i in range(9) for m in "ab"))
     with pytest.raises(ValueError, match="prices per million tokens need to know how many tokens there are.*tokens_in"):
         read_log(tmp_path / "log.csv", prices={"a": (1.0, 2.0), "b": (3.0, 4.0)})
+
+
+def test_every_message_has_a_use_and_every_use_a_message():
+    folder = Path(features_of.__file__).parent
+    messages = json.loads((folder / "messages.json").read_text("utf-8"))
+    source = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    assert set(re.findall(r'(?:message|refusal|refuse_cell)\(\s*"(\w+)"', source)) <= messages.keys()
+    assert [name for name in messages if f'"{name}"' not in source] == []

@@ -269,8 +269,7 @@ def choose_models(
         more = f", or name their column ({option('--column', f'model={others[0]}')})" if others else ""
         raise refusal("one_model", file=name, model=answers.models[0], more=more)
     if file and prices is not None and not prices.keys() <= present:
-        others = join_names(sorted(prices.keys() - present), 4)
-        answers.notes.append(f"prices: {file} also has those of {others}, which the log lacks")
+        answers.notes.append(message("other_prices", file=file, models=sorted(prices.keys() - present)))
         prices = {model: price for model, price in prices.items() if model in present}
     for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
         for model in names or ():
@@ -389,8 +388,7 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
     if tokens_in is not None or tokens_out is not None:
         lost = _lost_usage(values, tokens_in, tokens_out)
         if lost.any():
-            first = answers.place(int(np.argmax(lost)))
-            answers.notes.append(message("zero_tokens", number=int(lost.sum()), first=first))
+            answers.notes.append(message("zero_tokens", number=int(lost.sum()), first=answers.place(int(np.argmax(lost)))))
             tokens_in, tokens_out = (None if t is None else np.where(lost, np.nan, t) for t in (tokens_in, tokens_out))
     counted_in, counted_out = "input tokens", "output tokens"
     if tokens_in is None:

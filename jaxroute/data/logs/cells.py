@@ -192,9 +192,8 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
     verdicts = {text: value for text, value in texts.items() if text.lower() in VERDICTS | _LETTERS}
     fractions = np.flatnonzero(np.where(percent, 0, np.nan_to_num(numbers.values, posinf=0, neginf=0)) % 1)
     if fractions.size and not letters and {word.lower() for word in verdicts} - {"true", "false"}:
-        row, found = fractions[0], [*verdicts][:2]
-        place, cell = sheet.place(row, column), cells[row]
-        raise refusal("words_and_numbers", file=sheet.name, column=column, words=found, place=place, cell=cell)
+        about = {"file": sheet.name, "column": column, "words": [*verdicts][:2]}
+        raise refusal("words_and_numbers", place=sheet.place(fractions[0], column), cell=cells[fractions[0]], **about)
     if verdicts:
         numbers.notes.append(", ".join(f"{word!r} counts as {value:g}" for word, value in list(verdicts.items())[:4]))
     return has_unit if has_unit.any() else None
@@ -386,7 +385,6 @@ def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
         if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
             raise sheet.refuse_cell("no_embedding", row, column)
         if vectors and len(vector) != len(vectors[0]):
-            place, first = sheet.place(row, column), len(vectors[0])
-            raise refusal("unequal_embeddings", place=place, number=len(vector), first=first)
+            raise sheet.refuse_cell("unequal_embeddings", row, column, number=len(vector), first=len(vectors[0]))
         vectors.append(vector)
     return np.stack(vectors)

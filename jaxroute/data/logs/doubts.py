@@ -74,8 +74,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
         return scores
     low, high = finite.min(), finite.max()
     if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
-        most = max(-low, high - 1.0)
-        notes.append(message("a_little_outside", number=int(outside.sum()), total=finite.size, most=most))
+        notes.append(message("a_little_outside", number=outside.sum(), total=finite.size, most=max(-low, high - 1.0)))
         return np.clip(scores, 0.0, 1.0)
     refuse((scores < 0) | (scores > 100), message("impossible_score"))
     _refuse_mixed(scores, groups, answers.place)

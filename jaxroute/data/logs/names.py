@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from jaxroute.core import checks
 
-from ..files import join_names
+from ..files import join_names, refusal
 
 _FILE = json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
 _LETTERS = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}  # Without accents.
@@ -260,8 +260,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
     """Returns the caller's columns by role, with `*` for the model, or empty; refuses unknown roles and columns."""
     if columns is not None and not isinstance(columns, Mapping):
-        got = checks.show(columns)
-        raise ValueError(f"columns must map roles to names of columns, as {{'score': 'my_column'}}, got {got}")
+        raise refusal("no_columns_by_role", got=columns)
     found: dict[str, str] = {}
     for role, column in (columns or {}).items():
         role = checks.one_of("a role in columns", _ALIASES.get(str(role), str(role)), ROLES)

@@ -24,7 +24,7 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import errors_name, import_optional, join_names, refusal
+from ..files import errors_name, import_optional, join_names, message, refusal
 from ..pickles import open_pickle
 from . import presets
 from .names import UNIT_KINDS, WORDS, match_level
@@ -173,8 +173,7 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
         sheet = _open_text(path, text, separator or ("\t" if suffix == ".tsv" else None), encoding, packed)
     sheet.encodings = encodings
     if encodings:
-        either = " or ".join(encodings)
-        sheet.notes.append(f"file: its encoding may be {either}; no name depends on it (--encoding decides)")
+        sheet.notes.append(message("several_encodings", encodings=" or ".join(encodings)))
     return sheet
 
 

@@ -109,8 +109,7 @@ def sheet_in_memory(data: Any) -> Sheet:
             raise ValueError("data must be columns by name, got an empty dict")
         lists = {str(name): list(values) for name, values in data.items() if not np.isscalar(values)}
         if len(lists) != len(data) or len({len(values) for values in lists.values()}) > 1:
-            sizes = join_names(f"{name}: {len(values)}" for name, values in lists.items())
-            raise ValueError(f"data must be columns of equal lengths by name, got {sizes}")
+            raise refusal("unequal_columns", sizes=[f"{name}: {len(values)}" for name, values in lists.items()])
         frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in lists.items()})
         return sheet_of_frame("the dict", frame, "a dict of columns")
     if isinstance(data, (list, tuple)):
