@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from jaxroute.core.protocols import Environment, Policy
     from jaxroute.core.types import CostHint, Metric, Spec
     from jaxroute.core.wrapper import Wrapper
-    from jaxroute.engine.cache import trace_count
-    from jaxroute.engine.errors import SimulationError
+    from jaxroute.engine.compiling import trace_count
+    from jaxroute.engine.components import SimulationError
     from jaxroute.engine.execution import Execution, Store
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.progress import Progress
@@ -32,7 +32,7 @@ _HOMES = {
     "Metric": "core.types",
     "Policy": "core.protocols",
     "Progress": "engine.progress",
-    "SimulationError": "engine.errors",
+    "SimulationError": "engine.components",
     "Store": "engine.execution",
     "Spec": "core.types",
     "StoreMismatchError": "store.packs",
@@ -45,7 +45,7 @@ _HOMES = {
     "numerics": "core",
     "run_bytes": "engine.simulate",
     "simulate": "engine.simulate",
-    "trace_count": "engine.cache",
+    "trace_count": "engine.compiling",
 }
 
 __all__ = [

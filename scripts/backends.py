@@ -21,7 +21,7 @@ from kernels import ENVIRONMENTS, pairs, parser_of, store, stored
 
 import jaxroute as jr
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import cache, programs
+from jaxroute.engine import compiling, programs
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "backends" / "512-bits.json"
 RUNS, REPEATS = 1024, 5
@@ -51,7 +51,7 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repea
         return used() - start, result
 
     for way in ways:
-        caches[way] = programs.PROGRAMS = cache.ProgramCache()
+        caches[way] = programs.PROGRAMS = compiling.ProgramCache()
         with prepared(way) as executions[way]:
             first[way], result = call(way)
         if decoded(result.attrs)["fell_back"]:

@@ -281,7 +281,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(learning.strategies, "STRATEGIES", {"LinUCB": learning.STRATEGIES["LinUCB"]})
-    monkeypatch.setattr("jaxroute.engine.waiting._FIRST_LINE_S", 1e-6)
+    monkeypatch.setattr("jaxroute.engine.progress._FIRST_LINE_S", 1e-6)
     Path("log.csv").write_text(PROMPTS)
     before = []
     fitted = comparing.offline.offline

@@ -64,7 +64,7 @@ MAY_IMPORT = {
     ),
 }
 # Modules of the engine that kernels may know.
-KERNELS_KNOW = ("memory", "precision", "rollout", "rounds")
+KERNELS_KNOW = ("precision", "rollout", "rounds")
 # Where a problem is known, by name or otherwise.
 KNOW_PROBLEMS = ("problems", "experiments", "comparison", "catalogue", "cli")
 MAY_LOAD_BY_NAME = ("__init__.py", "problems/__init__.py", "experiments", "cli", "data")

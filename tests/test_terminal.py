@@ -11,7 +11,7 @@ from jaxroute import cli
 from jaxroute.catalogue import catalogue
 from jaxroute.cli import completion, output, run
 from jaxroute.cli.output import Output
-from jaxroute.engine import waiting
+from jaxroute.engine import progress
 
 pytestmark = pytest.mark.fast
 
@@ -81,8 +81,8 @@ def test_the_list_fits(columns, capsys, monkeypatch):
 
 def test_progress_is_told_ever_less_often(capsys, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: clock[0])
-    lines = waiting.LineProgress(100)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines = progress.LineProgress(100)
     lines.set_description("UCB1")
     for second in range(1, 101):
         clock[0] = float(second)

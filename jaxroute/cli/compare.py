@@ -46,7 +46,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
     from jaxroute.cli.simulating import store_programs
     from jaxroute.comparison import compare
-    from jaxroute.engine.waiting import LineProgress, print_line
+    from jaxroute.engine.progress import LineProgress, print_line
 
     first = options.file[0].resolve()
     out = options.out or Path(f"report-{_stem(first)}")

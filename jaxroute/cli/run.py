@@ -78,7 +78,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
     if options.x64:
         jax.config.update("jax_enable_x64", True)  # Before anything is computed, also by an import.
     from jaxroute import Execution, experiments
-    from jaxroute.engine.waiting import print_line
+    from jaxroute.engine.progress import print_line
     from jaxroute.experiments.base import on_table
 
     devices = devices_of(options.devices)

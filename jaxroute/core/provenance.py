@@ -88,6 +88,11 @@ def device_name(devices: Sequence[Any]) -> str:
     return f"{len(devices)} x {kind}{cores}"
 
 
+def cores() -> int:
+    """Returns the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def memory_limit(device: Any) -> int:
     """Returns the memory of a device in bytes; the host's for a CPU."""
     stats = device.memory_stats() or {}

@@ -1,13 +1,17 @@
-"""Compilation by XLA, with options for speed over runs."""
+"""Compilation by XLA with options for speed over many runs, and the cache of this process's compiled programs."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
 from jaxroute.core import checks
 from jaxroute.core.quick import quick_options
+from jaxroute.kernels import Begun
 
 # Options for CPUs. XLA drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers; keeping them
 # makes UCB1 1.6 to 3 times as fast. Small loops must then not become calls, which hold no barrier. Vectors have 512 bits where the processor
@@ -20,26 +24,25 @@ CPU_OPTIONS = {
 # A pass that makes each operation outside of a fusion a separate fusion, which takes some 20 ms to compile and makes nothing faster. XLA has
 # scatter only as a fusion.
 _WRAPPER, _WRAPPED = "fusion-wrapper", "stablehlo.scatter"
-
 # Options for GPUs. WHILE makes a loop one graph on the device; otherwise the host launches every kernel of every round. The other types are
 # the defaults, since the list must be complete. With a driver older than CUDA 12.3 XLA ignores it.
 GPU_OPTIONS = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,CONDITIONAL,DYNAMIC_SLICE_FUSION,WHILE",
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,CONDITIONAL,DYNAMIC_SLICE_FUSION,WHILE"
 }
 
-_dropped: list[str] = []  # names of options, in the order in which they were refused
+_dropped: list[str] = []  # Names of options, in the order in which XLA refused them.
 _lapack = threading.Lock()
 
 
 def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = False) -> Any:
-    """Returns a program compiled for speed over runs, with the options that this version of XLA has.
+    """Compiles a program with those of the options above that this version of XLA has.
 
-    A warning names an option when it is first refused; see `dropped_options`.
+    A warning names an option when XLA first refuses it; see `dropped_options`.
 
     Args:
       lowered: result of `jax.jit(...).lower(...)`.
       platform: name of the platform that it was lowered for.
-      quick: on a CPU, with few optimisations: in a third of the time, into a program that takes ten times as long.
+      quick: whether a CPU's program gets few optimisations: it compiles in a third of the time and runs ten times as long.
     """
     wanted = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
     options: dict[str, str | bool] = {k: v for k, v in wanted.items() if k not in _dropped}
@@ -71,13 +74,18 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
     return compiled
 
 
+def dropped_options() -> tuple[str, ...]:
+    """Returns the names of the options that this version of XLA has refused."""
+    return tuple(_dropped)
+
+
 def calls_lapack(lowered: jax.stages.Lowered) -> bool:
-    """Whether a program calls LAPACK: factorisations, eigenvalues and singular values of many matrices on a CPU."""
+    """Whether a program factorises many matrices on a CPU, or computes their eigenvalues or singular values, by LAPACK."""
     return "@lapack_" in lowered.as_text()
 
 
 def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
-    """A program that waits until no other one of this process calls LAPACK, and returns when it has ended.
+    """Returns an executable that waits until no other one of this process calls LAPACK.
 
     LAPACK waits on a thread of XLA's pool for tasks in the same pool: two calls on two cores would wait for ever.
     """
@@ -89,6 +97,78 @@ def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def dropped_options() -> tuple[str, ...]:
-    """Names of the options that this version of XLA has refused."""
-    return tuple(_dropped)
+@dataclass(eq=False)
+class Program:
+    """A traced block (see `programs`) and its compilation, or the reason why no kernel simulates it.
+
+    Attributes:
+      lowered: program to compile.
+      kernels: running compilations of the kernels that it calls.
+      compiled: running or finished compilation of the program.
+      reason: why there is no kernel.
+      refused: whether a compiler, a loader or a driver is the reason, not the policy.
+      slower: whether the scan is faster than the kernel.
+      shapes: shapes of the recorded quantities of a run, by name.
+      calls_lapack: whether it must wait for other such programs.
+    """
+
+    lowered: Any = None
+    kernels: Begun = field(default_factory=list)
+    compiled: "Future[Any] | None" = None
+    reason: str = ""
+    refused: bool = False
+    slower: bool = False
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    calls_lapack: bool = False
+
+
+class ProgramCache:
+    """Programs of this process by their key, the last used at the end.
+
+    Each takes some hundred memory mappings, of which a Linux process may have 65,530; so `trim` leaves the last `most` after a call.
+
+    Attributes:
+      most: largest number of programs after a call.
+      traces: number of traced rollouts.
+    """
+
+    def __init__(self, most: int = 64):
+        self.most, self.traces = most, 0
+        self._programs: dict[Any, Program] = {}
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def compiled(self) -> list[Any]:
+        """Returns the finished executables."""
+        return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
+
+    def get(self, key: Any, make: Callable[[], Program]) -> Program:
+        """Returns the program of a key; `make` is called if there is none yet."""
+        program = self._programs.pop(key, None) or make()
+        self._programs[key] = program
+        return program
+
+    def trim(self) -> None:
+        for key in list(self._programs)[: -self.most]:
+            del self._programs[key]
+
+    def clear(self) -> None:
+        self._programs.clear()
+
+    @contextmanager
+    def fresh(self) -> Generator[None, None, None]:
+        """Context that begins without programs, and restores the earlier ones at its end."""
+        before, self._programs = self._programs, {}
+        try:
+            yield
+        finally:
+            self._programs = before
+
+
+PROGRAMS = ProgramCache()
+
+
+def trace_count() -> int:
+    """Returns how often a rollout has been traced in this process."""
+    return PROGRAMS.traces

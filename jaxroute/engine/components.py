@@ -1,25 +1,35 @@
-"""Environment and policies of a simulation: checked, as grids, and cut into variants that one program each simulates."""
+"""Environment and policies of a simulation: checked, as grids, and divided into variants.
 
+One program simulates the settings that differ in numbers alone. Settings that differ in static fields or shapes need several programs, one for
+each `Variant`.
+"""
+
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from jaxroute.core import checks, draws
+from jaxroute.core.batching.dependence import carry_dependence, which_depend
 from jaxroute.core.code import code_of, python
 from jaxroute.core.protocols import (
     AnyEnvironment,
     AnyPolicy,
+    PolicyOf,
     check_suits,
     check_values,
     cost_hint,
     first_state,
     has_plan,
+    is_environment,
     is_policy,
     stage_length_of,
 )
@@ -36,25 +46,49 @@ from jaxroute.engine.grid import (
     policy_settings,
     show_place,
 )
-from jaxroute.engine.rounds import spec_for
-from jaxroute.engine.sharing import shared_axes
+from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, strong
 
 # Fields of a `Spec` that are common to all variants of an environment.
 _COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "overflow_flow")
+# Number of settings from which it is worth its time to find the axes that share state.
+_FEW_SETTINGS = 5
+_METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
+
+
+class SimulationError(ValueError):
+    """A policy does not fit an environment: a method fails on the values of the other component."""
+
+
+@contextlib.contextmanager
+def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
+    """Context for tracing rounds of a named policy. An error of a method becomes a `SimulationError` that names components and method."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        reason, where = str(error).strip().partition("\n")[0][:300], ""
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None and not where:
+            code, owner = trace.tb_frame.f_code, trace.tb_frame.f_locals.get("self")
+            where = f", in {type(owner).__name__}.{code.co_name}" if owner is not None and code.co_name in _METHODS else ""
+            trace = trace.tb_next
+        homes = [f"{type(one).__name__} of {type(one).__module__}" for one in (policy, env)]
+        raise SimulationError(
+            f"policy {name!r} ({homes[0]}) does not fit {homes[1]}{where}: {type(error).__name__}: {reason}"
+        ) from error
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of a policy and of the environment that one program simulates.
+    """Settings of the environment and of a policy that one program simulates.
 
     Attributes:
       policy: name of the policy.
-      label: name for messages, with the position if the policy has several variants.
-      position: position by static axis.
+      label: name for messages, which includes the position if the policy has several variants.
+      position: position of the variant by static axis.
       grids: settings of the environment and of the policy.
       example: one concrete environment and policy.
-      spec: what the environment declares, with the horizon of the run.
-      hint: how expensive a round is.
+      spec: declarations of the environment, with the horizon of the run.
+      hint: costs of a round.
     """
 
     policy: str
@@ -66,13 +100,13 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Program of the policy's first state for a horizon, in a form that can be compared."""
+        """Traces how the policy makes its first state for a horizon. Equal results mean equal programs."""
         begin = functools.partial(first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
 
     def code(self, probes: Sequence[Any]) -> dict[str, Any]:
-        """Digests of the code of environment, policy and probes, as plain JSON."""
+        """Returns digests of the code of environment, policy and probes, as plain JSON."""
         made = [one for grid in self.grids for one in grid.objects[:1]]
         return {"python": python(), "digests": code_of([*made, *self.example, *probes])}
 
@@ -86,7 +120,7 @@ class Components:
       policies: settings of each policy, by name.
       variants: variants of all policies, those of a policy together.
       axes: coordinates of all axes of settings.
-      policy_axes: axes along which the runs of each policy differ, in order.
+      policy_axes: names of the axes along which the runs of each policy differ, in the order of `axes`.
     """
 
     env: Grid
@@ -97,7 +131,7 @@ class Components:
 
     @property
     def spec(self) -> Spec:
-        """Description of the environment; its variants do not differ in recorded quantities."""
+        """Declarations of the environment. All variants record the same quantities."""
         return self.variants[0].spec
 
     @property
@@ -111,14 +145,19 @@ class Components:
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Variant of a policy at a position by axis, or at a tile of positions."""
+        """Returns the variant of a policy that simulates a position, or a tile of positions, given by axis."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 
     def resumable(self, stored: Iterable[int], horizon: int, every: int) -> Callable[[str], list[int]]:
-        """Returns the stored horizons from which runs of a policy can be continued, largest first, as a function of its name.
+        """Returns a function of a policy's name that lists the stored horizons from which its runs can continue, the largest first.
 
-        The runs of a policy whose first state depends on the horizon cannot be continued.
+        Runs cannot continue if the policy's first state depends on the horizon.
+
+        Args:
+          stored: horizons of stored results.
+          horizon: horizon of this simulation.
+          every: rounds of a record interval.
         """
         found = sorted((one for one in stored if one < horizon and one % every == 0), reverse=True)
         differ = {one: {v.policy for v in self.variants if v.first_state(horizon) != v.first_state(one)} for one in found}
@@ -126,7 +165,7 @@ class Components:
 
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
-    """`ValueError` inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself, and its results are on the host."""
+    """Raises `ValueError` inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself, and its results are on the host."""
     # Under `jit` a new key is traced, too; under the others only mapped or differentiated values.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
     if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -137,10 +176,10 @@ def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
 
 
 def read_components(env: EnvironmentLike, policies: Policies, num_instances: int | None, horizon: int) -> Components:
-    """Checks environment and policies of `simulate`, alone and together.
+    """Checks the arguments of `simulate` that name environment and policies, each alone and all together.
 
     Raises:
-      ValueError: an argument is none of the types, a value is out of range, or environment and policy do not suit each other.
+      ValueError: an argument has a wrong type, a value is out of range, or environment and policy do not suit each other.
     """
     named = _named(policies)
     env_grid = env_settings(env, num_instances)
@@ -162,16 +201,10 @@ def read_components(env: EnvironmentLike, policies: Policies, num_instances: int
 
 
 def _named(policies: Policies) -> dict[str, PolicyLike]:
-    """Policies by name."""
-    named: dict[str, Any]
-    if isinstance(policies, Mapping):
-        named = dict(policies)
-    elif isinstance(policies, (list, tuple)):
-        named = {_policy_name(p): p for p in policies}
-        if len(named) < len(policies):
-            raise ValueError("policies of the same class need names: pass a dict of name to policy")
-    else:
-        named = {_policy_name(policies): policies}
+    given: Any = policies if isinstance(policies, (Mapping, list, tuple)) else [policies]
+    named: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {_policy_name(p): p for p in given}
+    if len(named) < len(given):
+        raise ValueError("policies of the same class need names: pass a dict of name to policy")
     if not named:
         raise ValueError("policies must hold at least one policy, got none")
     for name in named:
@@ -187,7 +220,6 @@ def _policy_name(policy: Any) -> str:
 
 
 def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]:
-    """Variants of a policy."""
     variants: list[Variant] = []
     for number, position in enumerate(places_of((env, policy))):
         label = name + "".join(f", {text}" for text in show_place(position, env.axes | policy.axes))
@@ -203,7 +235,7 @@ def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]
 
 
 def _check_variant(variant: Variant, first: Spec) -> None:
-    """Checks the conditions between environment and policy, and that all variants of the environment record the same."""
+    """Checks that environment and policy suit each other, and that the environment records the same as in the first variant."""
     env, policy = variant.example
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:
@@ -224,7 +256,6 @@ def _check_variant(variant: Variant, first: Spec) -> None:
 
 
 def _axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarray]:
-    """Coordinates of all axes."""
     axes = dict(env.axes)
     for policy in policies.values():
         for name, coordinates in policy.axes.items():
@@ -237,7 +268,7 @@ def _axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarray]:
 
 
 def _warn_assumptions(variants: Sequence[Variant]) -> None:
-    """Warns once about all policies that assume other rewards than the environment gives; see `jaxroute.core.rewards`."""
+    """Warns once about all policies that assume other rewards than the environment has (see `jaxroute.core.rewards`)."""
     missed: dict[str, None] = {}
     for variant in variants:
         (env_grid, grid), (env, policy) = variant.grids, variant.example
@@ -252,7 +283,7 @@ def _warn_assumptions(variants: Sequence[Variant]) -> None:
 
 
 def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
-    """Warns about a field `horizon` (of a total budget, say) that is not the horizon of the run."""
+    """Warns if an environment or policy was made for another horizon than that of the run: its field `horizon` says so."""
     for owner, grid in owners.items():
         fields: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
         own = {int(np.asarray(field)) for field in fields if np.ndim(field) == 0}
@@ -261,3 +292,72 @@ def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
                 f"{owner} was made for a horizon of {', '.join(map(str, sorted(own)))} rounds, the run has {horizon}: what it does "
                 f"with the horizon (a total budget, say) refers to the former; make it with horizon={horizon}"
             )
+
+
+def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()) -> tuple[str, ...]:
+    """Returns the axes along which most bytes of a run's state do not change, as those of a predictor that all settings train alike.
+
+    Such settings belong into one compiled call, which computes the common part once.
+
+    Args:
+      pairs: settings of the environment and of a policy, for each program.
+      static: axes along which programs differ, so that nothing is common.
+    """
+    total: dict[str, int] = {}
+    unchanged: dict[str, int] = {}
+    for env, policy in pairs:
+        if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+            continue  # A sampler has a separate environment for each run.
+        for grid in (env, policy):
+            for place, axis in enumerate(grid.axes):
+                if axis in static:
+                    continue
+                swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
+                for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
+                    total[axis] = total.get(axis, 0) + size
+                    unchanged[axis] = unchanged.get(axis, 0) + size * (not changed)
+    return tuple(axis for axis in total if 2 * unchanged[axis] > total[axis])
+
+
+def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Sequence[bool]) -> list[tuple[int, bool]]:
+    """Finds out which arrays of a run's state depend on swept parameters, by following the data through a round.
+
+    Args:
+      env: environment.
+      policy: policy, or a function `env -> policy`.
+      swept: whether each leaf of the pytree `(env, policy)` is swept.
+
+    Returns:
+      For each leaf of the states its bytes, 0 if no round writes it, and whether it depends on a swept leaf.
+    """
+    build: Any = policy
+    leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
+    word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+
+    def components(leaves: list[Any]) -> tuple[Any, Any]:
+        env, given = jax.tree.unflatten(structure, leaves)
+        return env, given if is_policy(build) else build(env)
+
+    def start(leaves: list[Any], words: jax.Array) -> States:
+        (env, policy), key = components(leaves), draws_key(words)
+        return jax.tree.map(strong, (env.init(key), first_state(env, policy, key, spec_for(env, 1))))
+
+    def one_round(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
+        (env, policy), key = components(leaves), draws_key(words)
+        env_state, policy_state = states
+        obs = env.observe(key, env_state, t)
+        if has_plan(policy) and stage_length_of(env, policy):
+            policy_state = policy.plan(key, policy_state, obs, t)
+        action, _ = policy.act(key, policy_state, obs, t)
+        env_state, feedback, _ = env.step(key, env_state, action, t)
+        return jax.tree.map(strong, (env_state, policy.update(key, policy_state, obs, action, feedback, t)))
+
+    states = jax.eval_shape(start, shapes, word)
+    sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
+    begin, step = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(one_round)(shapes, states, word, time)
+    given = step.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
+    sizes = [0 if now is then else size for size, now, then in zip(sizes, step.jaxpr.outvars, given, strict=True)]
+    first = which_depend(begin, [*swept, False])
+    changed = carry_dependence(first, lambda now: which_depend(step, [*swept, *now, False, False]))
+    return list(zip(sizes, changed, strict=True))

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.core.provenance import memory_limit
+from jaxroute.core.provenance import cores, memory_limit
 from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
-from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.recording import Recording
+from jaxroute.engine.rounds import LANE_MULTIPLE
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024

@@ -1,4 +1,8 @@
-"""Compiled blocks: programs that simulate the rounds of one policy on a tile of settings and a block of seeds."""
+"""Compiled blocks: programs that simulate the rounds of one policy for a block of seeds and a tile of settings.
+
+A tile is a rectangle of neighbouring settings, given by positions along each axis. Sizes of blocks and tiles are fixed (see `layout`), so that one
+program serves all calls of a variant.
+"""
 
 import copy
 import re
@@ -16,52 +20,41 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import checks, draws, rounding
+from jaxroute.core.provenance import cores
 from jaxroute.engine import reference
-from jaxroute.engine.cache import PROGRAMS, Program
-from jaxroute.engine.compiling import calls_lapack, compile_lanes, one_at_a_time
-from jaxroute.engine.components import Components, Variant
-from jaxroute.engine.errors import explained
+from jaxroute.engine.compiling import PROGRAMS, Program, calls_lapack, compile_lanes, one_at_a_time
+from jaxroute.engine.components import Components, Variant, explained
 from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.memory import LANE_MULTIPLE, cores
-from jaxroute.engine.packing import PackedRecords
-from jaxroute.engine.rollout import packed_rollout, spans_of
-from jaxroute.engine.rounds import STATE, Record, run_streams
-from jaxroute.engine.sampling import Sampling
-from jaxroute.engine.waiting import wait_for_compilations
-from jaxroute.kernels import (
-    DeviceKernel,
-    SlowerThanScan,
-    Unsupported,
-    compilations,
-    finish,
-    kernel_rollout,
-    raise_interrupt,
-)
+from jaxroute.engine.progress import wait_for_compilations
+from jaxroute.engine.request import Sampling
+from jaxroute.engine.rollout import PackedRecords, packed_rollout, spans_of
+from jaxroute.engine.rounds import LANE_MULTIPLE, STATE, Record, run_streams
+from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilations, finish, kernel_rollout, raise_interrupt
 
 
-def _apart(values: dict[str, Any]) -> tuple[PackedRecords, dict[str, Any]]:
-    """Values of a rollout in the form of `packed_rollout`."""
-    states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
-    return PackedRecords.unpacked(values), states
+def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
+    """Wraps a rollout that returns values by name, so that it returns as `packed_rollout` does."""
+
+    def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
+        values = rollout(*args, **options)
+        states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
+        return PackedRecords.unpacked(values), states
+
+    return packed
 
 
-def _by_kernel(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
-    return _apart(kernel_rollout(*args, **options))
-
-
-def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
-    del spans
-    return _apart(reference.rollout(*args, **options))
-
-
-# Back ends, with the arguments and results of `packed_rollout`. The last one is for comparison.
-ROLLOUTS: dict[str, Callable[..., tuple[PackedRecords, dict[str, Any]]]] = {
+# Rollouts of the back ends, with the arguments and results of `packed_rollout`. The last one is for comparison.
+ROLLOUTS = {
     "scan": packed_rollout,
-    "kernel": _by_kernel,
-    "reference": _by_reference,
+    "kernel": _packing(kernel_rollout),
+    "reference": _packing(lambda *args, spans, **options: reference.rollout(*args, **options)),
 }
+# A CPU thread is worth its start from about this many runs on.
+_FEWEST_LANES = 32
+# Whether kernels of a CPU simulate several runs at once; otherwise one after the other, by the text of a GPU's kernels.
+WIDE = True
 
 
 @dataclass
@@ -72,7 +65,7 @@ class Backend:
       name: "scan", "kernel" or "reference".
       reason: why the scan runs instead of the kernel.
       blocks: number of blocks that the kernel has finished.
-      kernels: kernels of a GPU that the present block calls.
+      kernels: GPU kernels that the running block calls.
       stopped: whether calls of kernels must end.
     """
 
@@ -84,11 +77,11 @@ class Backend:
 
     @property
     def done(self) -> float:
-        """Share of the present block that has been simulated, in [0, 1]; 0 if it is unknown."""
+        """Share of the running block that has been simulated, in [0, 1]; 0 if it is unknown."""
         return min((kernel.done for kernel in self.kernels), default=0.0)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Ends the calls of kernels at the end of their present launch, or allows calls again."""
+        """Ends calls of kernels after their running launch, or allows calls again."""
         self.stopped = stopped
         for kernel in self.kernels:
             kernel.interrupt(stopped)
@@ -103,14 +96,8 @@ class Backend:
             self.interrupt()
 
 
-# A CPU thread is worth its start from about this many runs on.
-_FEWEST_LANES = 32
-# Whether kernels of a CPU simulate several runs at once; otherwise one after the other, by the text of a GPU's kernels.
-WIDE = True
-
-
 class Block:
-    """One variant's compiled block: its trace, its executable, and the simulation of a tile of settings and a block of seeds.
+    """Compiled program of one variant, which simulates a block of seeds and a tile of settings in a call.
 
     Args:
       variant: settings of the environment and the policy.
@@ -120,7 +107,7 @@ class Block:
       layout: seeds and settings of a call.
       keep_states: whether a call also returns the states after the last round.
       on_device: whether returned arrays stay on the device.
-      quiet: whether there is no warning if the policy has no kernel.
+      quiet: whether to omit the warning that a policy has no kernel.
     """
 
     def __init__(
@@ -152,23 +139,17 @@ class Block:
 
     @property
     def device(self) -> Any:
-        """The first device."""
         return self.mesh.devices.flat[0]
 
     @property
     def backend(self) -> str:
-        """Name of the back end: "scan", "kernel" or "reference"."""
         return self.ran.name
 
     def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
-        for grid in self.grids:
-            for name in grid.axes:
-                places = np.ravel(tile[name])
-                span = np.minimum(
-                    np.arange(self.layout.tile[name]), len(places) - 1
-                )  # A small tile repeats its last setting.
-                positions[name] = places[span]
+        for name in self.axes:
+            places = np.ravel(tile[name])  # A small tile repeats its last setting.
+            positions[name] = places[np.minimum(np.arange(self.layout.tile[name]), len(places) - 1)]
         index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
         leaves = tuple(tuple(g.tile(positions)) for g in self.grids)
         record, horizon, *_ = self.static
@@ -177,7 +158,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """The block as a function of field values, indices of settings, root key, spans of rounds, seeds, and states of checkpoints."""
+        """Returns the program before it is traced, a function of the values of `_arguments`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -215,19 +196,19 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def after(self, rounds: int) -> "Block":
-        """Returns the block for runs whose first rounds have been simulated."""
+        """Returns a copy of the block for runs of which this number of rounds has been simulated."""
         other = copy.copy(self)
         other.since = rounds
         return other
 
     def with_environment(self, env: Grid) -> "Block":
-        """Returns the block for settings of the environment that differ in static fields alone."""
+        """Returns a copy of the block for settings of the environment that differ in static fields alone."""
         other = copy.copy(self)
         other.grids = (env, self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
-        """Returns the traced block for this number of seeds, from the cache if an equal one has been traced."""
+        """Traces the block for this number of seeds, or takes an equal program from the cache."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
@@ -256,11 +237,7 @@ class Block:
             return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
-        """Replaces the kernel by the scan, from now on; reason, refused and slower as for `Program`.
-
-        Raises:
-          RuntimeError: the exact arithmetic of a GPU is wanted, which the scan does not have.
-        """
+        """Replaces the kernel by the scan, from now on; arguments as for `Program`."""
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
                 f"{self.name}: on a GPU arithmetic='exact' is that of kernels, and no kernel runs it: {reason}; give devices=jax.devices('cpu') or "
@@ -272,11 +249,11 @@ class Block:
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def padded(self, runs: int) -> int:
-        """Returns the number of runs of a call with padding."""
+        """Returns the number of runs that a call with so many runs simulates, with padding."""
         return runs if self.one_by_one else self.layout.padded(self.mesh.size)
 
     def _any_seeds(self) -> np.ndarray:
-        """Placeholder for the seeds of one compiled call."""
+        """Returns as many seeds as one compiled call has; tracing needs their number alone."""
         return np.zeros(1 if self.one_by_one else self.layout.padded(self.mesh.size) // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -284,7 +261,7 @@ class Block:
         return self.lower(self._any_seeds()).shapes
 
     def needs(self) -> tuple[int, int] | None:
-        """Returns the scratch bytes of a run, and the runs that the GPUs hold at the same time; None without a kernel."""
+        """Returns the bytes of scratch memory of a run and the number of runs that the GPUs hold at the same time; None without a kernel."""
         program = self.lower(self._any_seeds())
         try:
             finish(program.kernels)
@@ -301,7 +278,7 @@ class Block:
         seeds: np.ndarray | None = None,
         begun: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> "Future[Any]":
-        """Starts to compile the block for this number of seeds or the usual one, unless an equal one is compiled already."""
+        """Starts to compile the block for these seeds, or for the usual number, unless an equal program is compiled already."""
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -310,7 +287,7 @@ class Block:
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
-        """The compiled block for this number of seeds; that of the scan if the kernel does not compile."""
+        """Returns the compiled block for this number of seeds; that of the scan if the kernel does not compile."""
         program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
@@ -330,19 +307,19 @@ class Block:
     def run(
         self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
     ) -> tuple[dict[str, Any], float]:
-        """Simulates the block; one that does not fit into memory is halved.
+        """Simulates a block of seeds. A block that does not fit into memory is halved.
 
         Args:
           tile: positions along each axis.
           seeds: `[R]`.
-          begun: states `[settings..., R, ...]` of a checkpoint (see `after`), by name.
+          begun: states `[settings..., R, ...]` of a checkpoint by name, for a block made by `after`.
 
         Returns:
           Increments `[settings..., R, records, ...]` by name, and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
-          RuntimeError: a GPU fails, also with the scan.
+          RuntimeError: the GPU fails with the kernel and with the scan.
         """
         start = time.perf_counter()
         parts = self._parts(seeds, begun, len(seeds) if self.one_by_one else self.threads)
@@ -385,7 +362,7 @@ class Block:
             return self._joined([first, second]), compiling + a + b
 
     def _run_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
-        """Simulates a block in which the driver has failed again, by the scan; returns as `run`."""
+        """Simulates a block in which the driver has failed once more, by the scan; returns as `run` does."""
         self._fall_back(reason, True)
         try:
             return self.run(*args)
@@ -398,18 +375,17 @@ class Block:
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
     ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Seeds and states in equal parts."""
+        """Divides seeds and states into equal parts."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
         ]
 
     def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
-        """Sharding of seeds and states over the devices."""
+        """Returns how seeds, and the states of runs, are divided among the devices."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
     def _joined(self, parts: list[Any]) -> Any:
-        """Concatenates the values of several parts of the seeds."""
         if len(parts) == 1:
             return parts[0]
         concatenate = jnp.concatenate if self.on_device else np.concatenate
@@ -417,7 +393,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """`jax.vmap` over an axis of length one, without the axis inside."""
+    """Replaces `jax.vmap` over an axis of length one by a function that does not see the axis."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -431,7 +407,7 @@ def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[...,
 
 @contextmanager
 def compiler() -> Generator[ThreadPoolExecutor, None, None]:
-    """Context with a pool that compiles as many blocks at a time as there are cores."""
+    """Context with a pool of threads that compiles as many blocks at a time as there are cores."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool
@@ -440,24 +416,13 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles several blocks at the same time; errors are raised when a block is run.
-
-    Args:
-      blocks: blocks by label.
-      pool: pool of `compiler`.
-      progress: whether to show the running compilations.
-    """
+    """Compiles several blocks, given by label, at the same time, and shows progress; errors are raised when a block is run."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns into how many equal parts a block is cut, which run at the same time: a CPU computes small operations on one core.
-
-    Args:
-      devices: devices that simulate it.
-      runs: number of runs of the block.
-    """
+    """Returns the number of threads among which the runs of a block are divided; XLA computes small operations on one core of a CPU."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1
@@ -476,7 +441,7 @@ def make_blocks(
     summed: bool = False,
     quiet: bool = False,
 ) -> dict[str, Block]:
-    """Returns the block of each variant by its label; arguments as for `Block`, `summed`: single runs are dropped."""
+    """Makes the block of each variant, by label; arguments as for `Block`. With `summed` only statistics of the runs are stored."""
     on_device = summed and not target.on_cpu  # Statistics are computed where the runs are.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
@@ -487,7 +452,7 @@ def make_blocks(
 def trace_blocks(
     variants: Sequence[Variant], blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Traces every block; returns the shapes of recorded quantities by policy and name. With a pool, each is compiled while the next is traced.
+    """Traces every block and returns the shapes of recorded quantities by policy and name. A pool compiles each while the next is traced.
 
     Raises:
       ValueError: a quantity has different shapes in two variants of a policy.
@@ -512,7 +477,7 @@ def trace_blocks(
 def device_needs(
     components: Components, records: Mapping[str, Record], sampling: Sampling, target: Target
 ) -> dict[str, tuple[int, int]]:
-    """Returns the bytes of scratch memory of a run, and the runs that GPUs hold at the same time, of each variant with a kernel; by label."""
+    """Returns the result of `Block.needs` by label, for the variants that kernels of a GPU simulate."""
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}
     smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(components.axes, 1))

@@ -1,13 +1,124 @@
-"""Progress of a simulation, which is reported to a `callback` after each block, and its end by the callback."""
+"""Progress of a simulation: bars and lines on the terminal, running compilations, and a `callback` of the user."""
 
+import contextlib
+import json
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import jax
 import xarray as xr
 
 from jaxroute.core import checks
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar.
+    from tqdm.auto import tqdm as tqdm
+
+# Seconds until the first line of progress; each further line comes after twice the time.
+_FIRST_LINE_S = 10.0
+# File with the seconds of earlier compilations by name, beside JAX's cache of compiled programs.
+_SECONDS_FILE = "jaxroute-seconds.json"
+
+
+class LineProgress:
+    """Progress where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
+
+    Used instead of `tqdm`; `print` is a `callback` of `compare`.
+
+    Args:
+      total: number of blocks.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self.n, self._total, self._description = 0.0, total, ""
+        self._started, self._next = time.monotonic(), _FIRST_LINE_S
+
+    def __enter__(self) -> "LineProgress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_description(self, text: str) -> None:
+        """Sets the description of the running block."""
+        self._description = text
+
+    def update(self, blocks: float) -> None:
+        """Adds finished blocks."""
+        self.n += blocks
+        self.print(f"block {self.n:,.0f} of {self._total:,} ({self._description})")
+
+    def print(self, text: str) -> None:
+        """Prints a text if it is time."""
+        passed = time.monotonic() - self._started
+        if passed < self._next:
+            return
+        while self._next <= passed:
+            self._next *= 2
+        print(f"jaxroute: {passed:.0f} s, {text}", file=sys.stderr, flush=True)
+
+
+def print_line(text: str) -> None:
+    """Prints a line on standard error, beside bars."""
+    tqdm.write(f"jaxroute: {text}", file=sys.stderr)
+
+
+def bar(total: int, progress: bool) -> Any:
+    """Returns a bar of blocks; lines now and then where standard error is a file and no notebook shows the bar."""
+    in_text = "notebook" not in tqdm.__module__ and not any("notebook" in one.__module__ for one in tqdm.__mro__)
+    if progress and in_text and not sys.stderr.isatty():
+        return LineProgress(total)
+    return tqdm(total=total, disable=not progress or not total, unit="block", leave=False)
+
+
+def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
+    """Waits until all compilations have ended or failed.
+
+    Args:
+      compiling: compilations by the name that is shown.
+      kinds: names by which the seconds are stored for the next time, by the same name.
+      progress: whether to show the running compilations.
+    """
+    before, start = _seconds(), time.perf_counter()
+    left = {future: name for name, future in compiling.items() if not future.done()}
+    number, took = len(left), {}
+    shows = progress and left and sys.stderr.isatty()
+    with tqdm(disable=not shows, bar_format="{desc} [{elapsed}]", leave=False) as bar:
+        while left:
+            shown = (
+                f"{name} ({before[kinds[name]]:.0f} s last time)" if kinds[name] in before else name
+                for name in left.values()
+            )
+            ended = f", {number - len(left)} of {number} done" if number > 1 else ""
+            bar.set_description_str(f"compiling {', '.join(shown)}{ended}")
+            for future in wait(left, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                took[kinds[left.pop(future)]] = round(time.perf_counter() - start, 1)
+    took = {kind: seconds for kind, seconds in took.items() if seconds >= 1.0}
+    if took and (path := _path()):
+        with contextlib.suppress(OSError):  # Only the display depends on it.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({**_seconds(), **took}, indent=1))
+
+
+def _path() -> Path | None:
+    folder = getattr(jax.config, "jax_compilation_cache_dir", None)
+    return Path(folder) / _SECONDS_FILE if folder and "://" not in str(folder) else None
+
+
+def _seconds() -> dict[str, float]:
+    """Reads the seconds of earlier compilations; a damaged file counts as none."""
+    path = _path()
+    try:
+        found: Any = json.loads(path.read_text()) if path else {}
+    except (OSError, ValueError):
+        return {}
+    return {str(k): float(v) for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -36,41 +147,36 @@ class Progress:
         return self._so_far()
 
 
-# Called after each block; ends the run by returning True.
+# Function that is called after each block; it ends the simulation by returning True.
 Callback: TypeAlias = Callable[[Progress], Any]
 
 
-@dataclass
 class Monitor:
-    """Callback of the user, and whether it has ended the simulation.
+    """Calls the user's callback after each block, and remembers whether it has ended the simulation.
 
     Attributes:
-      callback: function that is called after each block, or None.
-      started: `time.perf_counter` at the beginning.
       done: number of finished blocks.
       total: number of blocks.
       stopped: whether the callback has ended the simulation.
+
+    Raises:
+      ValueError: the callback is no function of one argument.
     """
 
-    callback: Callback | None
-    started: float = field(default_factory=time.perf_counter)
-    done: int = 0
-    total: int = 0
-    stopped: bool = False
-
-    def __post_init__(self) -> None:
-        if self.callback is None:
-            return
-        if not callable(self.callback):
-            raise ValueError(f"callback must be a function of the progress, got {checks.show(self.callback)}")
-        checks.takes("callback", self.callback, "progress")
+    def __init__(self, callback: Callback | None):
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of the progress, got {checks.show(callback)}")
+        if callback is not None:
+            checks.takes("callback", callback, "progress")
+        self.callback, self._started = callback, time.perf_counter()
+        self.done, self.total, self.stopped = 0, 0, False
 
     def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
         """Reports a finished block to the callback; returns whether the simulation ends here."""
         self.done += 1
         if self.callback is None:
             return False
-        seconds = time.perf_counter() - self.started
+        seconds = time.perf_counter() - self._started
         try:
             answer = self.callback(Progress(policy, setting, seeds, self.done, self.total, seconds, so_far))
         except Exception as error:

@@ -14,8 +14,7 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine.components import Components
-from jaxroute.engine.errors import explained
+from jaxroute.engine.components import Components, explained
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for, traced_once
 from jaxroute.store.cells import Request

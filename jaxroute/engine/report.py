@@ -1,15 +1,31 @@
-"""Report of a simulation: attributes of its result, and warnings about invalid runs, probes and goals."""
+"""Report of a simulation: attributes of its result, warnings, and the round in which an invalid run went wrong.
 
-from collections.abc import Mapping, Sequence
+Runs are addressed by seed, so that a single one can be simulated again, with every round checked.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import xarray as xr
+from jax import lax
 
-from jaxroute.core import checks, provenance
-from jaxroute.engine import diagnose
+from jaxroute.core import checks, draws, provenance, rounding
+from jaxroute.core.batching.lanes import exactly
+from jaxroute.core.protocols import stage_length_of
+from jaxroute.engine import reference
+from jaxroute.engine.components import Variant
 from jaxroute.engine.execution import Target
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.precision import widened
 from jaxroute.engine.programs import Block
 from jaxroute.engine.recording import Recording
+from jaxroute.engine.request import Sampling
+from jaxroute.engine.rounds import Record, any_nan, run_streams
+from jaxroute.engine.running import larger_settings
 from jaxroute.engine.schedule import Ending
 
 
@@ -31,7 +47,7 @@ def attributes(
       measured: measurements of the work, and the layout.
       goals: standard errors by metric at which the simulation stops.
       ending: where it ended.
-      invalid: first bad rounds, see `diagnose.first_bad_rounds`.
+      invalid: result of `first_bad_rounds`.
     """
     about: dict[str, Any] = {
         "backend": {name: block.backend for name, block in blocks.items()},
@@ -54,9 +70,19 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs, probes with NaN, and goals that were not reached; `recorded`: names of quantities by policy."""
-    _warn_invalid(data, invalid)
-    _warn_probes(data, recorded, recording)
+    """Warns about invalid runs, probes with NaN, and goals that were not reached; `recorded` has the names of quantities by policy."""
+    if "invalid" in data:
+        number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
+    else:
+        number, runs, where = int((~data["valid"]).sum()), data["valid"].size, "'valid'"
+    if number:
+        firsts = "".join(f"; first bad value of {text}" for text in map(_in_words, invalid))
+        checks.warn(
+            f"{number} of {runs} runs are invalid (something is NaN, or a flow is not finite, or must be zero and is not): "
+            f"see the variable {where} and the counters beside it{firsts}"
+        )
+    for name, number in _nan_probes(data, recorded, recording).items():
+        checks.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid")
     if recording.goals and not ending.met:
         checks.warn(
             f"the standard errors after {ending.seeds} seeds are not below the goal, until_stderr={recording.goals}: the largest are "
@@ -64,21 +90,14 @@ def warn(
         )
 
 
-def _warn_invalid(data: xr.Dataset, bad: Sequence[Mapping[str, Any]]) -> None:
-    if "invalid" in data:
-        invalid, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
-    else:
-        invalid, runs, where = int((~data["valid"]).sum()), data["valid"].size, "'valid'"
-    if invalid:
-        firsts = "".join(f"; first bad value of {text}" for text in map(diagnose.text, bad))
-        checks.warn(
-            f"{invalid} of {runs} runs are invalid (something is NaN, or a flow is not finite, or must be zero and is not): "
-            f"see the variable {where} and the counters beside it{firsts}"
-        )
+def _in_words(bad: Mapping[str, Any]) -> str:
+    setting = "".join(f", {name} {value}" for name, value in bad["setting"].items())
+    what = "in no single round" if bad["round"] is None else f"{', '.join(bad['values'])} in round {bad['round']}"
+    return f"policy {bad['policy']!r}{setting}, seed {bad['seed']}: {what}"
 
 
-def _warn_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recording: Recording) -> None:
-    """Warns about NaN in a probe, which does not make a run invalid, but is rarely meant."""
+def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recording: Recording) -> dict[str, int]:
+    """Counts by probe the valid runs in which it is NaN. That does not make a run invalid, but is rarely meant."""
     found: dict[str, int] = {}
     for policy, record in recording.records.items():
         probes = dict(record.probes)
@@ -91,5 +110,136 @@ def _warn_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], record
                 number = int((valid - counts.min([d for d in counts.dims if d not in valid.dims])).sum())
             if number:
                 found[name] = found.get(name, 0) + number
-    for name, number in found.items():
-        checks.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid")
+    return found
+
+
+def first_bad_rounds(
+    data: xr.Dataset,
+    records: Mapping[str, Record],
+    axes: Mapping[str, Sequence[str]],
+    variant_of: Callable[[str, Mapping[str, int]], Variant],
+    sampling: Sampling,
+    device: Any,
+) -> list[dict[str, Any]]:
+    """Simulates the first invalid run of each policy again, up to its first bad value.
+
+    Args:
+      data: a result.
+      records: recorded quantities by policy.
+      axes: axes along which the runs of a policy differ, by policy.
+      variant_of: returns the variant of a policy at a position.
+      sampling: horizon and root seed.
+      device: device that simulates.
+
+    Returns:
+      For each policy with an invalid run its name (`policy`), the run (`setting`, `seed`), the names of the quantities that went wrong
+      first (`values`), and the counted round, from 1 (`round`; None if a sum has overflowed, which is no fault of a single round).
+    """
+    found = []
+    for name, record in records.items():
+        run = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
+        if run is None:
+            continue
+        setting, seed, rounds = run
+        own = {axis: setting[axis] for axis in axes[name]}
+        variant = variant_of(name, own)
+        (env, policy), overflow = variant.grids, [variant.spec.overflow_flow]
+        start, values = None, list[str]()
+        # The run may have been simulated with more capacity.
+        for larger in itertools.chain([env], larger_settings(env, variant.example[0])):
+            bad = _replay((larger, policy), own, seed, record, rounds or sampling.horizon, sampling, device)
+            firsts = {name: int(first) for name, first in bad.items() if first >= 0}
+            if firsts:
+                start = min(firsts.values())
+                values = [name for name, first in firsts.items() if first == start]
+            if not firsts or values != overflow:
+                break
+        place = {axis: data[axis].values[i].item() for axis, i in own.items()}
+        number = None if start is None else start + 1
+        found.append({"policy": name, "setting": place, "seed": seed, "round": number, "values": values})
+    return found
+
+
+# Setting by axis and seed of an invalid run, and a round before which it went wrong, if the curves show one.
+_Bad = tuple[dict[str, int], int, int | None]
+
+
+def _first_of_runs(data: xr.Dataset, policy: str, record: Record) -> _Bad | None:
+    invalid = np.argwhere(~data["valid"].sel(policy=policy).values)
+    if not len(invalid):
+        return None
+    *setting, seed = map(int, invalid[0])
+    place = dict(zip(map(str, data["valid"].dims[1:-1]), setting, strict=True))
+    run = data.sel(policy=policy).isel({**place, "seed": seed})
+    finite = np.ones(run.sizes["time"], bool)
+    for metric in record.flows:
+        curve = np.isfinite(run[metric.name].values)
+        finite &= curve.reshape(len(curve), -1).all(axis=1)
+    counted = any(run[zero].item() != 0 for zero in record.zero_flows)
+    rounds = None if counted or finite.all() else int(run["time"].values[np.argmin(finite)])
+    return place, run["seed"].item(), rounds
+
+
+def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
+    first = data["first_invalid"].sel(policy=policy)
+    invalid = np.argwhere(first.values >= 0)
+    if not len(invalid):
+        return None
+    place = dict(zip(map(str, first.dims), map(int, invalid[0]), strict=True))
+    return place, first.isel(place).item(), None
+
+
+def _replay(
+    grids: tuple[Grid, Grid],
+    setting: Mapping[str, int],
+    seed: int,
+    record: Record,
+    rounds: int,
+    sampling: Sampling,
+    device: Any,
+) -> dict[str, np.ndarray]:
+    """Simulates the first counted rounds of one run; returns by quantity the first round, from 0, in which it is bad, or -1."""
+
+    def leaves_of(grid: Grid) -> list[Any]:
+        tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
+        return [leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, grid.leaf_axes, strict=True)]
+
+    def run(leaves: Any, words: Any) -> dict[str, Any]:
+        env, policy = (grid.build(own) for grid, own in zip(grids, leaves, strict=True))
+        keys = reference.keys_of(words)
+        env, policy, states = reference.first_states(env, policy, keys, sampling.horizon)
+        stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
+
+        def one(t: Any, states: Any) -> tuple[Any, dict[str, jax.Array]]:
+            states, values = reference.one_round(env, policy, keys, states, t, stage_length and t % stage_length == 0)
+            return states, _bad(record, states, values)
+
+        def add(t: Any, carry: Any) -> Any:
+            (states, bad), firsts = one(t, carry[0]), carry[1]
+            new = {name: bad[name] & (t >= free_rounds) & (first < 0) for name, first in firsts.items()}
+            return states, {name: jnp.where(new[name], t - free_rounds, first) for name, first in firsts.items()}
+
+        none = dict.fromkeys(jax.eval_shape(one, jnp.int32(0), states)[1], jnp.int32(-1))
+        return lax.fori_loop(jnp.int32(0), jnp.int32(free_rounds + rounds), add, (states, none))[1]
+
+    def protected(leaves: Any, words: Any) -> Any:
+        with rounding.protected(words["env"]):
+            return exactly(widened(run))(leaves, words)
+
+    with jax.default_device(device):
+        streams = run_streams(jax.random.key_data(draws.key(sampling.root_seed)), np.asarray([seed], np.uint32))
+        words = {name: pair[:, 0] for name, pair in streams.items()}
+        return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
+
+
+def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """Returns by quantity whether it is bad in a round."""
+    flows = values["flows"]
+    bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
+    bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}
+    bad["feedback"] = any_nan(values["feedback"])
+    bad |= {f"info.{name}": any_nan(value) for name, value in values["info"].items()}
+    for name, state in zip(("state", "state of the policy"), states, strict=True):
+        leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+        bad |= {f"{name}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves}
+    return bad

@@ -2,24 +2,92 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn
 
-from jaxroute.core import arithmetic, provenance
+from jaxroute.core import arithmetic, checks, provenance
 from jaxroute.core.description import describe, digest_of_setting
-from jaxroute.core.protocols import AnyEnvironment
 from jaxroute.core.provenance import fingerprint
-from jaxroute.engine.components import Components
+from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.execution import Target
 from jaxroute.engine.recording import Recording
-from jaxroute.engine.sampling import Sampling
+from jaxroute.engine.rounds import Record, one_run, traced_once
 from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.packs import digest_of, plain
 
 # Entries of the settings that are no part of a cell's identity, or are added to it for each policy.
 _NOT_COMMON = ("environment", "policies", "record", "seeds", "horizon", "keep", "keep_states", "until_stderr", "jaxroute")
+# Operations on float32 that are exact, or are computed by `arithmetic`, or hold others.
+# fmt: off
+_EXACT = frozenset([
+    *("abs", "add", "add_any", "argmax", "argmin", "bitcast_convert_type", "broadcast_in_dim", "ceil", "checkpoint", "clamp", "closed_call"),
+    *("computed_once", "concatenate", "cond", "convert_element_type", "copy", "copy_p", "cummax", "cummin", "cumprod", "cumsum"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "defined", "div", "dot_general", "dynamic_slice", "dynamic_update_slice"),
+    *("expand_dims", "first_best", "floor", "gather", "iota", "is_finite", "jit", "max", "min", "mul", "neg", "nextafter"),
+    *("optimization_barrier", "pad", "pjit", "reduce_max", "reduce_min", "reduce_precision", "reduce_prod", "reduce_sum", "rem", "remat2"),
+    *("reshape", "rev", "round", "rounded_product", "rounded_quotient", "scan", "scatter", "scatter-add", "scatter-max", "scatter-min"),
+    *("scatter-mul", "scatter-sub", "select_n", "sign", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "stop_gradient", "sub"),
+    *("top_k", "transpose", "while"),
+])
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Random draws of a simulation.
+
+    Attributes:
+      horizon: counted rounds.
+      seeds: `[R]` uint32.
+      root_seed: seed of all randomness.
+    """
+
+    horizon: int
+    seeds: np.ndarray
+    root_seed: int
+
+
+def number_of_seeds(seeds: int | Sequence[int]) -> int:
+    """Returns the number of seeds, without making a list of them if possible.
+
+    Raises:
+      ValueError: there are none, or more than fit into memory.
+    """
+    if isinstance(seeds, Iterable):
+        number = len(seeds) if isinstance(seeds, Sized) else 1
+    elif checks.is_integer(seeds) or (isinstance(seeds, float) and seeds.is_integer()):
+        number = checks.whole("seeds", seeds)
+    else:
+        raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}")
+    most = min(2**32, provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 40)
+    if number > most:
+        raise ValueError(f"seeds must be at most {most:,} on this machine (40 bytes for each), got {number:,}")
+    return number
+
+
+def read_sampling(horizon: int, seeds: int | Sequence[int], root_seed: int) -> Sampling:
+    """Checks the seeds of `simulate`.
+
+    Raises:
+      ValueError: one of them is out of range, or two are equal.
+    """
+    root_seed = checks.root_seed(root_seed)
+    if not isinstance(seeds, Iterable):
+        return Sampling(horizon, np.arange(checks.whole("seeds", seeds), dtype=np.uint32), root_seed)
+    values = np.arange(seeds.start, seeds.stop, seeds.step) if isinstance(seeds, range) else np.asarray([*seeds])
+    if not values.size or not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
+        raise ValueError(f"seeds must be a non-empty list of whole numbers, got {checks.show(seeds)}")
+    if values.min() < 0 or values.max() >= 2**32:
+        raise ValueError(f"seeds must be from 0 to 2**32 - 1, got {values.min()} to {values.max()}")
+    if len(np.unique(values)) < len(values):
+        raise ValueError("seeds must differ from each other: equal seeds are equal runs")
+    return Sampling(horizon, values.astype(np.uint32), root_seed)
 
 
 def request_of(
@@ -35,13 +103,28 @@ def request_of(
 
     Args:
       components, recording, sampling, target: of the simulation.
-      inexact: operations that are not exact, by policy.
+      inexact: result of `inexact_by_policy`.
       keep_states: whether the states after the last round are stored.
       with_code: whether to add the digests of code and settings that a store needs.
     """
-    settings = _settings(components, recording, sampling, target, inexact, keep_states)
-    settings = {**fingerprint(settings), "jaxroute": provenance.versions()["jaxroute"]}
-    settings = json.loads(json.dumps(settings))
+    settings: dict[str, Any] = {
+        "problem": _problem_of(components),
+        "environment": describe(components.env),
+        "policies": {name: describe(policy) for name, policy in components.policies.items()},
+        "horizon": sampling.horizon,
+        "record_every": recording.every,
+        "record": {name: describe(record) for name, record in recording.records.items()},
+        "root_seed": sampling.root_seed,
+        "seeds": describe_seeds(sampling.seeds),
+        "arithmetic": f"exact {arithmetic.VERSION}",
+    }
+    if target.arithmetic != "exact" or inexact:  # Back ends and machines may round differently.
+        backends = " ".join(sorted({target.backend_of(one.hint) for one in components.variants}))
+        settings["arithmetic"] = f"{target.arithmetic} {target.platform} {backends}" + " quick" * target.quick
+    settings |= {"keep": recording.keep} if recording.keep != "runs" else {}
+    settings |= {"until_stderr": recording.goals} if recording.goals else {}
+    settings |= {"keep_states": True} if keep_states else {}
+    settings = json.loads(json.dumps({**fingerprint(settings), "jaxroute": provenance.versions()["jaxroute"]}))
     codes: dict[str, dict[str, Any]] = {}
     if with_code:
         codes = {one.label: one.code([p for _, p in recording.records[one.policy].probes]) for one in components.variants}
@@ -63,46 +146,14 @@ def request_of(
     )
 
 
-def problem_of(env: AnyEnvironment) -> str:
-    """Name of the problem that an environment belongs to: its folder, or its module outside jaxroute."""
-    parts = type(env).__module__.split(".")
+def _problem_of(components: Components) -> str:
+    """Returns the folder of the environment's problem, or its module outside jaxroute."""
+    parts = type(components.variants[0].example[0]).__module__.split(".")
     return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
 
 
-def _settings(
-    components: Components,
-    recording: Recording,
-    sampling: Sampling,
-    target: Target,
-    inexact: Mapping[str, Any],
-    keep_states: bool,
-) -> dict[str, Any]:
-    """Everything that decides the numbers, as plain JSON; options at their default are left out."""
-    settings: dict[str, Any] = {
-        "problem": problem_of(components.variants[0].example[0]),
-        "environment": describe(components.env),
-        "policies": {name: describe(policy) for name, policy in components.policies.items()},
-        "horizon": sampling.horizon,
-        "record_every": recording.every,
-        "record": {name: describe(record) for name, record in recording.records.items()},
-        "root_seed": sampling.root_seed,
-        "seeds": describe_seeds(sampling.seeds),
-        "arithmetic": f"exact {arithmetic.VERSION}",
-    }
-    if target.arithmetic != "exact" or inexact:  # Back ends and machines may round differently.
-        backends = " ".join(sorted({target.backend_of(one.hint) for one in components.variants}))
-        settings["arithmetic"] = f"{target.arithmetic} {target.platform} {backends}" + " quick" * target.quick
-    if recording.keep != "runs":
-        settings["keep"] = recording.keep
-    if recording.goals:
-        settings["until_stderr"] = recording.goals
-    if keep_states:
-        settings["keep_states"] = True
-    return settings
-
-
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Digests of everything that decides the numbers of a policy except horizon and seeds, for each of its settings; empty without codes."""
+    """Returns a digest for each setting of a policy: of everything that decides its numbers except horizon and seeds; empty without `codes`."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
@@ -118,3 +169,56 @@ def _identities(components: Components, policy: str, settings: Mapping[str, Any]
         digests = [one[number] for one, number in zip(identities, numbers, strict=True)]
         found.append(digest_of(plain([rest, *digests])).hex() + codes[components.variant(policy, at).label])
     return found
+
+
+def inexact_by_policy(variants: Sequence[Variant], records: Mapping[str, Record]) -> dict[str, list[str]]:
+    """Returns the operations of each policy that CPUs and back ends may round differently; nearly all policies have none and are left out."""
+    found: dict[str, list[str]] = {}
+    for one in variants:
+        if operations := _inexact_operations(*one.example, one.spec.horizon or 0, records[one.policy]):
+            found[one.policy] = sorted({*found.get(one.policy, []), *operations})
+    return found
+
+
+def _inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> list[str]:
+    names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
+
+    def whole(env: Any, policy: Any, streams: dict[str, jax.Array], t: jax.Array) -> Any:
+        run = one_run(env, policy, streams, horizon, record)
+        own = jax.tree.map(lambda x: x[..., 0], (run.instance, run.words))
+        states = run.start(*own)
+        if run.stage_length:
+            states = run.plan(*own, states, t)
+        states, flows = run.round(*own, states, t)
+        return flows, run.read(*own, states, t)
+
+    def trace(env: Any, policy: Any) -> list[str]:
+        words, t = jax.ShapeDtypeStruct((2, 1), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+        return sorted(set(_inexact(jax.make_jaxpr(whole)(env, policy, dict.fromkeys(names, words), t).jaxpr)))
+
+    return traced_once(("inexact", horizon, record), trace, env, policy)
+
+
+def _inexact(jaxpr: Jaxpr) -> Generator[str, None, None]:
+    for eqn in jaxpr.eqns:
+        if any(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.outvars) and (why := _reason(eqn)):
+            yield why
+        for inner in _held(list(eqn.params.values())):
+            yield from _inexact(inner)
+
+
+def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
+    """Yields the jaxprs among the parameters of an operation."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _held(list(value))
+        elif hasattr(value, "eqns") or hasattr(value, "jaxpr"):
+            yield getattr(value, "jaxpr", value)
+
+
+def _reason(eqn: JaxprEqn) -> str:
+    """Returns why an operation is not exact, in words; empty if it is exact."""
+    name = eqn.primitive.name
+    if name == "dot_general" and (terms := arithmetic.terms_of(eqn)) > arithmetic.MOST_TERMS:
+        return f"products of matrices with sums of {terms:,} terms"
+    return "" if name in _EXACT or arithmetic.definition(eqn) is not None else name

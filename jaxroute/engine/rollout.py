@@ -1,24 +1,91 @@
-"""The only scan over rounds: simulates a block of runs of one environment and one policy.
+"""The only scan over rounds: it simulates `R` runs of one environment and one policy.
 
 Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, `d...` the dimensions of a quantity. Increments are `[N, d..., R]`,
 states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jax import lax
 
 from jaxroute.core import rounding
 from jaxroute.core.batching.lanes import exactly, lanes
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
-from jaxroute.engine.packing import PackedRecords
 from jaxroute.engine.rounds import Record, States, leaves_of, one_run, states_of
 
 Values = dict[str, Any]
+
+
+class Slot(NamedTuple):
+    """Place of a quantity in a `PackedRecords`: name of the array, first index on its axis of numbers, and shape of the quantity."""
+
+    array: str
+    first: int
+    shape: tuple[int, ...]
+
+    @property
+    def numbers(self) -> slice:
+        """Indices on the axis of numbers."""
+        return slice(self.first, self.first + math.prod(self.shape))
+
+
+@struct.dataclass
+class PackedRecords:
+    """Recorded quantities in one array for each type of number.
+
+    A program writes and copies each array of its results by a separate loop, and each takes time to compile.
+
+    Attributes:
+      arrays: arrays by name, with an axis of numbers: `[n, R]` of one record, `[N, n, R]` of several; `[..., R, N, n]` as a program returns them.
+      slots: places of the quantities (static).
+      structure: structure of the pytree of the quantities, a dict by name (static).
+    """
+
+    arrays: dict[str, Any]
+    slots: tuple[Slot, ...] = struct.field(pytree_node=False)
+    structure: Any = struct.field(pytree_node=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "PackedRecords":
+        """Packs one record from arrays `[..., R]`."""
+        leaves, structure = jax.tree.flatten(dict(values))
+        parts: dict[str, list[Any]] = {}
+        slots, used = [], dict.fromkeys({str(leaf.dtype) for leaf in leaves}, 0)
+        for leaf in leaves:
+            kind = str(leaf.dtype)
+            slots.append(Slot(kind, used[kind], leaf.shape[:-1]))
+            used[kind] = slots[-1].numbers.stop
+            parts.setdefault(kind, []).append(jnp.reshape(leaf, (-1, leaf.shape[-1])))
+        return cls({kind: jnp.concatenate(some) for kind, some in parts.items()}, tuple(slots), structure)
+
+    @classmethod
+    def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
+        """Wraps arrays `[N, ..., R]` of several records without joining them."""
+        leaves, structure = jax.tree.flatten(dict(values))
+        slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
+        arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
+        return cls(arrays, slots, structure)
+
+    def by_name(self) -> dict[str, Any]:
+        """Returns arrays `[N, ..., R]` of several records."""
+        return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
+
+    def returned(self) -> dict[str, Any]:
+        """Returns arrays `[..., R, N, ...]` from the result of a program; those of NumPy are views."""
+        return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shape of each quantity in one run, without time."""
+        return self._with(lambda _, slot: slot.shape)
+
+    def _with(self, function: Callable[[Any, Slot], Any]) -> dict[str, Any]:
+        return jax.tree.unflatten(self.structure, [function(self.arrays[slot.array], slot) for slot in self.slots])
 
 
 def rollout(
@@ -33,7 +100,7 @@ def rollout(
     keep_states: bool = False,
     reversible: bool = False,
 ) -> Values:
-    """Simulates the counted rounds of `R` runs, or the rounds after a checkpoint, and returns the recorded quantities of each interval.
+    """Simulates `R` runs, or their rounds after a checkpoint, and returns the recorded quantities of each interval.
 
     Args:
       env: environment, or a sampler `key -> Environment` for one random instance per run.
@@ -70,11 +137,11 @@ def packed_rollout(
     reversible: bool = False,
     spans: jax.Array | None = None,
 ) -> tuple[PackedRecords, Values]:
-    """Returns the packed records of `rollout`, and the states after the last round by name if they are wanted.
+    """Simulates as `rollout` does; returns the packed records, and the states after the last round by name if they are wanted.
 
     Args:
       env, policy, streams, horizon, record, since, begun, keep_states, reversible: as for `rollout`.
-      spans: result of `spans_of` as an argument of the program, which then serves other horizons with as many records.
+      spans: result of `spans_of`, as a traced argument of the program. The program then serves other horizons with as many records.
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
@@ -95,7 +162,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count <= chunk` rounds from a chunk boundary; plans first if a stage begins there. begun: initial sums."""
+        """Simulates `count <= chunk` rounds from round `first` on, and plans first if a stage begins there. `begun` are the sums so far."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -111,7 +178,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates `count <= most` rounds from a record boundary, in chunks of which the last may be shorter."""
+        """Simulates a record interval of `count <= most` rounds, in chunks of which the last may be shorter."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -155,22 +222,20 @@ def packed_rollout(
 
 
 def _without_axis(tree: Any) -> Any:
-    """Values of the only run, from arrays `[..., 1]`."""
     return jax.tree.map(lambda x: x[..., 0], tree)
 
 
 def _with_axis(tree: Any) -> Any:
-    """Arrays `[..., 1]` from the values of the only run."""
     return jax.tree.map(lambda x: jnp.asarray(x)[..., None], tree)
 
 
 def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
-    """Returns first round and number of rounds of each interval, int32 `[n, 2]`; the last record may be shorter.
+    """Returns the first round and the number of rounds of each record interval, int32 `[N, 2]`; the last one may be shorter.
 
     Args:
       rounds: number of recorded rounds.
-      every: rounds of a record.
-      warm_up: number of earlier rounds that are not recorded.
+      every: rounds of an interval.
+      warm_up: number of earlier rounds that are not recorded; they make a separate interval.
       first: first recorded round.
     """
     full, short = divmod(rounds, every)

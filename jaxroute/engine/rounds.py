@@ -1,4 +1,4 @@
-"""Rounds of one environment and one policy, as functions of one run, for every back end.
+"""Rounds of one environment and one policy, as functions of one run that every back end calls.
 
 Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, `d...` the dimensions of a quantity. Increments are `[N, d..., R]`,
 states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
@@ -34,15 +34,17 @@ from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 LONGEST_CHUNK = 4096
+# Runs of one device come in multiples of this, so that a run's arithmetic does not depend on the number of its neighbours.
+LANE_MULTIPLE = 16
 
-# Names of the counters of NaN: rounds in which feedback or Info have one, and whether the states have one.
+# Names of two counters: rounds in which feedback or Info have a NaN, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
-# Prefix of the names of state arrays, which is followed by their number.
+# Prefix of the names of state arrays; their index follows.
 STATE = "state/"
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
-# Environment and policy that differ from run to run, by `env` and `policy`.
+# Entries `env` and `policy`, where they differ between runs.
 Instance = dict[str, Any]
 
 
@@ -79,11 +81,11 @@ class Record(NamedTuple):
 
 
 def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
-    """Calls a function, which is traced once for all programs in which its arguments have equal structure, classes and types.
+    """Calls a function that is traced only once for all programs in which its arguments have equal structure, classes and types.
 
     Args:
       function: function of a module, or the name of a method of the first argument.
-      args: trees of arrays; with other objects the function is called without tracing it once.
+      args: pytrees of arrays. With other objects the function is called as it is.
       static: further arguments, hashable.
     """
     arrays = all(hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) for leaf in jax.tree.leaves(args))
@@ -100,20 +102,11 @@ def _called(
 
 
 _traced_once = jax.jit(_called, static_argnums=(0, 1, 2), inline=True)
-
-
 _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)` of shapes instead of arrays; from memory, if it was found for an equal pair before.
-
-    Args:
-      what: name of the result.
-      trace: traces functions of its arguments.
-      env: first argument.
-      policy: second argument.
-    """
+    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure; `what` names the result."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -127,7 +120,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns the policy itself, or the one that a function `env -> policy` returns, computed with an arithmetic."""
+    """Returns a policy, or calls a function `env -> policy` whose operations `arithmetic` may transform."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
 
 
@@ -137,11 +130,11 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Returns the rounds of the inner scan, which has separate sums: it divides the stage length and the record interval.
+    """Chooses the number of rounds of the inner scan, a divisor of the stage length and the record interval.
 
     Args:
       record_every: rounds of a record interval.
-      free_rounds: rounds before the first one.
+      free_rounds: rounds at the start that are not counted.
       stage_length: rounds per stage, None without stages.
     """
     length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
@@ -152,7 +145,7 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
 
 
 def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
-    """Returns the words of the addressed key streams of each run, uint32 `[2, R]` per stream.
+    """Returns the words of the random keys from which each run draws, uint32 `[2, R]` for each stream of keys.
 
     Run key = fold_in(root, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
     act and update. Round `t` of a stream is `fold_in(stream, t)`.
@@ -177,25 +170,37 @@ def draws_key(words: Any) -> jax.Array:
 
 
 def state_bytes(leaf: Any) -> int:
-    """Returns the bytes of an array of a state; keys, which the host cannot size, count as nothing."""
+    """Returns the bytes of an array of a state; random keys, which the host cannot size, count as nothing."""
     return 0 if jnp.issubdtype(leaf.dtype, jax.dtypes.extended) else leaf.size * leaf.dtype.itemsize
+
+
+def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
+    """Returns the bytes of the states of one run."""
+
+    def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
+        return once("init", env, key), once(first_state, env, policy, key, spec=spec_for(env, 1))
+
+    def trace(env: AnyEnvironment, policy: AnyPolicy) -> int:
+        return sum(map(state_bytes, jax.tree.leaves(jax.eval_shape(widened(start), env, policy, draws.key(0)))))
+
+    return traced_once("state", trace, env, policy)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One environment and one policy, as functions of one run.
+    """Parts of a simulation of one environment and one policy, as functions of one run.
 
     Attributes:
-      instance: random environments and policies of the runs, trees `[d..., R]`; empty if all runs share them.
-      words: key words of the streams `[2, R]`, without that of the instance.
+      instance: random environments and policies of the runs, pytrees `[d..., R]`; empty if all runs share them.
+      words: words of the random keys `[2, R]` by stream, without that of the instance.
       size: `R`.
       free_rounds: rounds at the start that are not counted.
       stage_length: rounds per stage, None without stages.
       chunk: rounds of the inner loop.
-      start: `(instance, words) -> states`.
-      plan: `(instance, words, states, t) -> states`, at the start of a stage.
-      round: `(instance, words, states, t) -> (states, flows)`, a round.
-      read: `(instance, words, states, t) -> gauges and probes`.
+      start: `(instance, words) -> states` before the first round.
+      plan: `(instance, words, states, t) -> states` at the start of a stage.
+      round: `(instance, words, states, t) -> (states, flows)` of a round.
+      read: `(instance, words, states, t) -> gauges and probes` at a record time.
     """
 
     instance: Instance
@@ -217,7 +222,7 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """Returns the rounds of `R` runs; arguments as for `rollout`."""
+    """Builds the functions of one run for `R` runs; arguments as for `rollout.rollout`."""
     size = streams["env"].shape[-1]
     instance: Instance = {}
     if is_environment(env):
@@ -293,9 +298,9 @@ def one_run(
 def recorded_flows(
     record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree
 ) -> dict[str, jax.Array]:
-    """Returns the summed values of a round, float32 by name.
+    """Returns the values of a round that are summed, float32 by name.
 
-    `zero/<name>` is the absolute value of a flow that must be zero, `NAN_ROUNDS` 1 where feedback or Info have a NaN.
+    `zero/<name>` is the absolute value of a flow that must be zero. `NAN_ROUNDS` is 1 if feedback or Info have a NaN.
     """
     sums = {NAN_ROUNDS: any_nan((feedback, info))} | {m.name: flows[m.name] for m in record.flows}
     sums |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
@@ -306,7 +311,7 @@ def recorded_flows(
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN."""
+    """Returns gauges and probes after the rounds before `t`, by name. The entry `NAN_STATES` says whether a state has a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -321,7 +326,7 @@ def recorded_gauges(
 
 
 def any_nan(tree: PyTree) -> jax.Array:
-    """Whether a floating array of the tree has a NaN, bool."""
+    """Whether a floating-point array of the pytree has a NaN, as a traced bool."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
     found = [numerics.has_nan(leaf) for leaf in xla.compute_once(floats)]
@@ -329,13 +334,13 @@ def any_nan(tree: PyTree) -> jax.Array:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """Returns an array with a strong type."""
+    """Converts a value to an array of a strong type, which does not change when it is added to other numbers."""
     array = jnp.asarray(leaf)
     return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def leaves_of(states: States) -> dict[str, jax.Array]:
-    """Returns states of runs as plain arrays `[d..., R]` by name, keys as their words."""
+    """Converts the states of runs to plain arrays `[d..., R]` by name; random keys become their words."""
 
     def plain(leaf: jax.Array) -> jax.Array:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
@@ -345,7 +350,7 @@ def leaves_of(states: States) -> dict[str, jax.Array]:
 
 
 def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
-    """Returns the states from the result of `leaves_of`; `like` has their structure and types."""
+    """Restores the states from the result of `leaves_of`; `like` has their structure and types."""
     shapes, structure = jax.tree.flatten(like)
 
     def typed(leaf: jax.Array, shape: Any) -> jax.Array:

@@ -1,27 +1,32 @@
-"""Simulation of scheduled calls: each from the first round, or from the state at which earlier rounds ended."""
+"""Simulation of scheduled calls: each from the first round, or from the checkpoint at which earlier rounds ended.
+
+A call returns the increments of each record interval, and the host adds them up to curves. Runs that overflow the capacity of their environment
+are simulated again with more.
+"""
 
 import contextlib
+import functools
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
-from jaxroute.engine import capacity
-from jaxroute.engine.curves import curves_of, curves_on_device
-from jaxroute.engine.errors import located
+from jaxroute.core.protocols import AnyEnvironment, is_environment, with_double_capacity
+from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
-from jaxroute.engine.progress import Monitor
-from jaxroute.engine.rounds import STATE
+from jaxroute.engine.progress import Monitor, bar
+from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, STATE, Record
 from jaxroute.engine.schedule import Batch, Call, Ending, Schedule, compare, seed_numbers
-from jaxroute.engine.waiting import bar
 from jaxroute.store.runs import Checkpoint
 
 # Curves of a call by name, of NumPy, or of jax where they stay on the device.
@@ -58,7 +63,7 @@ class Effort:
         self.compile_s += time.perf_counter() - start
 
     def measured(self) -> dict[str, float]:
-        """Returns the attributes of the result."""
+        """Returns the measurements as attributes of the result."""
         return asdict(self)
 
 
@@ -72,9 +77,9 @@ def simulate_ahead(
 
     Args:
       steps: batches and calls in order; None while there is none.
-      simulate: simulates a call from a checkpoint, as `simulate_call`.
-      waiting: is called now and then with the call that is being simulated.
-      interrupt: ends the call that is being simulated (True), or allows calls again (False).
+      simulate: simulates a call from a checkpoint, as `simulate_call` does.
+      waiting: is called now and then with the running call.
+      interrupt: ends the running call (True), or allows calls again (False).
     """
     precision = in_64_bits()  # A setting of this thread, not of the other.
 
@@ -111,14 +116,14 @@ def run_schedule(
     progress: bool,
     monitor: Monitor,
 ) -> Ending:
-    """Simulates the missing calls, until the goals are reached.
+    """Simulates the missing calls, until the goals are reached or the callback ends the simulation.
 
     Args:
       schedule: missing calls.
       goals: standard errors by metric.
       blocks: compiled blocks by label.
-      block_of: the block of a call.
-      effort: where the work is measured.
+      block_of: returns the block of a call.
+      effort: collects the measurements of the work.
       progress: whether a bar is shown.
       monitor: callback of the user.
     """
@@ -157,14 +162,9 @@ def run_schedule(
 
 
 def simulate_call(
-    block: Block,
-    call: Call,
-    layout: Layout,
-    times: np.ndarray,
-    effort: Effort,
-    checkpoint: Checkpoint | None = None,
+    block: Block, call: Call, layout: Layout, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
 ) -> Simulated:
-    """Simulates a call, or the rounds after its checkpoint; returns its curves without padding, and the checkpoint at the end."""
+    """Simulates a call, or its rounds after the checkpoint; returns its curves without padding, and the checkpoint at the end."""
     tile, chosen, variant = call.tile, call.seeds, block.variant
     record, horizon, *_ = block.static
     runs = (*map(len, tile.values()), len(chosen))
@@ -176,8 +176,11 @@ def simulate_call(
 
     def run(block: Block) -> Curves:
         start = time.perf_counter()
-        with located(f"policy {call.policy!r}, seeds {chosen[0]} to {chosen[-1]}"):
+        try:
             increments, compiling = block.run(tile, np.resize(chosen, whole[-1]), states)
+        except jax.errors.JaxRuntimeError as error:  # Of a callback, for example.
+            error.add_note(f"while policy {call.policy!r}, seeds {chosen[0]} to {chosen[-1]} was simulated")
+            raise
         effort.run_s += time.perf_counter() - start - compiling
         effort.compile_s += compiling
         return {key: values[inside] for key, values in increments.items()}
@@ -185,8 +188,8 @@ def simulate_call(
     effort.decisions += (horizon - first) * int(np.prod(runs))
     increments = run(block.after(first) if checkpoint else block)
     end = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
-    larger_envs = capacity.larger_settings(variant.grids[0], variant.example[0])
-    while (overflow := capacity.overflowed(increments, variant.spec.overflow_flow, len(runs))).any():
+    larger_envs = larger_settings(variant.grids[0], variant.example[0])
+    while (overflow := overflowed(increments, variant.spec.overflow_flow, len(runs))).any():
         if checkpoint is not None:  # It has the same capacity.
             return simulate_call(block, call, layout, times, effort)
         if (env := next(larger_envs, None)) is None:
@@ -195,20 +198,146 @@ def simulate_call(
         if larger.shapes() != block.shapes():  # A probe may show the capacity itself.
             break
         again, end = run(larger), {}
-        increments = capacity.replaced(increments, overflow, again)
+        for name, old in increments.items():
+            increments[name] = np.where(overflow.reshape(runs + (1,) * (old.ndim - len(runs))), again[name], old)
         effort.played_again += int(overflow.sum())
     if not call.summed:  # Runs have the same bits, whether or not others are summed.
         increments = jax.device_get(increments)
     if all(isinstance(values, jax.Array) for values in increments.values()):
-        return curves_on_device(increments, record, times, runs), None
+        with jax.enable_x64(True):
+            return _curves_on_device(dict(increments), times, record, runs), None
     curves, totals = curves_of(increments, record, times, runs, checkpoint)
     return curves, Checkpoint(horizon, end, totals) if end else None
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Values with the last settings, and the seeds from the first one on, as often again as there are places."""
+    """Extends values to these sizes by repeating the last setting and, from the first one on, the seeds."""
     for axis, size in enumerate(sizes):
         span = np.arange(size)
         place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
         values = np.take(values, place, axis=axis)
     return values
+
+
+def curves_of(
+    increments: Mapping[str, Any],
+    record: Record,
+    times: np.ndarray,
+    runs: tuple[int, ...],
+    before: Checkpoint | None = None,
+    xp: Any = np,
+) -> tuple[Curves, Curves]:
+    """Adds up the increments of the record intervals to curves in float64, and finds out which runs are valid.
+
+    A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
+    NaN. Quantities that are only recorded, Info and gauges, may be infinite.
+
+    Args:
+      increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
+      record: recorded quantities.
+      times: `[records]`.
+      runs: `(settings..., R)`.
+      before: sums and curves of earlier rounds of these runs.
+      xp: numpy; or jax.numpy with numbers of 64 bits, for arrays on a device.
+
+    Returns:
+      Curves of the same shapes, after those of earlier rounds; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`. And
+      the sums at the end, `[settings..., R, ...]` float64 by name.
+    """
+    earlier = {} if before is None else before.curves
+    sums = {} if before is None else before.totals
+    totals: dict[str, Any] = {}
+    time_axis = len(runs)
+    times = times[-next(iter(increments.values())).shape[time_axis] :]
+    metrics = {m.name: m for m in (*record.flows, *record.info)}
+    must_be_finite = {m.name for m in record.flows}
+    curves: dict[str, Any] = {}
+    valid = earlier["valid"] if "valid" in earlier else xp.ones(runs, bool)
+    for name, raw in increments.items():
+        if name in (NAN_ROUNDS, NAN_STATES):
+            valid = valid & ~raw.astype(bool).any(axis=time_axis)
+            continue
+        metric = metrics.get(name)
+        if metric is None and not name.startswith("zero/"):
+            curves[name] = raw
+            continue
+        if name in sums:
+            raw = np.concatenate([np.expand_dims(sums[name], time_axis), raw], axis=time_axis)
+        total = xp.cumsum(raw, axis=time_axis, dtype=np.float64)
+        if name in sums:
+            total = np.delete(total, 0, axis=time_axis)
+        last = totals[name] = xp.take(total, -1, axis=time_axis)
+        extra = tuple(range(time_axis, last.ndim))
+        if metric is None or name in must_be_finite:
+            valid = valid & xp.isfinite(last).all(axis=extra)
+        if metric is None:
+            count = last.sum(axis=extra)
+            curves[name.removeprefix("zero/")] = count
+            valid = valid & (count == 0)
+        elif metric.kind == "average":
+            curves[name] = total / times.reshape((-1,) + (1,) * len(metric.dims))
+        else:
+            curves[name] = total
+    for name in curves.keys() & earlier.keys():
+        if curves[name].ndim > time_axis:
+            curves[name] = np.concatenate([earlier[name], curves[name]], axis=time_axis)
+    return curves | {"valid": valid}, totals
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _curves_on_device(increments: Curves, times: Any, record: Record, runs: tuple[int, ...]) -> Curves:
+    return curves_of(increments, record, times, runs, xp=jnp)[0]
+
+
+def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
+    """Yields the settings of an environment with 2, 4, 8, ... times the capacity, up to the most that a run can need.
+
+    Args:
+      env: the settings.
+      example: one of the environments.
+    """
+    larger = with_double_capacity if is_environment(env.example) else _LargerSampler
+    while (more := with_double_capacity(example)) is not None:
+        example = more
+        if isinstance(env, FunctionGrid):
+            env = FunctionGrid(_LargerFunction(env.function), len(env.axes["instance"]) if env.axes else None)
+        else:
+            env = Grid(dict[str, Any](env.axes), [larger(one) for one in env.objects], env.name)
+        yield env
+
+
+@struct.dataclass
+class _LargerSampler:
+    """A sampler of environments with twice the capacity of those of `sampler`."""
+
+    sampler: Any
+
+    def __call__(self, key: jax.Array) -> Any:
+        return with_double_capacity(self.sampler(key))
+
+
+@dataclass(frozen=True)
+class _LargerFunction:
+    """A sampler of environments with twice the capacity of those of a plain function. Samplers of one function are equal and share a program."""
+
+    function: Any
+
+    def __call__(self, *args: Any) -> Any:
+        return with_double_capacity(self.function(*args))
+
+
+def overflowed(values: Mapping[str, np.ndarray], flow: str | None, lead: int) -> np.ndarray:
+    """Marks the runs that overflowed the capacity of their environment.
+
+    Args:
+      values: increments `[settings..., R, records, ...]` by name.
+      flow: name of the flow that counts overflows; None for an environment without a capacity.
+      lead: number of the leading dimensions `settings..., R`.
+
+    Returns:
+      `[settings..., R]` bool.
+    """
+    if flow is None:
+        return np.zeros((1,) * lead, bool)
+    lost = values[f"zero/{flow}"]
+    return np.asarray((lost > 0).any(axis=tuple(range(lead, lost.ndim))))

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.memory import LANE_MULTIPLE
-from jaxroute.engine.waiting import print_line
+from jaxroute.engine.progress import print_line
+from jaxroute.engine.rounds import LANE_MULTIPLE
 from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, Request, Seeds, Tile
 from jaxroute.store.claims import Claims

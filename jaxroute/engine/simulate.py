@@ -1,4 +1,4 @@
-"""`simulate`: maps over policies, settings, instances and seeds; the story of a simulation."""
+"""`simulate`: all steps of a simulation, from checked arguments to the labelled result."""
 
 import contextlib
 import math
@@ -13,22 +13,18 @@ from jaxroute.core import checks, provenance
 from jaxroute.core.attributes import encoded
 from jaxroute.core.protocols import Probe
 from jaxroute.engine import report
-from jaxroute.engine.cache import PROGRAMS
+from jaxroute.engine.compiling import PROGRAMS
 from jaxroute.engine.components import Components, read_components, refuse_tracing
-from jaxroute.engine.diagnose import first_bad_rounds
-from jaxroute.engine.exactness import inexact_by_policy
 from jaxroute.engine.execution import Execution, PartWarning, Store, Target, read_execution, read_store, resolve
 from jaxroute.engine.grid import EnvironmentLike, Policies, PolicyLike, env_settings, example_of, policy_settings
 from jaxroute.engine.layout import choose_layout
-from jaxroute.engine.memory import bytes_of_run
 from jaxroute.engine.programs import Block, compile_blocks, compiler, device_needs, make_blocks, trace_blocks
-from jaxroute.engine.progress import Callback, Monitor
+from jaxroute.engine.progress import Callback, Monitor, print_line
 from jaxroute.engine.recording import Recording, read_recording
-from jaxroute.engine.request import request_of
+from jaxroute.engine.request import Sampling, inexact_by_policy, number_of_seeds, read_sampling, request_of
+from jaxroute.engine.rounds import bytes_of_run
 from jaxroute.engine.running import Effort, run_schedule
-from jaxroute.engine.sampling import Sampling, number_of_seeds, read_sampling
 from jaxroute.engine.schedule import Call, Schedule
-from jaxroute.engine.waiting import print_line
 from jaxroute.store import results
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
@@ -201,7 +197,9 @@ def _simulate(
     if isinstance(result, Statistics):
         result.write()
     if whole:
-        invalid = first_bad_rounds(data, records, components.policy_axes, components.variant, sampling, target.devices[0])
+        invalid = report.first_bad_rounds(
+            data, records, components.policy_axes, components.variant, sampling, target.devices[0]
+        )
     measured = {**effort.measured(), "layout": asdict(layout)}
     attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending, invalid)
     attributes |= {} if options is None else options.description

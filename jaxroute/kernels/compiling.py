@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from jaxroute.engine.memory import cores
+from jaxroute.core.provenance import cores
 from jaxroute.kernels.ir import Unsupported
 
 # Time limit of a compilation, in seconds.

@@ -226,7 +226,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
         if store.damaged:
             checks.warn(
                 f"{len(store.damaged)} files of the result in {str(path)!r} cannot be read ({damage_of(store)}): what was asked for last may have been "
-                f"in them; {AGAIN}",
+                f"in them; {AGAIN}"
             )
         data = found.dataset(seeds)
         data.attrs = encoded({"settings": request.settings, **summed(reports), **made_with(store, found.families)})

@@ -28,7 +28,7 @@ from jaxroute.core.code import code_of, python
 from jaxroute.core.description import describe
 from jaxroute.core.provenance import fingerprint
 from jaxroute.engine.execution import Execution, read_execution
-from jaxroute.engine.waiting import tqdm
+from jaxroute.engine.progress import tqdm
 from jaxroute.metrics import rounded
 from jaxroute.tune.candidates import CandidateFactory, CandidateRunner
 from jaxroute.tune.history import Batch, History, dataset, open_history

@@ -10,8 +10,8 @@ from jaxroute import metrics
 from jaxroute.core import draws
 from jaxroute.core.protocols import with_double_capacity
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine.capacity import larger_settings, overflowed
 from jaxroute.engine.grid import env_settings
+from jaxroute.engine.running import larger_settings, overflowed
 from jaxroute.problems import queueing as qu
 
 HORIZON, SEEDS = 32, 32

@@ -10,7 +10,8 @@ from flax import struct
 
 import jaxroute as jr
 from jaxroute import simulate
-from jaxroute.engine import layout, memory, programs, rounds
+from jaxroute.core import provenance
+from jaxroute.engine import layout, programs, rounds
 from jaxroute.engine.execution import resolve
 from jaxroute.problems import queueing
 from jaxroute.problems import stochastic as st
@@ -85,8 +86,8 @@ def test_nobody_is_played_that_was_not_asked_for(monkeypatch):
 
 
 def test_memory_is_that_of_the_runs_at_a_time(monkeypatch):
-    one = memory.bytes_of_run(ENV, Long())
-    monkeypatch.setattr(layout, "memory_limit", lambda device: memory.cores() * one)
+    one = rounds.bytes_of_run(ENV, Long())
+    monkeypatch.setattr(layout, "memory_limit", lambda device: provenance.cores() * one)
     played(Long())
     with pytest.raises(ValueError, match="16 runs are simulated together"):
         played(Short())

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.engine.packing import PackedRecords
+from jaxroute.engine.rollout import PackedRecords
 
 R = 5
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import jax
 import pytest
 
-from jaxroute.engine import waiting
+from jaxroute.engine import progress as shown
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def folder(tmp_path):
 def wait(seconds, progress=True, kind="kind of a"):
     """Waits for a program that takes so long."""
     with ThreadPoolExecutor(1) as pool:
-        waiting.wait_for_compilations({"a": pool.submit(time.sleep, seconds)}, {"a": kind}, progress)
+        shown.wait_for_compilations({"a": pool.submit(time.sleep, seconds)}, {"a": kind}, progress)
 
 
 def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, terminal, capsys):
@@ -46,9 +46,9 @@ def test_it_says_what_is_compiled_and_how_long_it_took_last_time(folder, termina
 def test_it_counts_the_compilations(folder, terminal, capsys):
     with ThreadPoolExecutor(1) as pool:
         programs = {name: pool.submit(time.sleep, 0.3) for name in "ab"}
-        waiting.wait_for_compilations(programs, {"a": "a", "b": "b"}, True)
-    shown = capsys.readouterr().err
-    assert "compiling a, b, 0 of 2 done" in shown and "compiling b, 1 of 2 done" in shown
+        shown.wait_for_compilations(programs, {"a": "a", "b": "b"}, True)
+    found = capsys.readouterr().err
+    assert "compiling a, b, 0 of 2 done" in found and "compiling b, 1 of 2 done" in found
 
 
 def test_what_comes_from_the_cache_is_not_remembered(folder):
@@ -63,8 +63,8 @@ def test_nothing_is_shown_or_kept_unasked(capsys):
 
 def test_where_there_is_no_terminal_lines_are_told_less_and_less_often(capsys, monkeypatch):
     passed = [0.0]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: passed[0])
-    with waiting.bar(100, True) as lines:
+    monkeypatch.setattr(shown.time, "monotonic", lambda: passed[0])
+    with shown.bar(100, True) as lines:
         lines.set_description("UCB1")
         for block in range(100):
             passed[0] = block
@@ -87,5 +87,5 @@ def test_what_fails_is_waited_for_like_the_rest():
     failing, ready = Future(), Future()
     ready.set_result(1)
     threading.Timer(0.05, failing.set_exception, [ValueError("no")]).start()
-    waiting.wait_for_compilations({"a": failing, "b": ready}, {"a": "a", "b": "b"}, False)
+    shown.wait_for_compilations({"a": failing, "b": ready}, {"a": "a", "b": "b"}, False)
     assert failing.done()

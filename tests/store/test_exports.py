@@ -47,10 +47,7 @@ def results(request, tmp_path_factory):
     """A result with settings, vectors, probes and a long description, as it was made and as it is loaded."""
     out = tmp_path_factory.mktemp("store")
     fresh = play(
-        record=["regret", "pulls"],
-        probes={"spread": spread},
-        keep=request.param,
-        out=jr.Store(out, description=DESCRIPTION),
+        record=["regret", "pulls"], probes={"spread": spread}, keep=request.param, out=jr.Store(out, description=DESCRIPTION)
     )
     return {"fresh": fresh, "loaded": jr.load(out)}
 

@@ -19,10 +19,7 @@ PLAYERS = {
     "bandit": (BANDIT, {"UCB1": stochastic.UCB1(), "Thompson": stochastic.GaussianThompson()}),
     "staged": (toys.small_market(), {"StageRoute": staged.StageRoute()}),
 }
-RECORD = {
-    "bandit": ["regret", "reward", "pulls"],
-    "staged": ["regret", "cost", "infeasible_share", "pulls", "deployed"],
-}
+RECORD = {"bandit": ["regret", "reward", "pulls"], "staged": ["regret", "cost", "infeasible_share", "pulls", "deployed"]}
 
 
 def play(problem, policies=None, **options):

@@ -13,9 +13,9 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid, metrics
+from jaxroute.core.provenance import cores
 from jaxroute.data import MESSPLUS_BENCHMARKS
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.memory import cores
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.measure import Measured, mean_of, runs_of

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.engine import grid, layout, memory, sharing
-from jaxroute.engine.sharing import leaf_dependence
+from jaxroute.core import provenance
+from jaxroute.engine import components, grid, layout
+from jaxroute.engine.components import leaf_dependence
 from jaxroute.problems import service, staged, stochastic
 
 ALPHAS, VS, CS = [0.65, 0.7, 0.75], [1e-4, 1e-3, 1e-2, 3e-2], [0.1, 0.5]
@@ -50,17 +51,17 @@ def test_what_a_sweep_changes():
 
 def test_axes_that_share_the_state_get_a_wide_tile():
     env, policy = grids()
-    assert sharing.shared_axes([(env, policy)]) == ("alpha", "V")
+    assert components.shared_axes([(env, policy)]) == ("alpha", "V")
     width = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
     plain = grid.env_settings(stochastic.bernoulli([0.5, 0.4]))
-    assert sharing.shared_axes([(plain, width)]) == ()
+    assert components.shared_axes([(plain, width)]) == ()
     budgets = jr.grid(staged.arena_market, budget=[1.0, 2.0, 3.0])
     gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
-    assert sharing.shared_axes([(budgets, gammas)]) == ()
+    assert components.shared_axes([(budgets, gammas)]) == ()
     axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
     chosen = layout.Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
     assert chosen.tile == {"alpha": 16, "V": 8, "c": 1}
-    assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, memory.cores())
+    assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, provenance.cores())
 
 
 def test_a_function_of_the_environment_is_looked_at_too():
@@ -68,9 +69,9 @@ def test_a_function_of_the_environment_is_looked_at_too():
     knows = lambda env: service.MessPlus(predictor=service.TrueProbabilities(env.requests))  # noqa: E731
     learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
     bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
-    assert sharing.shared_axes([(bigger, grid.policy_settings("p", learns))]) == ("alpha",)
-    assert sharing.shared_axes([(bigger, grid.policy_settings("p", knows))]) == ()  # Little is left but the queue.
-    assert sharing.shared_axes([(env, grid.policy_settings("p", learns))]) == ()  # Three settings: not worth the look.
+    assert components.shared_axes([(bigger, grid.policy_settings("p", learns))]) == ("alpha",)
+    assert components.shared_axes([(bigger, grid.policy_settings("p", knows))]) == ()  # Little is left but the queue.
+    assert components.shared_axes([(env, grid.policy_settings("p", learns))]) == ()  # Three settings: not worth the look.
 
 
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])

@@ -12,7 +12,7 @@ from selection_cases import COST, MU
 import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.data import RoutingTable
-from jaxroute.engine.cache import trace_count
+from jaxroute.engine.compiling import trace_count
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.parts import relaxation
 from jaxroute.problems.combinatorial.parts.rewards import REWARDS

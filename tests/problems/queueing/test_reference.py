@@ -18,7 +18,7 @@ from reference import queueing as ref
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.cache import trace_count
+from jaxroute.engine.compiling import trace_count
 from jaxroute.engine.rounds import draws_key, run_streams
 from jaxroute.estimators.gaussian import ByCholesky
 from jaxroute.problems import queueing as rq
