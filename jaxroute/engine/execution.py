@@ -1,4 +1,4 @@
-"""Options of `simulate` for its computation and its store, and the devices and back end that they resolve to."""
+"""Options of `simulate` for its computation and its store, and the devices and the back end that follow from them."""
 
 import json
 import os
@@ -128,16 +128,12 @@ Store.__init__ = checks.suggest_keywords(Store.__init__)
 
 
 def read_store(out: Any) -> Store | None:
-    """The store that `out` names; None without one."""
+    """Converts the argument `out` of `simulate` to a store; None without one."""
     return out if out is None or isinstance(out, Store) else Store(out)
 
 
 def read_execution(given: Any) -> Execution:
-    """Returns the execution that a function was given; the default one for None.
-
-    Raises:
-      ValueError: it is something else.
-    """
+    """Checks the argument `execution` of a function; None becomes the default."""
     if given is None:
         return Execution()
     if not isinstance(given, Execution):
@@ -189,12 +185,12 @@ class Target:
 
 
 def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Callable[[], bool]) -> Target:
-    """Returns what an execution means on some devices, with a warning where they have no kernels.
+    """Chooses back end and rounding for some devices, and warns where they have no kernels.
 
     Args:
-      execution: choices of the user.
+      execution: options of the user.
       devices: devices that simulate.
-      has_shared_axes: whether settings share most of a run's state, which the scan alone computes once.
+      has_shared_axes: returns whether settings share most of a run's state, which the scan alone computes once.
 
     Raises:
       ValueError: the devices do not have such an arithmetic or compilation.
@@ -214,7 +210,7 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
     if backend == "auto":
         scan = wide or (on_cpu and (has_shared_axes() or (quick and not kernels.compiler())))
         backend = "scan" if scan else "kernel"
-    if backend == "kernel" and not (quick or wide) and (reason := no_kernels(devices[0].platform) or ""):
+    if backend == "kernel" and not (quick or wide) and (reason := _no_kernels(devices[0].platform) or ""):
         backend = "scan" if execution.backend == "auto" else backend
         same = " with the same numbers" if on_cpu else ""
         checks.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}")
@@ -222,7 +218,7 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
     return Target(tuple(devices), backend, execution.backend == "auto", quick, arithmetic, execution.block, reason)
 
 
-def no_kernels(platform: str) -> str | None:
+def _no_kernels(platform: str) -> str | None:
     """Returns why this machine cannot use kernels, with the remedy; None if it can."""
     if platform not in ("cpu", "gpu"):
         return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
@@ -233,7 +229,7 @@ def _are_devices(devices: Any) -> bool:
     return isinstance(devices, (list, tuple)) and bool(devices) and all(isinstance(d, jax.Device) for d in devices)
 
 
-# Variables of clusters for the number of a process, the number of processes, the first number and the step.
+# Environment variables of clusters for the index of a process, the number of processes, the first index and the step.
 _VARIABLES = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ""),  # What `srun` starts; the second one is not set in a batch script.
@@ -276,7 +272,7 @@ def share_here(size: int | None = None) -> tuple[int, int]:
 
 
 def _read_share(share: Any) -> str | tuple[int, int] | None:
-    """A share as a pair, "join" or None."""
+    """Checks a share and converts it to a pair, "join" or None."""
     if share is None or share == "join":
         return share
     if isinstance(share, str):

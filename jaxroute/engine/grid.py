@@ -1,4 +1,7 @@
-"""Grids: many settings of an environment or a policy as one object whose swept fields, and only those, are stacked."""
+"""Grids: many settings of an environment or a policy as one object.
+
+Only the fields that differ between settings are stacked and mapped; the others stay common. A swept field of the pytree is a leaf of JAX's.
+"""
 
 import dataclasses
 import itertools
@@ -30,7 +33,6 @@ from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import made_for
 
 _INSTANCE_ROOT = 0x1257A9CE
-# How a class becomes a pytree.
 _PYTREES = (
     "decorate the class with flax.struct.dataclass or jax.tree_util.register_dataclass, or derive it from equinox.Module"
 )
@@ -41,16 +43,16 @@ class Grid:
 
     Only pytree leaves that differ between settings get axes, and only the axes along which they differ: other values are shared.
 
-    Settings that differ in a static field, or in the shape of a leaf of the pytree, are separate programs along the axes `static`; `part` has the
-    settings of one program. A grid with static axes has neither `leaves` nor a `structure`.
+    Settings that differ in a static field, or in the shape of a leaf of the pytree, need separate programs along the axes `static`; `part` returns
+    the settings of one program. A grid with static axes has neither `leaves` nor a `structure`.
 
     Attributes:
       axes: coordinates by axis name, in order.
-      objects: settings, row-major.
+      objects: settings, the last axis fastest.
       name: name for messages and results.
       static: axes along which programs differ.
       leaves: stacked arrays `[axes..., shape]`, each with the axes along which its pytree leaf varies.
-      leaf_axes: positions of those axes.
+      leaf_axes: positions of the axes of each leaf.
       structure: static part of the settings, hashable.
     """
 
@@ -82,11 +84,7 @@ class Grid:
             self.leaf_axes.append(varies)
 
     def part(self, place: Mapping[str, int]) -> "Grid":
-        """Returns the settings of one program: those at a place along the static axes; the grid itself if it has none.
-
-        Args:
-          place: positions by axis; only static axes matter.
-        """
+        """Returns the settings of one program: those at positions along the static axes, given by axis; the grid itself if it has none."""
         if not self.static:
             return self
         key = tuple(int(place[axis]) for axis in self.static)
@@ -118,7 +116,6 @@ class Grid:
 
     @property
     def example(self) -> Any:
-        """The first setting."""
         return self.objects[0]
 
     def __repr__(self) -> str:
@@ -127,9 +124,9 @@ class Grid:
 
 
 class FunctionGrid(Grid):
-    """A function where an object is expected: an oracle `env -> policy`, or a sampler `key -> Environment`.
+    """A function instead of an environment or policy: an oracle `env -> policy`, or a sampler `key -> Environment`.
 
-    A sampler with `number` instances has the axis `instance`, with the number of the instance as pytree leaf.
+    A sampler with `number` instances has the axis `instance`, whose index is the only pytree leaf.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):
@@ -154,9 +151,7 @@ class FunctionGrid(Grid):
 
     def identities(self) -> list[str]:
         text = describe(self.function)
-        return (
-            [digest_of_setting([text, number]) for number in range(*self.shape)] if self.axes else [digest_of_setting(text)]
-        )
+        return [digest_of_setting([text, i]) for i in range(*self.shape)] if self.axes else [digest_of_setting(text)]
 
 
 def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
@@ -200,7 +195,13 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
         if not values:
             raise ValueError(f"{key} must have at least one value, got an empty {type(settings[key]).__name__}")
     checks.keywords(f"grid: {name}", constructor, settings)
-    _warn_equal(swept)
+    for key, values in swept.items():
+        coordinates = _coordinates(values)
+        if coordinates.dtype.kind in "biufU" and not any(np.ndim(v) or callable(v) for v in values):
+            different, counts = np.unique(coordinates, return_counts=True)
+            if len(different) < len(coordinates):
+                again = different[counts > 1][0].item()
+                checks.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs")
     objects = []
     for values in itertools.product(*swept.values()):
         setting = dict(zip(swept, values, strict=True))
@@ -210,21 +211,24 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
                 check_pytree(name, made)
         except (TypeError, ValueError) as error:
             where = ", ".join(f"{key}={show(value)}" for key, value in setting.items())
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"grid: {name} at {where}: {error}{_hint(error, settings, swept)}") from error
+            kind, hint = TypeError if isinstance(error, TypeError) else ValueError, ""
+            arrays = [key for key in swept if hasattr(settings[key], "shape")]
+            if arrays and (kind is TypeError or "shape" in str(error)):
+                hint = f" (each value of {' and '.join(arrays)} is a setting; give an array that is one value as a tuple)"
+            raise kind(f"grid: {name} at {where}: {error}{hint}") from error
     made = Grid(swept, objects, name)
     _need_components(name, objects)
     return made
 
 
 def places_of(grids: Sequence[Grid]) -> list[dict[str, int]]:
-    """Returns every place along the static axes of some grids, first axis slowest; an empty one if there are none."""
+    """Returns all combinations of positions along the static axes of some grids, by axis; one empty combination if there are no such axes."""
     sizes = {axis: len(grid.axes[axis]) for grid in grids for axis in grid.static}
     return [dict(zip(sizes, place, strict=True)) for place in np.ndindex(*sizes.values())]
 
 
 def show_place(place: Mapping[str, int], axes: Mapping[str, np.ndarray]) -> list[str]:
-    """Formats a place: `["window=100"]`."""
+    """Formats positions by axis, as in `["window=100"]`."""
     return [f"{axis}={show(axes[axis][at])}" for axis, at in place.items()]
 
 
@@ -232,24 +236,6 @@ def _need_components(owner: str, objects: Sequence[Any]) -> None:
     for one in objects:
         if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
             raise ValueError(f"{owner} must give environments or policies, got {show(one)}")
-
-
-def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
-    for key, values in swept.items():
-        coordinates = _coordinates(values)
-        if coordinates.dtype.kind in "biufU" and not any(np.ndim(v) or callable(v) for v in values):
-            different, counts = np.unique(coordinates, return_counts=True)
-            if len(different) < len(coordinates):
-                again = different[counts > 1][0].item()
-                checks.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs")
-
-
-def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
-    """A hint if an error may come from an array that was meant as one value."""
-    arrays = [key for key in swept if hasattr(settings[key], "shape")]
-    if not arrays or not (isinstance(error, TypeError) or "shape" in str(error)):
-        return ""
-    return f" (each value of {' and '.join(arrays)} is a setting; give an array that is one value as a tuple)"
 
 
 def instances(environments: Sequence[Any]) -> Grid:
@@ -268,7 +254,6 @@ def _is_swept(value: Any) -> bool:
 
 
 def _settings_of(value: Any) -> list[Any]:
-    """The settings along an axis: the entries of a list, or of an array along its first dimension, of which rows are lists."""
     return np.asarray(value).tolist() if hasattr(value, "shape") and np.ndim(value) > 1 else list(value)
 
 
@@ -276,7 +261,7 @@ def check_pytree(owner: str, value: Any) -> None:
     """Checks that an environment or a policy is a pytree of numbers and arrays.
 
     Raises:
-      ValueError: its class is no pytree, or a dynamic field is a function or a text.
+      ValueError: its class is no pytree, or a field that is not static is a function or a text.
     """
     kind = type(value).__name__
     if jax.tree_util.all_leaves([value]):
@@ -315,7 +300,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
 
 
 def _coordinates(values: Sequence[Any]) -> np.ndarray:
-    """Coordinates of an axis: numbers, or the names of other values."""
+    """Returns the coordinates of an axis: numbers, or the names of other values."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
         return np.asarray(values)
@@ -331,7 +316,7 @@ Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLik
 
 
 def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid:
-    """The argument `env` as a grid.
+    """Converts the argument `env` of `simulate` to a grid.
 
     Raises:
       ValueError: it is no environment, grid or sampler.
@@ -353,11 +338,7 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
 
 
 def policy_settings(owner: str, policy: PolicyLike) -> Grid:
-    """A policy of `simulate` as a grid.
-
-    Args:
-      owner: name of the argument for errors.
-      policy: as for `simulate`.
+    """Converts a policy of `simulate`, which errors call `owner`, to a grid.
 
     Raises:
       ValueError: it is no policy, grid or function.
@@ -375,7 +356,7 @@ def policy_settings(owner: str, policy: PolicyLike) -> Grid:
 
 
 def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
-    """One concrete environment and policy of some settings.
+    """Makes one concrete environment and policy of some settings.
 
     Raises:
       ValueError: a function returns something else.
@@ -400,7 +381,6 @@ def _refuse_class(owner: str, value: Any) -> None:
 
 
 def _single(owner: str, value: Any, members: Members) -> Grid:
-    """A grid of one setting."""
     if missing := missing_methods(value, members):
         raise ValueError(f"{owner}: {missing}")
     check_pytree(owner, value)
@@ -408,7 +388,7 @@ def _single(owner: str, value: Any, members: Members) -> Grid:
 
 
 def _sampled(env: Grid) -> Any:
-    """First environment of a sampler."""
+    """Draws an environment from a sampler, with errors that explain what a function as `env` is."""
     name = env.name.split(".")[-1]
     remedy = f"for one environment call it: env={name}(...)"
     try:
@@ -425,7 +405,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """A grid by its axes and settings; the settings of a large one by the first and a digest of each."""
+    """Describes a grid by its axes and settings; those of a large grid by the first one and the digests of all."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

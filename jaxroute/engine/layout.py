@@ -1,4 +1,4 @@
-"""Layout of compiled calls: blocks of seeds, and tiles of settings."""
+"""Layout of compiled calls: how many seeds (a block) and how many settings along each axis (a tile) one call simulates."""
 
 import math
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -16,9 +16,8 @@ from jaxroute.engine.rounds import LANE_MULTIPLE
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
-# Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but not below a number.
-_CPU_CACHE = 8 << 20
-_FEWEST_CPU_LANES = 128
+# Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but at least this many.
+_CPU_CACHE, _FEWEST_CPU_LANES = 8 << 20, 128
 # Runs x settings of one compiled call on a GPU: many waves of the threads that it holds at the same time, since the last one may be nearly empty.
 _GPU_LANES = 1 << 20
 # Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
@@ -35,8 +34,8 @@ class Layout:
     """Size of a compiled call.
 
     Attributes:
-      block: seeds of a call.
-      tile: settings of a call along each axis.
+      block: number of seeds of a call.
+      tile: number of settings of a call along each axis.
     """
 
     block: int
@@ -55,19 +54,19 @@ class Layout:
         static: Collection[str] = (),
         waves: Sequence[int] = (),
     ) -> "Layout":
-        """Returns round numbers, so that other numbers of seeds and settings meet the same shapes.
+        """Chooses round numbers, so that other numbers of seeds and settings need the same shapes.
 
         Args:
           axes: coordinates of the settings.
           shared: axes whose settings share most of a run's state.
           num_seeds: number of seeds.
-          block: seeds of a call, None to choose them.
-          most: runs that fit into memory.
+          block: number of seeds of a call, None to choose it.
+          most: number of runs that fit into memory.
           devices: devices of one kind.
           state_bytes: bytes of the state of a run.
           one_by_one: whether some runs are simulated one by one, so that a call has one setting.
-          static: axes along which programs differ, so that a call has one setting of them.
-          waves: runs that the GPUs hold at the same time, for each policy; none if that is unknown.
+          static: axes along which programs differ, so that a call has one of their settings.
+          waves: numbers of runs that the GPUs hold at the same time, for each policy; none if that is unknown.
         """
         on_cpu = devices[0].platform == "cpu"
         multiple = LANE_MULTIPLE * len(devices)
@@ -90,7 +89,10 @@ class Layout:
         cap = min(lanes * light, 1 << (most.bit_length() - 1) if on_cpu else most)
         if block is None:
             settings = math.prod(tile.values())
-            seeds = _most_full(num_seeds) if on_cpu else _whole_waves(num_seeds, cap // settings, settings, waves)
+            # On a CPU, where padding takes time, a power of two.
+            seeds = (
+                1 << (num_seeds.bit_length() - 1) if on_cpu else _whole_waves(num_seeds, cap // settings, settings, waves)
+            )
             block = min(cap // settings, seeds)
         for axis in axes:
             # With few seeds the other settings fit in, too.
@@ -104,13 +106,9 @@ class Layout:
         return Layout(max(1, -(-block // multiple)) * multiple, tile)
 
     def padded(self, num_devices: int) -> int:
-        """Runs of a compiled call: the block, rounded up for this number of devices."""
+        """Returns the number of runs of a compiled call: the block, rounded up for this number of devices."""
         multiple = LANE_MULTIPLE * num_devices
         return -(-self.block // multiple) * multiple
-
-    def blocks(self, num_seeds: int) -> int:
-        """Number of blocks of this many seeds."""
-        return -(-num_seeds // self.block)
 
 
 def choose_layout(
@@ -122,7 +120,7 @@ def choose_layout(
     one_by_one: Collection[str],
     needs: Mapping[str, tuple[int, int]],
 ) -> Layout:
-    """Returns the layout of a simulation.
+    """Chooses the layout of a simulation.
 
     Args:
       components: environment and policies.
@@ -130,17 +128,15 @@ def choose_layout(
       num_seeds: number of seeds.
       target: devices and back end.
       state_bytes: bytes of the states of one run, by label.
-      one_by_one: labels of runs that are simulated one by one.
-      needs: scratch memory and runs at the same time by label, see `programs.device_needs`.
+      one_by_one: labels of the variants whose runs are simulated one by one.
+      needs: result of `programs.device_needs`.
     """
     numbers = {one.label: recording.numbers[one.policy] for one in components.variants}
     scratch = {label: size for label, (size, _) in needs.items()}
     most = runs_that_fit(state_bytes, numbers, len(recording.times), target.devices, one_by_one, scratch)
     if recording.goals and not target.on_cpu:
         most = min(most, _MOST_COMPARED)
-    if (
-        recording.keep == "moments"
-    ):  # Curves of all policies of a block are in memory at the same time, for their differences.
+    if recording.keep == "moments":  # Curves of all policies of a block are in memory together, for their differences.
         together = sum(recording.numbers.values())
         most = min(most, max(1, _CURVE_BYTES // (8 * len(recording.times) * together)))
     return Layout.choose(
@@ -165,14 +161,14 @@ def runs_that_fit(
     one_by_one: Container[str] = (),
     scratch: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """Returns the number of runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
+    """Estimates how many runs fit into a quarter of the devices' memory; a block that is still too large is halved later.
 
     Args:
       state_bytes: bytes of the states of one run, by label.
       numbers: how many numbers a run writes at a record time, by label.
       num_records: number of record times.
       devices: devices of one kind.
-      one_by_one: labels of runs that are simulated one by one, as many at a time as there are cores.
+      one_by_one: labels of the variants whose runs are simulated one by one, as many at a time as there are cores.
       scratch: bytes of scratch memory of a run on a GPU, by label.
 
     Raises:
@@ -191,31 +187,19 @@ def runs_that_fit(
     return max(1, memory * len(devices) // 4 // worst)
 
 
-def _most_full(num_seeds: int) -> int:
-    """Seeds of a block on a CPU, where padding takes time: the largest power of two up to the number of seeds."""
-    return 1 << (num_seeds.bit_length() - 1)
-
-
-def _one_call(num_seeds: int) -> int:
-    """Seeds of a block on a GPU, where more runs hardly take more time: all, up to a quarter more, so that shapes repeat."""
-    step = 1 << max(0, num_seeds.bit_length() - 3)
-    return -(-num_seeds // step) * step
-
-
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Seeds of a block on a GPU: of up to twice the fewest blocks those that take the fewest waves, each as long as the horizon.
+    """Returns the number of seeds of a block on a GPU, of at most `most`, for which the runs take the fewest waves.
 
-    Args:
-      num_seeds: seeds of the run.
-      most: seeds of a block at most.
-      settings: settings of a call.
-      waves: runs of a wave, for each policy.
+    A wave is all runs that the GPUs hold at the same time; each takes as long as the horizon. `settings` is the number of a call.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        return min(most, _one_call(-(-num_seeds // number)))
+        """Rounds the seeds of so many blocks up, by a quarter at most, so that shapes repeat."""
+        seeds = -(-num_seeds // number)
+        unit = 1 << max(0, seeds.bit_length() - 3)
+        return min(most, -(-seeds // unit) * unit)
 
     def cost(number: int) -> float:
         blocks = -(-num_seeds // size(number))

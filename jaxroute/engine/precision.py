@@ -1,6 +1,7 @@
-"""Double precision: any function, whatever types it names, computed in float64 from the same random bits.
+"""Double precision for functions that name float32.
 
-Policies and environments name float32. With `jax_enable_x64` they are traced in 32 bits, and the trace is computed in 64: only rounding differs.
+With `jax_enable_x64` policies and environments are traced in 32 bits, and the trace is computed in 64: random bits are the same, and only rounding
+differs.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -19,18 +20,9 @@ from jaxroute.core.primitives import bind
 # Further operations that call a jaxpr once, and add derivatives.
 _DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
 _SCATTERS: dict[str, Callable[..., Any]] = {
-    "scatter": lax.scatter,
-    "scatter-add": lax.scatter_add,
-    "scatter_add": lax.scatter_add,
-    "scatter-mul": lax.scatter_mul,
-    "scatter_mul": lax.scatter_mul,
-    "scatter-min": lax.scatter_min,
-    "scatter_min": lax.scatter_min,
-    "scatter-max": lax.scatter_max,
-    "scatter_max": lax.scatter_max,
+    f"scatter{joint}{name}": getattr(lax, f"scatter_{name}") for name in ("add", "mul", "min", "max") for joint in "-_"
 }
-
-
+_SCATTERS["scatter"] = lax.scatter
 _AS_WRITTEN = ContextVar("as_written", default=False)
 
 
@@ -41,7 +33,7 @@ def in_64_bits() -> bool:
 
 @contextmanager
 def as_written() -> Generator[None, None, None]:
-    """Context in which functions stay as they are, for derivatives: a replayed function would lose custom rules."""
+    """Context in which `widened` returns functions as they are. Derivatives need that: a replayed function would lose custom rules."""
     token = _AS_WRITTEN.set(True)
     try:
         yield
@@ -50,7 +42,7 @@ def as_written() -> Generator[None, None, None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of trees of arrays; with `jax_enable_x64` the same in float64 instead of float32. It must not close over traced values."""
+    """Returns a function of pytrees; with `jax_enable_x64` one that computes in float64. The function must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 
@@ -68,7 +60,6 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _narrow(dtype: Any) -> Any:
-    """The type that a function in 32 bits knows."""
     shorter = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32}
     return shorter.get(getattr(dtype, "name", ""), dtype)
 
@@ -78,7 +69,7 @@ def _wide(dtype: Any) -> Any:
 
 
 def _widen(leaf: Any) -> Any:
-    """An array with float64 instead of float32, and integers of 32 bits."""
+    """Converts float32 to float64, and integers of 64 bits to 32; random keys stay."""
     if is_key(leaf):
         return leaf
     return lax.convert_element_type(leaf, _wide(_narrow(leaf.dtype)))
@@ -97,7 +88,6 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[An
 
 
 def _called(closed: Any) -> Callable[..., list[Any]]:
-    """A jaxpr as a function."""
     if isinstance(closed, ClosedJaxpr):
         return lambda *args: _replay(closed.jaxpr, closed.consts, args)
     return lambda *args: _replay(closed, [], args)
@@ -111,7 +101,7 @@ def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         return bind(eqn, args)
     if name in _LOOPS:
         return _LOOPS[name](params, args)
-    if name == "bitcast_convert_type":  # Of bits that are those of 32.
+    if name == "bitcast_convert_type":  # The bits are those of float32.
         narrow = [lax.convert_element_type(a, jnp.float32) if a.dtype == jnp.float64 else a for a in args]
         return [_widen(out) for out in bind(eqn, narrow)]
     if name == "reduce_precision" and (params["exponent_bits"], params["mantissa_bits"]) == (8, 23):

@@ -1,4 +1,4 @@
-"""Recorded quantities: metrics, entries of Info and probes, with their shapes and names."""
+"""Recorded quantities of a simulation: metrics, entries of Info and probes, with their shapes and names."""
 
 import math
 import re
@@ -20,9 +20,6 @@ from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_fo
 from jaxroute.store.cells import Request
 from jaxroute.store.runs import check_runs
 
-# Kinds of stored results: all runs, or their statistics.
-KEPT = ("runs", "moments")
-
 # Names of a result that no metric may have.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
 
@@ -40,8 +37,8 @@ class Recording:
     """Recorded quantities of a simulation.
 
     Attributes:
-      records: by policy.
-      times: `[records]` counted rounds after which something is recorded.
+      records: recorded quantities by policy.
+      times: `[records]` counted rounds after which quantities are recorded.
       every: rounds between two records.
       keep: "runs" or "moments".
       goals: standard errors by metric at which the simulation stops; empty without.
@@ -56,7 +53,7 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Returns a request with the recorded quantities; `shapes`: by policy and quantity, of one run without time."""
+        """Adds the recorded quantities to a request; `shapes` are those of one run without time, by policy and quantity."""
         found = variables(self.records, shapes)
         check_names(found, request.zero_flows, request.axes, self.keep == "moments")
         recorded = {name: names_of(shapes[name]) for name in request.policies}
@@ -86,7 +83,7 @@ def read_recording(
       ValueError: an argument is out of range, a name is unknown or taken, a declared metric is not measured, or a policy does not suit the
         environment.
     """
-    checks.one_of("keep", keep, KEPT)
+    checks.one_of("keep", keep, ("runs", "moments"))
     every = min(checks.whole("record_every", max(1, horizon // 100) if every is None else every), horizon)
     examples = {one.label: one.example for one in components.variants}
     made = make_records(examples, names, every, {} if probes is None else probes)
@@ -110,20 +107,11 @@ def read_recording(
     if keep == "runs":
         settings = len(records) * math.prod(len(values) for values in components.axes.values())
         check_runs((max(numbers.values()) - len(spec.zero_flows)) * len(times) * settings, num_seeds)
-    goals = read_goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
+    goals = _read_goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
     return Recording(records, times, every, keep, goals, numbers)
 
 
-def read_goals(until_stderr: Any, metrics: Collection[str]) -> dict[str, float]:
-    """Returns the goals as numbers by metric.
-
-    Args:
-      until_stderr: argument of the user.
-      metrics: names of the recorded metrics.
-
-    Raises:
-      ValueError: it is no dict of recorded metrics and positive numbers.
-    """
+def _read_goals(until_stderr: Any, metrics: Collection[str]) -> dict[str, float]:
     if until_stderr is None:
         return {}
     if not isinstance(until_stderr, Mapping) or not until_stderr:
@@ -141,14 +129,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns the record of each policy: metrics by name, entries of its Info, probes.
-
-    Args:
-      examples: environment and policy by label.
-      names: names of metrics; None for the defaults of environment and policies.
-      every: rounds between two records.
-      probes: functions by name.
-    """
+    """Chooses the recorded quantities of each environment and policy, by label; other arguments as for `read_recording`."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -202,13 +183,7 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Returns the shapes of the values of a round, from an abstract one: the first in which environment and policy meet.
-
-    Args:
-      name: name of the policy for errors.
-      env: the environment.
-      policy: the policy.
-    """
+    """Returns the shapes of the values of a round, which is traced. Errors name the policy: here environment and policy meet first."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -235,34 +210,32 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
     """Checks that every declared metric is measured, with its dimensions, and that its name is unique."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
+    of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
+    of_policy_kinds = {False: ("info", "Info of act"), True: ("policy_gauges", "gauges")}
     for name, metrics in declared.items():
         for metric in metrics:
             if metric.name in of_env or meanings.setdefault(metric.name, metric) != metric:
                 raise ValueError(
                     f"policy {name!r} declares the metric {metric.name!r}, which means something else elsewhere"
                 )
-        places = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
-        for metric in spec.metrics:
-            _check_metric(name, metric, *places[metric.kind == "gauge"], measured[name])
-        places = {False: ("info", "Info of act"), True: ("policy_gauges", "gauges")}
-        for metric in metrics:
-            _check_metric(name, metric, *places[metric.kind == "gauge"], measured[name])
-
-
-def _check_metric(name: str, metric: Metric, kind: str, place: str, measured: Shapes) -> None:
-    shapes = measured[kind]
-    if metric.name not in shapes:
-        raise ValueError(f"the metric {metric.name!r} is declared, but the {place} do not have it (policy {name!r})")
-    if len(shapes[metric.name]) != len(metric.dims):
-        raise ValueError(
-            f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {tuple(shapes[metric.name])} in the {place}"
-        )
+        for owned, kinds in ((spec.metrics, of_env_kinds), (metrics, of_policy_kinds)):
+            for metric in owned:
+                kind, place = kinds[metric.kind == "gauge"]
+                shapes = measured[name][kind]
+                if metric.name not in shapes:
+                    raise ValueError(
+                        f"the metric {metric.name!r} is declared, but the {place} do not have it (policy {name!r})"
+                    )
+                if len(shapes[metric.name]) != len(metric.dims):
+                    raise ValueError(
+                        f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {tuple(shapes[metric.name])} in the {place}"
+                    )
 
 
 def variables(
     records: Mapping[str, Record], shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
 ) -> dict[str, tuple[Metric, tuple[int, ...]]]:
-    """Returns metric and shape of every recorded quantity of all policies; `shapes`: of one run without time."""
+    """Returns metric and shape of every recorded quantity of all policies; arguments by policy, as for `Recording.completed`."""
     merged: dict[str, tuple[Metric, tuple[int, ...]]] = {}
     for name, record in records.items():
         metrics = {m.name: m for m in record.metrics}
@@ -275,19 +248,12 @@ def variables(
 
 
 def names_of(shapes: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the recorded quantities of a policy, without the counters of zero flows and NaN."""
+    """Returns the names of the recorded quantities of a policy, without the counters of NaN and of flows that must be zero."""
     return [key for key in shapes if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES)]
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` for names that files cannot hold, and for metrics whose statistics would have the same name.
-
-    Args:
-      names: names of metrics and probes.
-      zero_flows: names of the flows that must be zero.
-      axes: names of the axes of settings.
-      statistics: whether only statistics are stored.
-    """
+    """Raises `ValueError` for names of metrics and probes that files cannot hold, or that equal those of statistics, if these are stored."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):
@@ -297,12 +263,7 @@ def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[
             )
     if statistics:
         parts = [*_STATISTICS, *(f"difference_{part}" for part in _STATISTICS), "histogram", "bin"]
-        made = [
-            *RESERVED,
-            *axes,
-            *(f"{name}_{part}" for name in names for part in parts),
-            *(f"{n}_runs" for n in zero_flows),
-        ]
+        made = [*RESERVED, *axes, *(f"{n}_{part}" for n in names for part in parts), *(f"{n}_runs" for n in zero_flows)]
         if twice := [name for name, number in Counter(made).items() if number > 1]:
             raise ValueError(
                 f"two variables of the result would be called {twice[0]!r}: give a metric or an axis another name"

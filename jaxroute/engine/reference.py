@@ -1,4 +1,4 @@
-"""Reference implementation of the engine: `jax.vmap` over the runs of one scan over rounds, by which the fast one is tested."""
+"""Reference implementation of the engine, by which the fast one is tested: `jax.vmap` of one scan over rounds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates as `engine.rollout.rollout`, with the same arguments and results, without optimisations."""
+    """Simulates as `engine.rollout.rollout` does, with the same arguments and results, without optimisations."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
     Args:
       env: environment, or a sampler `key -> Environment`.
       policy: policy, or a function `env -> policy`.
-      keys: typed key of each stream of the run.
+      keys: typed key of each stream of the run (see `keys_of`).
       horizon: counted rounds (static).
     """
     env = env if is_environment(env) else env(keys["instance"])
@@ -71,12 +71,7 @@ def one_round(
 
 
 def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates one run; returns the recorded quantities of each interval, `[records, ...]` by name.
-
-    Args:
-      env, policy, keys, horizon: as for `first_states`.
-      record: quantities to record (static).
-    """
+    """Simulates one run; returns the recorded quantities of each interval, `[records, ...]` by name. Arguments as for `first_states`."""
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)
@@ -86,10 +81,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Simulates `count` rounds from round `first` on; returns the states after them, and the recorded sums.
-
-        The sum of a chunk of rounds begins with the rounding error of the sum so far, as in Kahan's algorithm.
-        """
+        """Simulates `count` rounds. The sum of each chunk begins with the rounding error of the sum so far, as in Kahan's algorithm."""
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry
@@ -105,14 +97,9 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         zeros = jax.tree.map(lambda value: jnp.zeros(value.shape, value.dtype), shapes)
         return lax.scan(add, (states, zeros, zeros), first + jnp.arange(count, dtype=jnp.int32))[0][:2]
 
-    def read(states: Any, t: Any) -> dict[str, Any]:
-        """Gauges and probes after the rounds before `t`."""
-        env_state, policy_state = states
-        return recorded_gauges(record, env, policy, env_state, policy_state, t)
-
     def recorded(states: Any, first: Any, count: int) -> tuple[Any, dict[str, Any]]:
         states, sums = interval(states, first, count)
-        return states, {**sums, **read(states, first + count)}
+        return states, {**sums, **recorded_gauges(record, env, policy, *states, first + count)}
 
     states, _ = interval(states, jnp.int32(0), free_rounds)
     number, short = divmod(horizon, record.every)

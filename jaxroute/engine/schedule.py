@@ -1,4 +1,8 @@
-"""Schedule of the missing runs: batches of compiled calls, for one process or for several that share the work."""
+"""Schedule of the missing runs: batches of compiled calls, for one process or for several that share the work.
+
+A call simulates a block of seeds and a tile of settings (see `programs`). Stores address runs by granules, 256 consecutive seeds each, and masks of the
+seeds inside a granule (see `jaxroute.store.cells`).
+"""
 
 import contextlib
 import itertools
@@ -17,24 +21,18 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.progress import print_line
 from jaxroute.engine.rounds import LANE_MULTIPLE
 from jaxroute.store import cells
-from jaxroute.store.cells import GRANULE, Request, Seeds, Tile
+from jaxroute.store.cells import GRANULE, Seeds, Tile
 from jaxroute.store.claims import Claims
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
 from jaxroute.store.runs import Checkpoint, Runs
 
-# Seconds after which a process that shares the work and says nothing counts as dead.
-EXPIRES_S = 30.0
-# Seconds of work that such a process claims at once.
-_CLAIM_S = 1.0
-
-# Number of this process, and of all that share the work.
-Share = tuple[int, int]
-ALONE = (0, 1)
-
-
+# Seconds after which a silent process that shares the work counts as dead, and seconds of work that such a process claims at once.
+EXPIRES_S, _CLAIM_S = 30.0, 1.0
 # With fewer runs a standard error says too little about itself.
 FEWEST_SEEDS = 256
+# Index of a process, and number of all that share the work.
+Share = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Ending:
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
     """Returns the numbers of seeds after which the standard errors are compared with the goals: they double, up to all seeds.
 
-    Each is one at which whole granules of seeds are complete. Without goals there is only the last.
+    After each of them whole granules are complete. Without goals there is only the last.
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -101,7 +99,7 @@ class Call:
 
 @dataclass
 class Batch:
-    """Cells whose curves are stored together: one cell of single runs, or all policies on the same settings and seeds for statistics.
+    """Calls whose curves are stored together: one for single runs; for statistics those of all policies on the same settings and seeds.
 
     Attributes:
       result: result that the batch belongs to.
@@ -120,7 +118,7 @@ class Batch:
     curves: dict[str, list[Any]] = field(default_factory=dict)
 
     def checkpoint(self, call: Call) -> Checkpoint | None:
-        """Returns the first rounds of a call, if they have been simulated and can be read."""
+        """Returns the state after the earlier rounds of a call, if they have been simulated and can be read."""
         if not call.since or not isinstance(self.result, Runs):
             return None
         return self.result.checkpoint(call.policy, self.tile, self.seeds, call.since)
@@ -139,9 +137,28 @@ class Batch:
             self.result.add(self.tile, self.seeds, whole)
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
+    def addresses(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yields family, first granule and extent of the cells that the batch makes."""
+        request = self.result.request
+        if isinstance(self.result, Statistics):
+            granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
+            for family in self.result.families_in(self.tile, [call.policy for call in self.calls]):
+                yield from ((family, first, size) for first, size in cells.ranges(granules))
+            return
+        for policy, tile in {call.policy: call.tile for call in self.calls}.items():
+            families = request.families(cells.CURVES, policy)
+            for number in request.numbers_in(policy, tile):
+                yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(self.seeds))
+
+    def is_stored(self, store: PackStore, made: Sequence[tuple[bytes, int, int]]) -> bool:
+        """Returns whether a store has all cells of the batch; `made` are its `addresses`."""
+        if isinstance(self.result, Statistics):
+            return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
+        return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)
+
 
 def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
-    """Curves of consecutive seeds as one."""
+    """Concatenates the curves of consecutive seeds."""
     if len(parts) == 1:
         return parts[0]
     on_device = isinstance(parts[0]["valid"], jax.Array)
@@ -150,164 +167,10 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns which of some parts of the seeds a process simulates of a setting: all parts of all settings, in order, are cut evenly."""
+    """Returns which of some parts of the seeds a process simulates at a setting: all parts of all settings, in order, are divided evenly."""
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
-
-
-def batches_of_runs(
-    runs: Runs,
-    layout: Layout,
-    static: set[str],
-    share: Share,
-    limit: int,
-    horizons: Callable[[str], Sequence[int]],
-    steady: bool = False,
-) -> Iterator[Batch]:
-    """Yields what is missing of the first seeds of single runs.
-
-    Args:
-      runs: the result.
-      layout: seeds and settings of a call.
-      static: axes along which programs differ.
-      share: number of this process, and of all.
-      limit: number of seeds.
-      horizons: rounds from which runs of a policy may be continued, the most first.
-      steady: cuts the seeds in the same way whatever is there.
-    """
-    request = runs.request
-    inside = {
-        number: cells.mask_of(request.cut.values[part[part < limit]] % GRANULE)
-        for number, part in request.cut.granules.items()
-    }
-    for policy in request.policies:
-        shape, axes = request.shape(policy), request.policy_axes[policy]
-        lacking = [{g: m & inside[g] for g, m in one.items() if m & inside[g]} for one in runs.lacking(policy)]
-        if share != ALONE:
-            mine = _owned(request, len(lacking), share)
-            lacking = [
-                {g: m & have[g] for g, m in one.items() if m & have.get(g, 0)}
-                for one, have in zip(lacking, mine, strict=True)
-            ]
-        alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for number, one in enumerate(lacking):
-            alike.setdefault(tuple(one.items()), []).append(number)
-        for masks, numbers in alike.items():
-            left = np.zeros(len(lacking), bool)
-            left[numbers] = bool(masks)
-            for tile in _tiles(left.reshape(shape), axes, layout, static):
-                for rounds, some in _continued(
-                    runs, policy, request.numbers_in(policy, tile), dict(masks), horizons(policy)
-                ):
-                    for block in _blocks(request.cut.of(some), layout.block, steady):
-                        yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
-
-
-def _owned(request: Request, settings: int, share: Share) -> list[dict[int, int]]:
-    """The seeds that a process simulates, by granule, for each setting; as many at least as are computed together."""
-    group = (1 << LANE_MULTIPLE) - 1
-    parts = [
-        (granule, mask & (group << i))
-        for granule, mask in request.cut.masks.items()
-        for i in range(0, GRANULE, LANE_MULTIPLE)
-        if mask & (group << i)
-    ]
-    spans = [parts_of(share, setting, settings, len(parts)) for setting in range(settings)]
-    found: dict[range, dict[int, int]] = {span: {} for span in spans}
-    for span, masks in found.items():
-        for granule, mask in parts[span.start : span.stop]:
-            masks[granule] = masks.get(granule, 0) | mask
-    return [found[span] for span in spans]
-
-
-def _tiles(left: np.ndarray, axes: Sequence[str], layout: Layout, static: set[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields tiles of the settings that are left, those with most of them first along each axis."""
-    spans = []
-    for place, axis in enumerate(axes):
-        counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
-        order = np.argsort(-counts, kind="stable")
-        order = order[counts[order] > 0]
-        width = 1 if axis in static else layout.tile[axis]
-        spans.append([order[i : i + width] for i in range(0, len(order), width)])
-    for parts in itertools.product(*spans):
-        if left[np.ix_(*parts)].any() if parts else left.any():
-            yield dict(zip(axes, parts, strict=True))
-
-
-def _continued(
-    runs: Runs, policy: str, numbers: Sequence[int], masks: dict[int, int], horizons: Sequence[int]
-) -> Iterator[tuple[int, dict[int, int]]]:
-    """Yields rounds that have been played before, and the seeds of which that is so in all settings."""
-    store, request = runs.store, runs.request
-    for rounds in horizons:
-        if store is None or not masks:
-            break
-        families = [request.families(kind, policy, rounds) for kind in (cells.STATES, cells.CURVES)]
-        some = {}
-        for granule, mask in masks.items():
-            for family in families:
-                for number in numbers:
-                    mask &= cells.held(store, family[number], granule)
-            if mask:
-                some[granule] = mask
-        if some:
-            masks = {g: left for g, mask in masks.items() if (left := mask & ~some.get(g, 0))}
-            yield rounds, some
-    if masks:
-        yield 0, masks
-
-
-def _blocks(seeds: np.ndarray, block: int, steady: bool) -> Iterator[np.ndarray]:
-    if steady:
-        cuts = np.flatnonzero(np.diff(seeds // block)) + 1
-        yield from (one for one in np.split(seeds, cuts) if len(one))
-        return
-    yield from (seeds[i : i + block] for i in range(0, len(seeds), block))
-
-
-def batches_of_statistics(
-    found: Statistics, layout: Layout, static: set[str], share: Share, limit: int, steady: bool = False
-) -> Iterator[Batch]:
-    """Yields what is missing of the statistics of full granules; arguments as for `batches_of_runs`, `steady`: batches do not need each other."""
-    request = found.request
-    shape, axes = tuple(len(v) for v in request.axes.values()), list(request.axes)
-    granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
-    size = 1 << (max(1, layout.block // GRANULE).bit_length() - 1)
-    chunks = np.split(granules, np.flatnonzero(np.diff(granules // size)) + 1) if len(granules) else []
-    curves: dict[str, list[Any]] = {}
-    for chunk in chunks:
-        for left, some in _left(found, chunk, shape, granules, share):
-            seeds = np.concatenate([request.cut.granules[granule] for granule in some])
-            there: dict[str, list[list[int]]] = {}  # The settings of each policy that were simulated last.
-            for tile in _tiles(left, axes, layout, static):
-                needed = [policy for policy in request.policies if found.needed(policy, tile, some)]
-                batch = Batch(found, tile, seeds, policies=needed, curves={} if steady else curves)
-                for policy in needed:
-                    part = {axis: tile[axis] for axis in request.policy_axes[policy]}
-                    numbers = [at.tolist() for at in part.values()]
-                    alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Two that have not met yet.
-                    if steady or alone or there.get(policy) != numbers:
-                        blocks = _blocks(seeds, layout.block, False)
-                        batch.calls += [Call(policy, part, request.seeds[block], summed=True) for block in blocks]
-                    there[policy] = numbers
-                if batch.calls:
-                    yield batch
-
-
-def _left(
-    found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray, share: Share
-) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """Yields settings that a process simulates, and the granules of a chunk of which they lack something."""
-    settings, alike = math.prod(shape), dict[bytes, list[int]]()
-    spans = [parts_of(share, setting, settings, len(granules)) for setting in range(settings)]
-    begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
-    for place, granule in zip(np.searchsorted(granules, chunk).tolist(), chunk.tolist(), strict=True):
-        left = ((begin <= place) & (place < end)).reshape(shape) & found.left(granule)
-        alike.setdefault(left.tobytes(), []).append(granule)
-    for key, some in alike.items():
-        if (left := np.frombuffer(key, bool).reshape(shape)).any():
-            yield left, some
 
 
 class Schedule:
@@ -317,9 +180,9 @@ class Schedule:
       result: result with the stored cells.
       layout: seeds and settings of a call.
       static: axes along which programs differ.
-      share: part of the work, as in `Execution`.
+      share: part of the work, as in `Execution`. With "join" the seeds are divided in the same way whatever is stored, and no batch needs another.
       store: store of the result.
-      horizons: rounds from which runs of a policy can be continued, largest first.
+      horizons: returns the rounds from which runs of a policy can continue, largest first.
     """
 
     def __init__(
@@ -327,25 +190,22 @@ class Schedule:
         result: Runs | Statistics,
         layout: Layout,
         static: set[str],
-        share: str | tuple[int, int] | None,
+        share: str | Share | None,
         store: PackStore | None,
         horizons: Callable[[str], Sequence[int]],
     ):
         self.result, self.layout, self.static, self.store, self.horizons = result, layout, static, store, horizons
         self.joins = share == "join"
-        self._share = share if isinstance(share, tuple) else ALONE
+        self._share = share if isinstance(share, tuple) else (0, 1)
 
     def batches(self, limit: int) -> list[Batch]:
         """Returns the missing batches of the first seeds."""
-        result, rest = self.result, (self.layout, self.static, self._share)
+        result = self.result
         if isinstance(result, Runs):
-            return list(batches_of_runs(result, *rest, limit, self.horizons, self.joins))
+            return list(self._batches_of_runs(result, limit))
         result.find(limit)
-        batches: list[Batch] = []
-        if result.runs is not None:
-            inside = int(np.searchsorted(result.rest, limit))
-            batches += batches_of_runs(result.runs, *rest, inside, self.horizons, self.joins)
-        return [*batches, *batches_of_statistics(result, *rest, limit, self.joins)]
+        single = [] if result.runs is None else self._batches_of_runs(result.runs, int(np.searchsorted(result.rest, limit)))
+        return [*single, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
         """Returns all batches that may have to be simulated; none if the stored runs reach the goals."""
@@ -369,13 +229,13 @@ class Schedule:
                 yield from [None] if batch is None else [(batch, call) for call in batch.calls]
 
     def _free(self, batches: list[Batch]) -> Generator[Batch | None, None, None]:
-        """Yields batches in random order that no other process has simulated or simulates, until all are there; None before it waits.
+        """Yields batches in random order that no other process has simulated or claims, until all are stored; None before it waits.
 
-        What takes about `_CLAIM_S` is claimed at once.
+        A process claims as many batches at once as take it about `_CLAIM_S`.
         """
         assert self.store is not None
         store, mine, said, number = self.store, [], False, 1
-        left = [(batch, list(_addresses_of(batch))) for batch in batches]
+        left = [(batch, list(batch.addresses())) for batch in batches]
         with Claims(store.place, EXPIRES_S) as claims:
             random.Random(claims.name).shuffle(left)
             while left:
@@ -387,7 +247,7 @@ class Schedule:
                     if len(free) == number:
                         rest += left[place:]
                         break
-                    if not _are_there(store, batch, made):
+                    if not batch.is_stored(store, made):
                         groups = [cells.group(family, granule) for family, granule, _ in made]
                         if others.isdisjoint(groups):
                             free[place] = batch
@@ -408,30 +268,130 @@ class Schedule:
                         print_line(
                             f"waiting for other processes, which simulate {len(left)} blocks; one that has died is noticed after {EXPIRES_S:.0f} s"
                         )
-                    yield None  # What this process has simulated is written first: others may wait for it.
+                    yield None  # The blocks of this process are written first: others may wait for them.
                     if isinstance(self.result, Statistics):
                         self.result.write()
                     store.flush()
                     claims.drop()
                     time.sleep(EXPIRES_S / 20)
 
+    def _batches_of_runs(self, runs: Runs, limit: int) -> Iterator[Batch]:
+        request = runs.request
+        inside = {
+            g: cells.mask_of(request.cut.values[part[part < limit]] % GRANULE) for g, part in request.cut.granules.items()
+        }
+        for policy in request.policies:
+            lacking = [_both(one, inside) for one in runs.lacking(policy)]
+            if self._share[1] > 1:
+                lacking = [_both(one, own) for one, own in zip(lacking, self._own_seeds(runs, len(lacking)), strict=True)]
+            alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
+            for number, one in enumerate(lacking):
+                alike.setdefault(tuple(one.items()), []).append(number)
+            for masks, numbers in alike.items():
+                left = np.zeros(len(lacking), bool)
+                left[numbers] = bool(masks)
+                for tile in self._tiles(left.reshape(request.shape(policy)), request.policy_axes[policy]):
+                    settings = request.numbers_in(policy, tile)
+                    for rounds, some in self._continued(runs, policy, settings, dict(masks)):
+                        for block in self._blocks(request.cut.of(some)):
+                            yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
-def _addresses_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
-    """Family, first granule and extent of the cells that a batch makes."""
-    request = batch.result.request
-    if isinstance(batch.result, Statistics):
-        granules = (request.cut.values[batch.seeds][::GRANULE] // GRANULE).tolist()
-        for family in batch.result.families_in(batch.tile, [call.policy for call in batch.calls]):
-            yield from ((family, first, size) for first, size in cells.ranges(granules))
-        return
-    for policy, tile in {call.policy: call.tile for call in batch.calls}.items():
-        families = request.families(cells.CURVES, policy)
-        for number in request.numbers_in(policy, tile):
-            yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(batch.seeds))
+    def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
+        """Returns for each setting the masks of the seeds that this process simulates, in groups that are computed together."""
+        group = (1 << LANE_MULTIPLE) - 1
+        parts = [
+            (granule, mask & (group << i))
+            for granule, mask in runs.request.cut.masks.items()
+            for i in range(0, GRANULE, LANE_MULTIPLE)
+            if mask & (group << i)
+        ]
+        spans = [parts_of(self._share, setting, settings, len(parts)) for setting in range(settings)]
+        found: dict[range, dict[int, int]] = {span: {} for span in spans}
+        for span, masks in found.items():
+            for granule, mask in parts[span.start : span.stop]:
+                masks[granule] = masks.get(granule, 0) | mask
+        return [found[span] for span in spans]
+
+    def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+        """Yields tiles that cover the settings that are left, those with most of them first along each axis."""
+        spans = []
+        for place, axis in enumerate(axes):
+            counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
+            order = np.argsort(-counts, kind="stable")
+            order = order[counts[order] > 0]
+            width = 1 if axis in self.static else self.layout.tile[axis]
+            spans.append([order[i : i + width] for i in range(0, len(order), width)])
+        for parts in itertools.product(*spans):
+            if left[np.ix_(*parts)].any() if parts else left.any():
+                yield dict(zip(axes, parts, strict=True))
+
+    def _continued(
+        self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
+    ) -> Iterator[tuple[int, dict[int, int]]]:
+        """Divides seeds by the number of rounds that are stored of them at all settings; yields rounds, and masks by granule."""
+        store, request = runs.store, runs.request
+        for rounds in self.horizons(policy):
+            if store is None or not masks:
+                break
+            families = [request.families(kind, policy, rounds) for kind in (cells.STATES, cells.CURVES)]
+            some = {}
+            for granule, mask in masks.items():
+                for family, number in itertools.product(families, settings):
+                    mask &= cells.held(store, family[number], granule)
+                if mask:
+                    some[granule] = mask
+            if some:
+                masks = {g: left for g, mask in masks.items() if (left := mask & ~some.get(g, 0))}
+                yield rounds, some
+        if masks:
+            yield 0, masks
+
+    def _blocks(self, seeds: np.ndarray) -> list[np.ndarray]:
+        block = self.layout.block
+        cuts = np.flatnonzero(np.diff(seeds // block)) + 1 if self.joins else np.arange(block, len(seeds), block)
+        return [one for one in np.split(seeds, cuts) if len(one)]
+
+    def _batches_of_statistics(self, found: Statistics, limit: int) -> Iterator[Batch]:
+        """Yields what is missing of the statistics of complete granules."""
+        request = found.request
+        shape, axes = tuple(len(v) for v in request.axes.values()), list(request.axes)
+        granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
+        size = 1 << (max(1, self.layout.block // GRANULE).bit_length() - 1)
+        chunks = np.split(granules, np.flatnonzero(np.diff(granules // size)) + 1) if len(granules) else []
+        curves: dict[str, list[Any]] = {}
+        for chunk in chunks:
+            for left, some in self._left(found, chunk, shape, granules):
+                seeds = np.concatenate([request.cut.granules[granule] for granule in some])
+                blocks = [seeds[i : i + self.layout.block] for i in range(0, len(seeds), self.layout.block)]
+                last: dict[str, list[list[int]]] = {}  # The settings of each policy that were simulated last.
+                for tile in self._tiles(left, axes):
+                    needed = [policy for policy in request.policies if found.needed(policy, tile, some)]
+                    batch = Batch(found, tile, seeds, policies=needed, curves={} if self.joins else curves)
+                    for policy in needed:
+                        part = {axis: tile[axis] for axis in request.policy_axes[policy]}
+                        numbers = [at.tolist() for at in part.values()]
+                        alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Two that have not met yet.
+                        if self.joins or alone or last.get(policy) != numbers:
+                            batch.calls += [Call(policy, part, request.seeds[block], summed=True) for block in blocks]
+                        last[policy] = numbers
+                    if batch.calls:
+                        yield batch
+
+    def _left(
+        self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, list[int]]]:
+        """Yields settings that this process simulates, and the granules of a chunk whose statistics they lack in part."""
+        settings, alike = math.prod(shape), dict[bytes, list[int]]()
+        spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
+        begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
+        for place, granule in zip(np.searchsorted(granules, chunk).tolist(), chunk.tolist(), strict=True):
+            left = ((begin <= place) & (place < end)).reshape(shape) & found.left(granule)
+            alike.setdefault(left.tobytes(), []).append(granule)
+        for key, some in alike.items():
+            if (left := np.frombuffer(key, bool).reshape(shape)).any():
+                yield left, some
 
 
-def _are_there(store: PackStore, batch: Batch, made: Sequence[tuple[bytes, int, int]]) -> bool:
-    """Says whether all cells of a batch are there."""
-    if isinstance(batch.result, Statistics):
-        return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
-    return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)
+def _both(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """Returns the masks of the seeds that are in both, by granule."""
+    return {granule: both for granule, mask in one.items() if (both := mask & other.get(granule, 0))}
