@@ -21,8 +21,7 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.progress import print_line
 from jaxroute.engine.rounds import LANE_MULTIPLE
 from jaxroute.store import cells
-from jaxroute.store.cells import GRANULE, Seeds, Tile
-from jaxroute.store.claims import Claims
+from jaxroute.store.cells import GRANULE, Claims, Seeds, Tile
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
 from jaxroute.store.runs import Checkpoint, Runs

@@ -1,60 +1,66 @@
-"""Addresses of the cells of a result, and the request that names them.
+"""Addresses of the cells of a result, the request that names them, and claims of processes that share the work.
 
-An address is 64 bytes: a family (24), the first granule of seeds (8) and the extent (32). A family is a digest of all that the numbers depend
-on besides the seeds (16), and one of the code (8). A granule is 256 consecutive seeds, whatever block is simulated at once. The extent says
-which of them a cell holds: of curves and states one bit each, of statistics the number of granules.
+A cell holds numbers of one policy at one setting, for some seeds. Seeds are grouped into granules of 256 consecutive ones, independently of the
+blocks that are simulated at once. An address is 64 bytes:
+
+- the family (24): a digest of everything except the seeds on which the numbers depend (16), and one of the code (8);
+- the first granule of the cell (8);
+- the extent (32): a mask with a bit for each seed of the granule, for curves and states; the number of granules, for statistics.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
 import math
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxroute.core.types import Metric
-from jaxroute.store.packs import PackStore, digest_of, plain
+from jaxroute.store.packs import GROUP, PackStore, digest_of, plain
+from jaxroute.store.places import Location
 
 GRANULE = 256
 ALL = (1 << GRANULE) - 1
+_CLAIM = ".claim"
 # Kinds of cells.
 CURVES, STATES, STATISTICS = "curves", "states", "statistics"
 
 # First granule and number of granules of a cell of statistics.
 Range = tuple[int, int]
-# Positions along axes of settings.
+# Positions along axes of settings, by axis.
 Tile = Mapping[str, np.ndarray]
 
 
 def address(family: bytes, granule: int, extent: int) -> bytes:
-    """Returns the address of a cell."""
     return family + granule.to_bytes(8, "big") + extent.to_bytes(32, "little")
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first bytes of the addresses of all cells of a family that begin with a granule."""
+    """Returns the first bytes of the addresses of all cells of a family whose first granule is this one."""
     return family + granule.to_bytes(8, "big")
 
 
 def extent_of(address: bytes) -> int:
-    """Returns the extent of a cell."""
     return int.from_bytes(address[32:], "little")
 
 
 def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
-    """Returns the numbers of the settings at some positions along each axis, the last axis fastest."""
+    """Returns the flat indices of the settings at some positions along each axis, the last axis fastest."""
     return np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*spans)]).tolist()
 
 
 def bits(mask: int) -> np.ndarray:
-    """Returns the seeds of a mask, counted from the first of the granule, in order."""
+    """Returns the seeds of a mask in order, counted from the first seed of the granule."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
 
 
 def mask_of(places: np.ndarray) -> int:
-    """Returns the mask of some seeds, counted from the first of the granule."""
+    """Returns the mask of some seeds, which are counted from the first seed of the granule."""
     if len(places) == GRANULE:
         return ALL
     flags = np.zeros(GRANULE, bool)
@@ -63,33 +69,30 @@ def mask_of(places: np.ndarray) -> int:
 
 
 class Seeds:
-    """Seeds of a result, cut into granules.
+    """Seeds of a result, grouped into granules.
 
     Args:
       values: `[R]`, all different.
 
     Attributes:
-      values: int64.
-      granules: by number, positions in `values` in the order of the seeds.
-      masks: by number.
+      values: `[R]` int64.
+      granules: positions in `values` of the seeds of each granule, in the order of the seeds.
+      masks: mask of the seeds of each granule.
     """
 
     def __init__(self, values: np.ndarray):
         self.values = np.asarray(values, np.int64)
-        order = np.argsort(self.values, kind="stable")
-        numbers = self.values[order] // GRANULE
-        cuts = np.flatnonzero(np.diff(numbers)) + 1
-        parts = np.split(order, cuts) if len(order) else []
-        self.granules = {int(self.values[part[0]] // GRANULE): part for part in parts}
-        self.masks = {number: mask_of(self.values[part] % GRANULE) for number, part in self.granules.items()}
+        cut = list(self.cut(np.arange(len(self.values))))
+        self.granules = {granule: part for granule, _, part in cut}
+        self.masks = {granule: mask for granule, mask, _ in cut}
 
     @property
     def full(self) -> list[int]:
-        """Granules all of whose seeds are there."""
+        """Complete granules."""
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
-        """Returns the positions of the seeds of some masks, in the order of `values`."""
+        """Returns the positions of the seeds of some masks, given by granule, in the order of `values`."""
         found = []
         for number, mask in masks.items():
             part = self.granules[number]
@@ -100,7 +103,7 @@ class Seeds:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yields granule, mask and places in `positions` of the seeds at some positions, granule by granule."""
+        """Groups the seeds at some positions: yields granule, mask of the seeds, and their indices in `positions`."""
         values = self.values[positions]
         order = np.argsort(values, kind="stable")
         numbers = values[order] // GRANULE
@@ -110,10 +113,10 @@ class Seeds:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """Request of a call of `simulate`: all that decides the numbers of its result.
+    """Request of a call of `simulate`: everything that decides the numbers of its result.
 
     Attributes:
-      policies: names.
+      policies: names of the policies.
       axes: coordinates of the settings by axis.
       policy_axes: the axes along which the runs of each policy differ, in the order of `axes`.
       seeds: `[R]` uint32.
@@ -123,9 +126,9 @@ class Request:
       model_names: names of the models, or none.
       zero_flows: names of the flows that must be zero.
       keep: "runs" or "moments".
-      settings: all that decides the numbers, as plain JSON, for readers.
-      identities: of each policy, for each of its settings, the last axis fastest: digests in hexadecimal digits of environment, policy, record
-        and everything else but the horizon, the seeds and the code (32), and of the code (16).
+      settings: everything that decides the numbers, as plain JSON, for readers.
+      identities: for each policy and each of its settings, the last axis fastest, 32 hexadecimal digits of a digest of everything that decides
+        the numbers except horizon, seeds and code, and 16 digits of a digest of the code.
       code: digests of the code (`code.code_of`) and the version of Python, by their digest.
     """
 
@@ -149,7 +152,7 @@ class Request:
 
     @property
     def numbers(self) -> int:
-        """Number of what is recorded of a seed, over all policies, settings and times."""
+        """Count of the numbers that are recorded of a seed, over all policies, settings and times."""
         settings = len(self.policies) * math.prod(len(v) for v in self.axes.values())
         return sum(math.prod(shape) for _, shape in self.variables.values()) * len(self.times) * settings
 
@@ -159,12 +162,11 @@ class Request:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Digest by which calls name it."""
+        """Digest by which the notes of calls name the request."""
         return digest_of(plain(self.plain())).hex()
 
     @functools.cached_property
     def cut(self) -> Seeds:
-        """The seeds by granules."""
         return Seeds(self.seeds)
 
     def shape(self, policy: str) -> tuple[int, ...]:
@@ -172,7 +174,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the families of the cells of a policy, for each of its settings."""
+        """Returns the family of the cells of a kind and a policy, for each of its settings; the default horizon is that of the request."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -180,16 +182,15 @@ class Request:
         return self._families[what]
 
     def numbers_in(self, policy: str, tile: Tile) -> list[int]:
-        """Returns the numbers of the settings of a tile among those of a policy."""
+        """Returns the indices of the settings of a tile among those of a policy."""
         return numbers(self.shape(policy), [tile[axis] for axis in self.policy_axes[policy]])
 
     def with_seeds(self, seeds: np.ndarray) -> "Request":
-        """Returns the same request for other seeds."""
         settings = {**self.settings, "seeds": describe_seeds(seeds)}
         return dataclasses.replace(self, seeds=seeds.astype(np.uint32), settings=settings)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the request as plain JSON."""
+        """Converts the request to plain JSON, which `from_plain` reads."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["axes"] = {name: {"dtype": v.dtype.str, "values": v.tolist()} for name, v in self.axes.items()}
         fields["variables"] = {
@@ -200,14 +201,11 @@ class Request:
 
     @staticmethod
     def from_plain(content: Mapping[str, Any]) -> "Request":
-        """Returns the request that `plain` describes."""
         fields = {name: value for name, value in content.items() if name != "note"}
         fields["axes"] = {name: np.asarray(v["values"], v["dtype"]) for name, v in content["axes"].items()}
         fields["variables"] = {name: _variable(**about) for name, about in content["variables"].items()}
-        fields |= {
-            "times": np.asarray(content["times"], np.int64),
-            "seeds": seeds_from_plain(content["seeds"]).astype(np.uint32),
-        }
+        fields["times"] = np.asarray(content["times"], np.int64)
+        fields["seeds"] = seeds_from_plain(content["seeds"]).astype(np.uint32)
         return Request(**fields)
 
 
@@ -216,7 +214,7 @@ def _variable(shape: Sequence[int], dims: Sequence[str], **about: Any) -> tuple[
 
 
 def describe_seeds(seeds: np.ndarray) -> Any:
-    """Returns seeds as plain JSON: the list, or spans of consecutive ones `[first, number]`."""
+    """Converts seeds to plain JSON: the list, or `[first, number]` of spans of consecutive seeds."""
     if len(seeds) <= 32:
         return [int(seed) for seed in seeds]
     breaks = np.flatnonzero(np.diff(seeds.astype(np.int64)) != 1) + 1
@@ -226,14 +224,13 @@ def describe_seeds(seeds: np.ndarray) -> Any:
 
 
 def seeds_from_plain(content: Any) -> np.ndarray:
-    """Returns the seeds that `describe_seeds` describes."""
     if isinstance(content, list):
         return np.asarray(content, np.int64)
     return np.concatenate([first + np.arange(number, dtype=np.int64) for first, number in content["spans"]])
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
-    """Returns a mask of the seeds of a granule that are there."""
+    """Returns the mask of the seeds of a granule that are stored as single runs."""
     mask = 0
     for one in store.groups.get(group(family, granule), ()):
         mask |= extent_of(one)
@@ -241,7 +238,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns few cells that hold some seeds of a granule, as far as they are there."""
+    """Returns addresses of as few cells as possible that hold the seeds of a mask, as far as they are stored."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:
@@ -251,12 +248,12 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
     return found
 
 
-# Statistics: a binary counter. Two neighbours of 2**k granules merge to one of 2**(k + 1), so that the bits depend on the seeds alone.
-# The first granules do not merge with what follows, so that the statistics of the first 2**k granules stay known.
+# Statistics are merged as in a binary counter: two neighbours of 2**k granules merge to one of 2**(k + 1), so that the bits depend on the seeds
+# alone. The first granules do not merge with the following ones, so that the statistics of the first 2**k granules remain available.
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the ranges `(first, size)` of the counter that make up some granules, in order; size is a power of two that divides first."""
+    """Returns the ranges `(first, size)` of the counter for some granules, in order; the size is a power of two that divides `first`."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -269,12 +266,12 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
-    """Returns whether a cell of statistics is in a store, as a function of its range."""
+    """Returns a function that tells whether a store has the statistics of a range."""
     return lambda one: address(family, *one) in store.where
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Returns the ranges that are there of which a range of the counter is made, and the granules that are missing."""
+    """Divides a range into the largest available ranges, which `there` recognises, and missing granules."""
     first, size = one
     if there(one):
         return [one], []
@@ -282,3 +279,83 @@ def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list
         return [], [one]
     left, right = (cover(there, (start, size // 2)) for start in (first, first + size // 2))
     return left[0] + right[0], left[1] + right[1]
+
+
+class Claims:
+    """Context in which this process claims cells, so that others that share the work do not simulate them too.
+
+    Each process has a small file with the first bytes of the addresses (`group`) of the cells that it simulates, and rewrites it as long as it lives. A
+    wrong or lost claim costs work that is done twice, never a wrong number: all processes write the same bytes for a cell.
+
+    Args:
+      place: location of the store.
+      expires: seconds after which a process that does not rewrite its file counts as dead, as the disk or server measures it.
+    """
+
+    def __init__(self, place: Location, expires: float = 60.0):
+        self._place, self.expires = place, expires
+        self.name = f"{uuid.uuid4().hex}{_CLAIM}"
+        self._mine: list[bytes] = []
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._failed: OSError | None = None
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> "Claims":
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            self._place.delete(self.name)
+
+    def _beat(self) -> None:
+        while not self._over.wait(self.expires / 4):
+            try:
+                self._write()
+                self._failed = None
+            except OSError as error:  # Raised by `others`: the times of claims no longer show which processes are alive.
+                self._failed = error
+
+    def _write(self) -> None:
+        with self._lock:  # The file is never empty: some servers refuse ranges of empty objects.
+            self._place.write(self.name, [*self._mine, b"."], False)
+
+    def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
+        """Claims `new` cells besides those of `groups`, which are not written yet; returns the new ones that another process has claimed.
+
+        If two processes claim a cell at the same time, the one with the smaller name gets it; if the other one looked before, both do.
+        """
+        groups, new = list(groups), set(new)
+        self._mine = [*groups, *new]
+        self._write()
+        if lost := self.others(self.name) & new:
+            self._mine = [*groups, *(new - lost)]
+            self._write()
+        return lost
+
+    def drop(self) -> None:
+        """Withdraws all claims once the cells are written. Two waiting processes could otherwise wait for each other."""
+        if self._mine:
+            self._mine = []
+            self._write()
+
+    def others(self, below: str = "~") -> set[bytes]:
+        """Returns the claims of other processes that are alive, and whose names are smaller than `below`.
+
+        Raises:
+          OSError: the claim of this process could not be rewritten.
+        """
+        if self._failed is not None:
+            raise self._failed
+        there = self._place.names(_CLAIM)
+        now = there[self.name].changed if self.name in there else max((one.changed for one in there.values()), default=0.0)
+        found: set[bytes] = set()
+        for name, file in there.items():
+            if name != self.name and name < below and now - file.changed < self.expires:
+                with contextlib.suppress(OSError):
+                    content = self._place.read(name, 0, file.size)
+                    found.update(content[i : i + GROUP] for i in range(0, len(content) - GROUP + 1, GROUP))
+        return found

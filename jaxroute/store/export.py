@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from jaxroute.core.checks import show
@@ -24,26 +25,26 @@ _CLASSIC_BYTES, _CLASSIC_WHOLE = 1 << 31, np.iinfo(np.int32)
 
 
 def export(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[Path]:
-    """Writes a stored result in the format that the ending of a name says.
+    """Writes a stored result in the format that the ending of a name specifies.
 
     - `.zarr`: a folder of Zarr, which `xarray.open_zarr` reads.
     - `.nc`: a file of netCDF, which `xarray.open_dataset` reads. A result that the classic format cannot hold needs h5netcdf or netCDF4.
-    - `.parquet`: a table, which pandas, polars, R and DuckDB read: a row for each policy, setting, seed and time (of statistics without seeds), a
-      column for each of these and for each variable. What has one number per model, or per baseline or bin of a histogram, is in a table of its
-      own beside it, `NAME.model.parquet`, `NAME.baseline.parquet`, `NAME.regret_bin.parquet`; bins without runs are left out. Attributes are in
-      the schema's metadata, under "jaxroute".
+    - `.parquet`: a table, which pandas, polars, R and DuckDB read: a row for each policy, setting, seed and time (statistics have no seeds), and a
+      column for each of these and for each variable. Variables with one number per model, baseline or bin of a histogram are in separate tables,
+      `NAME.model.parquet`, `NAME.baseline.parquet`, `NAME.regret_bin.parquet`; bins without runs are left out. Attributes are in the schema's
+      metadata, under "jaxroute".
 
     Args:
       path: folder or URL of the store.
-      to: name of what is written, which must not exist.
+      to: name of the new file or folder.
 
     Returns:
-      What was written.
+      The new files and folders.
 
     Raises:
       ValueError: there is no complete result, or the ending is none of these.
-      FileExistsError: something is there.
-      ImportError: what writes this format is not installed.
+      FileExistsError: a file of that name exists.
+      ImportError: a package for this format is not installed.
     """
     to = Path(to)
     if to.suffix not in _WRITERS:
@@ -64,13 +65,13 @@ def export(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[Pat
     return list(made)
 
 
-# What is to be written, and how, by where.
+# Functions that write a file, by its path.
 _Writers = Mapping[Path, Callable[[Path], Any]]
 
 
 def _zarr(data: xr.Dataset, to: Path) -> _Writers:
     def write(partial: Path) -> None:
-        with warnings.catch_warnings():  # Of texts and of consolidated descriptions, which programs read all the same.
+        with warnings.catch_warnings():  # About texts and consolidated descriptions, which programs read nevertheless.
             warnings.simplefilter("ignore")
             data.to_zarr(partial, mode="w", consolidated=True)
 
@@ -107,7 +108,7 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
     def writer(names: Sequence[str]) -> Callable[[Path], None]:
         def write(partial: Path) -> None:
             about = {"attributes": data.attrs, "variables": {name: data[name].attrs for name in names}}
-            rows = map(pyarrow.table, _rows(data, names))
+            rows = (pyarrow.Table.from_pandas(part, preserve_index=False) for part in _rows(data, names))
             schema = (first := next(rows)).schema.with_metadata({"jaxroute": json.dumps(about)})
             with pyarrow.parquet.ParquetWriter(partial, schema) as file:
                 for table in itertools.chain([first], rows):
@@ -119,32 +120,23 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """The dimensions of a variable that do not belong to the rows of the first table."""
+    """Returns the dimensions of a variable that the first table does not have."""
     vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
     return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 
 
-def _rows(data: xr.Dataset, names: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the columns of a table in parts: the policies one after the other, and of each some seeds at a time."""
+def _rows(data: xr.Dataset, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yields the rows of a table in parts: the policies one after the other, and some seeds of each at a time."""
     dims = max((data[name].dims for name in names), key=len)
-    coords = {str(d): data[d].values if d in data.coords else np.arange(data.sizes[d]) for d in dims}
     step = max(1, _ROWS // math.prod(data.sizes[d] for d in dims if d not in ("policy", "seed")))
     seeds = data.sizes["seed"] if "seed" in dims else 1
     for policy, first in itertools.product(range(data.sizes["policy"]), range(0, seeds, step)):
         part = {"policy": slice(policy, policy + 1), "seed": slice(first, first + step)}
-        part = {d: part[d] for d in coords if d in part}
-        some = data[list(names)].isel(part)
-        spans = [values[part.get(d, slice(None))] for d, values in coords.items()]
-        shape = tuple(map(len, spans))
-        columns = {d: v.ravel() for d, v in zip(coords, np.meshgrid(*spans, indexing="ij"), strict=True)}
-        for name in names:
-            own = some[name].variable
-            values = own.values.reshape([own.sizes.get(d, 1) for d in dims])
-            columns[name] = np.broadcast_to(values, shape).ravel()
+        some = data[list(names)].isel({d: part[d] for d in dims if d in part})
+        rows = some.to_dataframe(dim_order=[str(d) for d in dims]).reset_index()
         if names[0].endswith("_histogram") and dims[-1] == f"{names[0].removesuffix('_histogram')}_bin":
-            kept = columns[names[0]] > 0
-            columns = {name: values[kept] for name, values in columns.items()}
-        yield columns
+            rows = rows[rows[names[0]] > 0]
+        yield rows
 
 
 _WRITERS: dict[str, Callable[[xr.Dataset, Path], _Writers]] = {".zarr": _zarr, ".nc": _netcdf, ".parquet": _parquet}

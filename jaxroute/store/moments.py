@@ -1,9 +1,8 @@
 """Results without single runs: statistics over the seeds, which grow and merge as runs do.
 
-Statistics of 256 seeds are merged with those of their neighbours as in a binary counter (`cells.ranges`). The order of additions, and so
-the bits, depends on the seeds alone: not on blocks, processes, interruptions or the order in which they were simulated. Each policy
-has statistics, and so has the difference of each pair of policies, seed by seed. Seeds whose granule is not full are stored as
-single runs until it is.
+Statistics of a granule (256 consecutive seeds) are merged with those of its neighbours as in a binary counter (`cells.ranges`). The order of
+additions, and so the bits, depends on the seeds alone: not on blocks, processes, interruptions or the order of simulation. There are statistics of
+each policy, and of the difference of each pair of policies, seed by seed. Seeds are stored as single runs until their granule is complete.
 """
 
 import dataclasses
@@ -25,14 +24,12 @@ from jaxroute.store.cells import GRANULE, STATISTICS, Range, Request, Tile
 from jaxroute.store.packs import PackStore, digest_of
 from jaxroute.store.runs import Runs, check_size
 
-# Bytes of a number's moments, and of a histogram of some 150 bins, while they are merged.
+# Bytes of the moments of a recorded number, and of a histogram of some 150 bins, while they are merged.
 _MOMENTS_BYTES, _HISTOGRAM_BYTES = 4 * 48, 4 * 150 * 16
 # Seconds after which statistics are written.
 _WRITE_S = 5.0
-# Granules, at most, that are put together from single runs of earlier calls.
-_MOST_FROM_RUNS = 64
-# Granules of all seeds that there can be.
-_MOST_GRANULES = 2**32 // GRANULE
+# Largest number of granules whose statistics are computed from stored single runs, and number of all granules.
+_MOST_FROM_RUNS, _MOST_GRANULES = 64, 2**32 // GRANULE
 _NEVER = np.iinfo(np.int64).max
 
 Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
@@ -40,13 +37,13 @@ Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics of some seeds of one policy (or of a difference) at one setting.
+    """Statistics over some seeds of one policy, or of the difference of two, at one setting.
 
     Attributes:
-      moments: of all recorded numbers `[C]`, quantity after quantity.
-      histogram: a row for each of them; none of a difference.
-      flags: int64 `[3 + Z]`: the first seed whose run is invalid, number of runs, of invalid ones, and for each flow that must be zero of those
-        in which it is not.
+      moments: moments `[C]` of all recorded numbers, quantity after quantity.
+      histogram: a row for each recorded number; empty for a difference.
+      flags: int64 `[3 + Z]`: the first seed of an invalid run, the number of runs, of invalid runs, and for each flow that must be zero the number
+        of runs in which it is not.
     """
 
     moments: Moments
@@ -54,12 +51,10 @@ class Summary:
     flags: np.ndarray
 
     def merged(self, other: "Summary") -> "Summary":
-        """Statistics of both."""
         flags = np.concatenate([np.minimum(self.flags[:1], other.flags[:1]), self.flags[1:] + other.flags[1:]])
         return Summary(self.moments.merged(other.moments), self.histogram.merged(other.histogram), flags)
 
     def cell(self) -> dict[str, np.ndarray]:
-        """The arrays of a cell."""
         arrays = {"moments": self.moments.packed(), "flags": self.flags}
         if self.histogram.keys.size:
             arrays |= {"keys": self.histogram.keys, "counts": self.histogram.counts}
@@ -67,7 +62,6 @@ class Summary:
 
     @staticmethod
     def of_cell(arrays: Mapping[str, np.ndarray]) -> "Summary":
-        """The statistics that `cell` made."""
         histogram = Histogram(arrays["keys"], arrays["counts"]) if "keys" in arrays else Histogram.empty()
         return Summary(Moments.unpacked(arrays["moments"]), histogram, arrays["flags"])
 
@@ -79,15 +73,15 @@ def summarise(
     seeds: np.ndarray,
     spans: Sequence[tuple[int, int]],
 ) -> list[list[Summary]]:
-    """Returns the statistics of each span of seeds, for each setting, of one policy or of the difference of two.
+    """Computes the statistics of each span of seeds and each setting, for one policy or the difference of two.
 
     Args:
-      curves: of one policy or two, arrays `[settings..., R, ...]` with the same number of axes, of size 1 where a policy does not differ, and
-        `valid`.
-      names: quantities, in order.
+      curves: arrays `[settings..., R, ...]` by name, `valid` among them, of one or two policies; axes along which a policy does not differ have
+        size 1.
+      names: names of the quantities, in order.
       zero_flows: names of flows that must be zero.
       seeds: `[R]`.
-      spans: first and last position, each of a power of two granules, or within one granule.
+      spans: begin and end of positions along the seeds, each of a power of two granules, or within one granule.
     """
     place, found = curves[0]["valid"].ndim - 1, []
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
@@ -110,14 +104,14 @@ def summarise(
 class SummaryTree:
     """Merged statistics of one policy, or of the difference of two, as a binary counter for each setting.
 
-    Level k of a counter holds the statistics of 2**k neighbouring granules. Two neighbours of a level merge to one of the next, so that the order of
+    Level k of a counter has the statistics of 2**k neighbouring granules. Two neighbours of a level merge to one of the next, so that the order of
     additions, and the bits, depend on the granules alone.
 
     Attributes:
-      policies: positions of the policies in the request.
+      policies: indices of the policies in the request.
       axes: sizes of the axes along which the runs differ, by name.
-      numbers: position among all recorded numbers, and shape, of each common quantity, by name.
-      families: family of each setting.
+      numbers: indices among all recorded numbers, and shape, of each common quantity, by name.
+      families: family of the cells of each setting.
       nodes: statistics of each setting by range of granules.
       new: setting and range of the nodes that are not written yet.
     """
@@ -130,16 +124,16 @@ class SummaryTree:
     new: set[tuple[int, Range]] = dataclasses.field(default_factory=set)
 
     def settings(self, tile: Tile) -> list[int]:
-        """Numbers of the settings of a tile."""
+        """Returns the indices of the settings of a tile."""
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Position of a setting along all axes."""
+        """Returns an index along all axes that selects a setting."""
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Returns whether runs of some ranges are missing; a larger node counts if it is part of a wanted range."""
+        """Whether statistics of some ranges are missing; those of a larger range count if it is part of a wanted one."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -156,7 +150,7 @@ class SummaryTree:
         return False
 
     def insert(self, setting: int, node: Range, summary: Summary) -> None:
-        """Adds statistics, and merges neighbours."""
+        """Adds the statistics of a range, and merges neighbours."""
         nodes, (first, size) = self.nodes[setting], node
         while True:
             nodes[first, size] = summary
@@ -170,7 +164,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the statistics of a range, from the largest nodes inside."""
+        """Returns the statistics of a range, merged from the largest nodes inside; None if there are none."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -178,7 +172,7 @@ class SummaryTree:
         return a.merged(b) if a is not None and b is not None else a or b
 
 
-# Trees with settings and their statistics.
+# Trees, indices of settings, and their statistics.
 _Totals = Sequence[tuple[SummaryTree, int, Summary]]
 
 
@@ -188,14 +182,11 @@ class Statistics:
     Args:
       request: request of the result.
       store: store of the cells, None without one.
-      check: whether to refuse statistics that may not fit into memory.
+      check: whether to refuse statistics that may not fit into half of the memory (`ValueError`).
 
     Attributes:
-      full: granules that have statistics.
+      full: granules of which statistics are stored.
       runs: single runs of the other granules, at the positions `rest` of the seeds.
-
-    Raises:
-      ValueError: the statistics would not fit into half of the memory.
     """
 
     def __init__(self, request: Request, store: PackStore | None, check: bool = True):
@@ -223,7 +214,7 @@ class Statistics:
         request, policies = self.request, [self.request.policies[p] for p in key]
         axes = {a: len(v) for a, v in request.axes.items() if any(a in request.policy_axes[p] for p in policies)}
         own, start, numbers = [], 0, {}
-        for policy in policies:  # For each setting of the pair that of the policy.
+        for policy in policies:  # For each setting of the tree the family of the policy there.
             families = np.array([None, *request.families(STATISTICS, policy)])[1:].reshape(request.shape(policy))
             lacking = [i for i, axis in enumerate(axes) if axis not in request.policy_axes[policy]]
             own.append(np.broadcast_to(np.expand_dims(families, lacking), tuple(axes.values())).ravel().tolist())
@@ -239,11 +230,11 @@ class Statistics:
 
     @property
     def families(self) -> list[bytes]:
-        """The families of all cells that the result consists of."""
+        """Families of all cells of the result."""
         return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families of the statistics of some policies on a tile of all axes."""
+        """Returns the families of the statistics that some policies alone decide, on a tile of all axes."""
         own = {self.request.policies.index(policy) for policy in policies}
         return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
@@ -256,10 +247,10 @@ class Statistics:
             self.runs.fill()
 
     def find(self, seeds: int) -> None:
-        """Reads the statistics of the first seeds; `left` and `needed` then return the missing ones."""
+        """Reads the statistics of the first seeds, so that `left` and `needed` return what is missing."""
         wanted = cells.ranges(self._full(seeds))
         self._wanted = set(wanted)
-        while self.store is not None:  # Other cells may hold copies or parts of damaged ones.
+        while self.store is not None:  # Other cells may be copies or parts of damaged ones.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
             for family, nodes in (one for tree in self._trees for one in zip(tree.families, tree.nodes, strict=True)):
                 for one in self._stored(family, nodes, wanted):
@@ -271,7 +262,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Ranges to be read of a family, of which the wanted ones can be made."""
+        """Returns the stored ranges of a family from which wanted ones can be merged, if they are not read yet."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -279,14 +270,14 @@ class Statistics:
         return [one for found in covers for one in found if one not in nodes]
 
     def _full(self, seeds: int) -> set[int]:
-        """Granules of which statistics are made, among the first seeds."""
+        """Returns the granules with statistics that are complete among the first seeds."""
         return self.full & set(self._cut(seeds).full)
 
     def _cut(self, seeds: int) -> cells.Seeds:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Full granules without statistics of which some runs are there."""
+        """Returns the complete granules without statistics of which some single runs are stored."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -296,7 +287,7 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns of which settings, along all axes, something of a full granule is to be simulated."""
+        """Returns `[settings...]` bool, whether statistics of a complete granule are missing there."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -304,7 +295,7 @@ class Statistics:
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
-        """Says whether a policy is to be simulated on a tile of all axes and some full granules."""
+        """Whether missing statistics need the runs of a policy on a tile of all axes and some complete granules."""
         p, wanted = self.request.policies.index(policy), cells.ranges(granules)
         own = (tree for tree in self._trees if p in tree.policies)
         return any(tree.lacks(setting, wanted, self._wanted) for tree in own for setting in tree.settings(tile))
@@ -312,12 +303,12 @@ class Statistics:
     # What is simulated.
 
     def add(self, tile: Tile, seeds: np.ndarray, curves: Mapping[str, Curves]) -> None:
-        """Computes the statistics of full granules from the curves of the policies that are needed.
+        """Computes the statistics of complete granules from the curves of the policies that are needed.
 
         Args:
           tile: positions along all axes.
           seeds: positions in the seeds of the request, in the order of the seeds.
-          curves: by policy, arrays `[tiled axes of the policy..., seeds, ...]` by name.
+          curves: arrays `[tiled axes of the policy..., seeds, ...]` by policy and name.
         """
         request = self.request
         values = request.cut.values[seeds]
@@ -345,7 +336,7 @@ class Statistics:
             self.write()
 
     def write(self) -> None:
-        """Puts what is new into cells."""
+        """Writes new statistics as cells."""
         self._written_s = time.monotonic()
         if self.store is None:
             return
@@ -358,12 +349,12 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields the statistics of the first seeds of all parts, or some, and their settings; those that are not there are left out."""
+        """Yields the available statistics of the first seeds for all trees, or those of `parts`, with tree and setting."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
                 of_runs[granule], whole = self._of_runs(granule)
-                if whole and cut.masks[granule] == cells.ALL:  # It has become full of single runs.
+                if whole and cut.masks[granule] == cells.ALL:  # Single runs have completed it.
                     self._take_full(granule, of_runs.pop(granule))
         order = sorted([*cells.ranges(self._full(seeds)), *((granule, 0) for granule in of_runs)])
         for number, tree in enumerate(self._trees):
@@ -377,7 +368,11 @@ class Statistics:
                     yield tree, setting, total
 
     def _of_runs(self, granule: int) -> tuple[dict[tuple[int, int], Summary], bool]:
-        """Statistics of the runs of a granule by tree and setting, of those seeds that all policies have at all settings; and whether these are all."""
+        """Computes statistics of the single runs of a granule, for the seeds that all policies have at all settings.
+
+        Returns:
+          The statistics by index of the tree and setting, and whether these are all seeds.
+        """
         assert self.runs is not None
         request, runs = self.request, self.runs
         every = runs.request.cut.granules[granule]
@@ -395,7 +390,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Keeps the statistics of a granule that is full of single runs."""
+        """Stores the statistics of a granule that single runs have completed."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -404,7 +399,7 @@ class Statistics:
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first seeds, of some policies and all settings."""
+        """Returns the standard errors of a metric at the horizon over the first seeds, for some policies and all settings."""
         wanted = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
         for tree, _, one in self.totals(seeds, wanted):
@@ -413,7 +408,7 @@ class Statistics:
         return np.concatenate(found) if found else np.full(1, np.nan)
 
     def missing(self, seeds: int) -> str:
-        """Says what of the first seeds is not there; empty if all is."""
+        """Describes missing seeds among the first ones in words; empty if there are none."""
         self.find(seeds)
         wanted, lost = cells.ranges(self._full(seeds)), set[Range]()
         for nodes in (nodes for tree in self._trees for nodes in tree.nodes):
@@ -431,10 +426,10 @@ class Statistics:
     def dataset(self, seeds: int) -> xr.Dataset:
         """Returns the labelled result of the first seeds.
 
-        For each metric the variables `_count`, `_mean`, `_variance` (ddof=1), `_minimum` and `_maximum` of its valid runs, of dimensions
+        Each metric has the variables `_count`, `_mean`, `_variance` (ddof=1), `_minimum` and `_maximum` over its valid runs, of dimensions
         `(policy, settings..., time, ...)`; the same of `_difference`, seed by seed, of each policy to each `baseline`; and `_histogram`, counts
-        over `NAME_bin`, the numbers in the middle of the bins. Besides, the numbers of `runs` and of `invalid` ones, `first_invalid` (the first
-        seed of them, or -1), and `_runs` of each flow that must be zero, the number of runs in which it is not.
+        over `NAME_bin`, the middles of the bins. `runs` and `invalid` are numbers of runs, `first_invalid` is the first seed of an invalid run, or
+        -1, and `_runs` of a flow that must be zero is the number of runs in which it is not.
         """
         request, totals = self.request, list(self.totals(seeds))
         lead = {"policy": len(request.policies)} | {a: len(v) for a, v in request.axes.items()}
@@ -463,11 +458,11 @@ class Statistics:
         return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
 
     def so_far(self) -> xr.Dataset:
-        """Returns the statistics of what all policies have played."""
+        """Returns the statistics of the runs that all policies have simulated."""
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Moments `[policy, settings..., time, ...]` of a metric, and `[policy, baseline, ...]` of its differences."""
+        """Returns the moments `[policy, settings..., time, ...]` of a metric, and those of its differences, `[policy, baseline, ...]`."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:
@@ -483,7 +478,7 @@ class Statistics:
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Counts `[..., bins]` of a metric over all settings, and the bins that hold something anywhere."""
+        """Returns the counts `[..., bins]` of a metric, and the bins that are not empty everywhere."""
         found = []
         for tree, setting, total in totals:
             if len(tree.policies) == 1 and name in tree.numbers:
@@ -498,7 +493,6 @@ class Statistics:
         return counts, bins
 
     def _flags(self, totals: _Totals, lead: Mapping[str, int]) -> dict[str, Any]:
-        """Numbers of runs that are not valid, and why."""
         labels = {
             "first_invalid": ("first seed of a run that is not valid", ""),
             "runs": ("runs", "runs"),
@@ -517,13 +511,12 @@ class Statistics:
 
 
 def _expanded(array: Any, places: Sequence[int]) -> Any:
-    """An array with axes of length 1 at these places."""
+    """Returns an array with axes of length 1 at these places, of NumPy or jax."""
     rest = iter(array.shape)
     return array.reshape(tuple(1 if i in places else next(rest) for i in range(array.ndim + len(places))))
 
 
 def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], moments: Moments) -> dict[str, Any]:
-    """Variables of a metric's statistics."""
     variables, unit = {}, about["units"]
     units = {"count": "seeds", "variance": f"({unit})^2" if unit else ""}
     for statistic, values in moments.statistics().items():

@@ -1,13 +1,13 @@
-"""Packs: immutable files that hold addressed cells, and the store that is their union.
+"""Packs: immutable files of a store, which hold the numbers of simulations; and the store, which is the union of its packs.
 
-A cell is a few arrays at an address: a digest of all that its numbers depend on, and the seeds that it is of (`jaxroute.store.cells`).
-A pack holds the cells that were finished since the last one. Its name is a digest of its index, which has a digest of each cell: a file
-under that name never has other content. No file is changed and nothing is locked, so that any number of processes may write. Whatever is
-read is verified; what is missing or damaged is simulated again.
+A cell is a few arrays at an address, which is a digest of everything that their numbers depend on (`jaxroute.store.cells`). A pack holds the
+cells that were finished since the last one. It is named by a digest of its index, which has a digest of each cell, so that a file under that name
+never has other content. No file is changed and nothing is locked: any number of processes may write. All content is verified when it is read;
+missing or damaged cells are simulated again.
 
-Layout of a pack: frames of cells; the forms of cells (names, types, shapes); notes; the index; the places of frames; a footer. The cells of
-a frame have one form; they are stored as differences to the one before (exclusive or) and compressed together: settings that share their
-random numbers differ little.
+A pack is a sequence of frames, forms, notes, the index, the table of frames, and a footer. A form lists names, types and shapes of the arrays of a
+cell. A frame holds cells of one form, each as the difference to the one before (exclusive or), and is compressed as a whole: settings that share
+their random numbers differ little.
 """
 
 import contextlib
@@ -28,16 +28,14 @@ import zstandard
 from jaxroute.store.places import FileState, Location
 
 ENDING = ".pack"
-# Endings of what killed processes may leave: packs that were being written, and claims.
+# Endings of files that killed processes may leave: incomplete packs, and claims.
 LEFT = (".partial", ".claim")
-# Bytes of an address: family, first granule, extent (see `cells`); and of its part that cells of the same granule share.
+# Bytes of an address, and of its beginning that all cells of a family and a granule share (see `cells`).
 ADDRESS, GROUP = 64, 32
 _MAGIC = b"jaxroute pack 2\n"
 OTHER_VERSION = "it was written by another version of jaxroute"
-# Bytes that are read from the end of a pack at first; bytes of cells that are compressed together.
-_TAIL, _FRAME = 1 << 16, 1 << 18
-# Bytes of a pack below which it is joined with others.
-_SMALL = 2 << 20
+# Bytes that are read from the end of a pack at first, bytes of a frame, and bytes below which a pack is joined with others.
+_TAIL, _FRAME, _SMALL = 1 << 16, 1 << 18, 2 << 20
 _SIZES = [(name, "<u8") for name in ("cells", "frames", "forms", "notes", "rows")]
 _FOOTER = np.dtype([*_SIZES, ("digest", "V16"), ("magic", "S16")])
 _ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4")])
@@ -50,7 +48,7 @@ Note = Mapping[str, Any]
 
 
 class DamagedError(ValueError):
-    """Bytes that are not those that were written under this name."""
+    """Error: a file does not have the content that was written under its name."""
 
 
 class StoreMismatchError(ValueError):
@@ -58,7 +56,7 @@ class StoreMismatchError(ValueError):
 
 
 class Damage(NamedTuple):
-    """A file that cannot be read, and why."""
+    """State of a file that cannot be read, and the reason."""
 
     file: FileState
     why: str
@@ -69,11 +67,11 @@ class Index(NamedTuple):
 
     Attributes:
       file: size and time of the file.
-      rows: of `_ROW`, one per cell, frame by frame.
-      frames: of `_FRAMES`.
+      rows: records `_ROW`, one for each cell, frame by frame.
+      frames: records `_FRAMES`.
       forms: names, types and shapes of the arrays of a cell, as JSON.
-      sessions: with what the cells were made.
-      notes: what else the pack says, by digest.
+      sessions: versions and devices that made cells, as plain JSON.
+      notes: other plain JSON by digest.
     """
 
     file: FileState
@@ -85,32 +83,29 @@ class Index(NamedTuple):
 
     @property
     def addresses(self) -> list[bytes]:
-        """The addresses of the cells, in order."""
+        """Addresses of the cells, in order."""
         content = self.rows["address"].tobytes()
         return [content[i : i + ADDRESS] for i in range(0, len(content), ADDRESS)]
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Returns a digest of 16 bytes."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+    """Returns the digest of some bytes, of 16 bytes."""
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def plain(value: Any) -> bytes:
-    """Returns a JSON value as bytes that are the same for equal values."""
+    """Encodes a JSON value; equal values give equal bytes."""
     return json.dumps(value, sort_keys=True).encode()
 
 
 def encode(
     cells: Mapping[bytes, tuple[Cell, int]], sessions: Sequence[Mapping[str, Any]], notes: Iterable[Note]
 ) -> tuple[str, list[bytes]]:
-    """Returns name and content of a pack.
+    """Returns name and content of a new pack.
 
     Args:
-      cells: arrays and number of the session, by address; neighbours that differ little are compressed best.
-      sessions: with what cells were made.
+      cells: arrays and index of the session, by address; neighbours that differ little are compressed best.
+      sessions: versions and devices that made the cells.
       notes: plain JSON.
     """
     rows, frames, content, offset = [], [], [], 0
@@ -143,15 +138,14 @@ def encode(
 
 
 def _compressed(raw: bytes) -> bytes:
-    """Bytes compressed by Zstandard: as small as by zlib, in a quarter of the time or less."""
     return zstandard.ZstdCompressor(level=1).compress(raw)
 
 
 def read_index(place: Location, name: str, file: FileState) -> Index:
-    """Reads the index of a pack.
+    """Reads and verifies the index of a pack.
 
     Raises:
-      DamagedError: it is not what was written, or that of a pack of another name.
+      DamagedError: the index is damaged, or belongs to a pack of another name.
       FileNotFoundError: there is no such pack.
     """
     size = file.size
@@ -181,7 +175,7 @@ def read_index(place: Location, name: str, file: FileState) -> Index:
 
 
 def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndarray] | None]:
-    """Returns the cells of a frame in order; None for one that is not what was written at its address."""
+    """Decodes the cells of a frame in order; None stands for a damaged cell."""
     about = index.frames[frame]
     rows = index.rows[int(about["first"]) : int(about["first"]) + int(about["cells"])]
     form = index.forms[int(rows["form"][0])]
@@ -208,25 +202,25 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
 
 
 class PackStore:
-    """Union of the packs of a place, as of the last `refresh`; and a writer of new ones.
+    """Union of the packs of a location, as of the last `refresh`; and a writer of new ones.
 
-    Cells are written in the background: when `size` bytes have gathered, or `seconds` after the first of them. What goes wrong there is
-    raised by the next `put` or `flush`. One thread uses a store.
+    Cells are written in the background: when `size` bytes have gathered, or `seconds` after the first of them. The next `put` or `flush` raises
+    the errors of the background. One thread uses a store.
 
     Args:
-      place: where the packs lie.
-      session: with what the cells of this writer are made, plain JSON.
+      place: location of the packs.
+      session: versions and devices that make the cells of this writer, plain JSON.
       size: bytes of a pack, before compression.
-      seconds: that cells wait at most.
-      threads: that write and read.
+      seconds: time that cells wait at most.
+      threads: number of threads that write and read.
 
     Attributes:
-      packs: index by name.
+      packs: index by name of the pack.
       damaged: packs that cannot be read, by name.
-      bad: cells that were not what was written, when they were read: pack and row.
-      where: pack and row of each cell, by address.
-      groups: addresses by their first bytes.
-      families: digests of code by the other part of a family.
+      bad: name of the pack and row of each cell that was found to be damaged.
+      where: name of the pack and row of each cell, by address.
+      groups: addresses by their first `GROUP` bytes.
+      families: digests of code by the first 16 bytes of a family (see `cells`).
       notes: notes of the packs by digest.
       conflicts: number of cells that were written twice with other numbers; all readers take the same one.
     """
@@ -253,15 +247,15 @@ class PackStore:
         self._pool = ThreadPoolExecutor(threads)
         self._lock = threading.RLock()
         self._waiting: dict[bytes, Cell] = {}
-        self._said: list[Note] = []  # Once, in the next pack; and in all.
-        self._standing: list[Note] = []
+        self._said: list[Note] = []  # For the next pack.
+        self._standing: list[Note] = []  # For all packs.
         self._gathered = 0
         self._pending: list[Future[Any]] = []
         self._timer: threading.Timer | None = None
         self.refresh()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.place, self.session)  # In another process it is opened again.
+    def __reduce__(self) -> tuple[Any, ...]:  # In another process it is opened again.
+        return type(self), (self.place, self.session)
 
     # Reading.
 
@@ -295,10 +289,9 @@ class PackStore:
             self.refresh(again - 1)
 
     def _listed(self) -> dict[str, FileState]:
-        """The packs that there are.
+        """Lists the packs, until two lists are equal if that may matter.
 
-        A list is not of one moment: it may have neither a pack that was removed meanwhile nor the one that holds its cells now. Where that may
-        matter, it is made until it is the same twice.
+        A list does not show a single moment: it may have neither a pack that was removed meanwhile nor the one that holds its cells now.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():
@@ -309,7 +302,7 @@ class PackStore:
         return found
 
     def _index(self, name: str, file: FileState) -> Index | Damage | None:
-        """An index, why it cannot be read, or None if the pack was removed meanwhile."""
+        """Returns the index of a pack, the reason why it cannot be read, or None if the pack was removed meanwhile."""
         try:
             return read_index(self.place, name, file)
         except FileNotFoundError:
@@ -322,7 +315,7 @@ class PackStore:
         self._find(self.packs)
 
     def _find(self, names: Iterable[str]) -> None:
-        """Says where each cell is. Where two differ at one address, all readers take the one of the smaller digest."""
+        """Adds the cells of packs to `where`. If two cells of one address differ, all readers take the one with the smaller digest."""
         for name in names:
             index = self.packs[name]
             self.notes |= index.notes
@@ -334,19 +327,18 @@ class PackStore:
                     self.groups.setdefault(address[:GROUP], []).append(address)
                     self.families.setdefault(address[:16], set()).add(address[16:24])
                     continue
-                other, place = self.where[address]
-                own, known = self._digest(name, row), self._digest(other, place)
+                own, known = (self.packs[one].rows["digest"][at].tobytes() for one, at in ((name, row), self.where[address]))
                 self.conflicts += own != known
                 if own < known:
                     self.where[address] = name, row
 
     def session_of(self, address: bytes) -> dict[str, Any]:
-        """Returns with what a cell was made."""
+        """Returns the versions and devices that made a cell."""
         name, row = self.where[address]
         return self.packs[name].sessions[int(self.packs[name].rows["session"][row])]
 
     def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
-        """Yields verified cells, pack by pack. Missing and damaged cells are left out."""
+        """Yields verified cells with their addresses, pack by pack. Missing and damaged cells are left out."""
         left = dict.fromkeys(wanted)
         for _ in range(10):
             if not (left := {one: None for one in left if one in self.where}):
@@ -369,11 +361,11 @@ class PackStore:
             raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
 
     def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
-        """Returns verified cells by address; missing and damaged ones are left out."""
+        """Returns verified cells by address. Missing and damaged cells are left out."""
         return dict(self.read(wanted))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
-        """Cells of a pack, None where one is damaged. Where most of the frames are wanted, all are read at once."""
+        """Yields address, cell (None if it is damaged) and row. If most of the frames are needed, all are read at once."""
         index = self.packs[name]
         firsts = index.frames["first"].astype(np.int64)
         by_frame: dict[int, list[int]] = {}
@@ -400,7 +392,7 @@ class PackStore:
     # Writing.
 
     def add_note(self, note: Note, always: bool = False) -> None:
-        """Adds a note to the next pack; `always`: to all that this store will write."""
+        """Adds a note to the next pack, or with `always` to all packs that this store will write."""
         with self._lock:
             (self._standing if always else self._said).append(note)
 
@@ -408,7 +400,7 @@ class PackStore:
         """Adds a cell, which is written soon, in the background.
 
         Raises:
-          OSError: what was put before could not be written.
+          OSError: earlier cells could not be written.
         """
         with self._lock:
             while self._pending and self._pending[0].done():
@@ -431,7 +423,7 @@ class PackStore:
         if self._timer is not None:
             self._timer.cancel()
         while len(self._pending) >= self.threads:  # No more in memory than the disk keeps up with.
-            self._pending[0].result()  # What goes wrong stays there until it is raised outside of the timer.
+            self._pending[0].result()  # An error stays there until it is raised outside of the timer.
             del self._pending[0]
         cells, self._waiting, self._gathered, self._timer = self._waiting, {}, 0, None
         notes, self._said = [*self._standing, *self._said], []
@@ -453,7 +445,7 @@ class PackStore:
         return name
 
     def check(self) -> None:
-        """Writes something and removes it, so that a place that takes nothing is refused before time is spent.
+        """Writes a small file and removes it, so that a location without permission is refused before anything is simulated.
 
         Raises:
           OSError: nothing can be written.
@@ -464,11 +456,11 @@ class PackStore:
         except OSError as error:
             what = f"out must be a folder or URL that can be written to, got {str(self.place)!r}"
             raise OSError(error.errno, f"{what}: {error.strerror or error}") from error
-        with contextlib.suppress(OSError):  # Whoever may not delete leaves it for others to tidy.
+        with contextlib.suppress(OSError):  # A process that may not delete leaves it for others to remove.
             self.place.delete(name)
 
     def flush(self) -> None:
-        """Waits until all cells and notes are written for good, and finds them.
+        """Waits until all cells and notes are on the disk, and refreshes the store.
 
         Raises:
           OSError: something could not be written.
@@ -484,7 +476,7 @@ class PackStore:
             self.refresh()
 
     def close(self) -> None:
-        """Writes what waits, as far as that is possible, and ends the threads."""
+        """Writes waiting cells, if possible, and ends the threads."""
         try:
             self.flush()
         finally:
@@ -501,14 +493,14 @@ class PackStore:
         self.refresh()
 
     def compact(self, small: int = _SMALL, large: int = 256 << 20) -> None:
-        """Joins small and damaged packs to large ones, and removes them then.
+        """Joins small and damaged packs to large ones, and then removes them.
 
-        Readers list again, a process that is killed leaves cells twice, and several may do this at the same time: what is removed is in a
-        pack that was written before, of more cells or with a smaller name.
+        Several processes may do this at the same time, and may be killed: a removed cell is in a pack that was written before, which has more cells
+        or a smaller name. Readers that miss a pack list the packs again.
 
         Args:
-          small: bytes of a pack that is joined with others.
-          large: bytes of a pack, before compression.
+          small: bytes below which a pack is joined with others.
+          large: largest number of bytes of a new pack, before compression.
         """
         self.refresh()
         groups, total, damaged = [[]], 0, {name for name, _ in self.bad}
@@ -526,7 +518,7 @@ class PackStore:
         self.refresh()
 
     def _join(self, group: Sequence[str]) -> None:
-        # Those that hold most come first: one that holds all is then written as it is, under its own name.
+        # Packs that hold most come first: one that holds all is then written as it is, under the same name.
         group = sorted(group, key=lambda name: (-len(self.packs[name].rows) - len(self.packs[name].notes), name))
         packs = {name: self.packs[name] for name in group}
         held = {name: pack.addresses for name, pack in packs.items()}
@@ -546,9 +538,9 @@ class PackStore:
                 self.place.delete(name)
 
     def tidy(self, most: int = 32) -> None:
-        """Joins packs if many are small, or one holds a damaged cell; removes what killed writers have left long ago.
+        """Joins packs if many are small or one holds a damaged cell, and removes old files of killed writers.
 
-        What was damaged is read again first: a disk or server may have failed for a moment.
+        Damaged cells and packs are read again first: a disk or server may have failed for a moment.
         """
         bad = {(name, row) for name, row in self.bad if name in self.packs}
         self.bad = {one for one in bad if not any(arrays for _, arrays, _ in self._cells(one[0], [one[1]]))}
@@ -560,11 +552,8 @@ class PackStore:
         if self.damaged or any(name.endswith(LEFT) for name in self.place.names("")):
             self.clean()
 
-    def _digest(self, name: str, row: int) -> bytes:
-        return self.packs[name].rows["digest"][row].tobytes()
-
     def clean(self, age: float = 3600.0) -> None:
-        """Removes what killed writers have left and packs that cannot be read, if nothing has changed them for `age` seconds."""
+        """Removes files of killed writers, and packs that cannot be read, that have not changed for `age` seconds."""
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

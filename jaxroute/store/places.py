@@ -1,6 +1,7 @@
 """Locations of the packs of a store: files of a folder, or objects of S3, Google Cloud Storage or Azure.
 
-A location lists names, reads a part of a file, writes a whole file in one step, and deletes one. Files are never changed.
+A location lists files, reads a part of a file, writes a whole file in one step, and deletes one. Files are never changed. `str` of a location is
+its name in messages.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxroute.core.checks import show
 
@@ -24,38 +25,14 @@ _GONE = "it was moved or removed while the run was writing to it"
 
 
 class FileState(NamedTuple):
-    """Size in bytes, and time of the last change as the disk or server has it."""
+    """Size of a file in bytes, and the time of its last change as the disk or server measures it."""
 
     size: int
     changed: float
 
 
-class Location(Protocol):
-    """A flat collection of files; `str` of it is its name in messages."""
-
-    def names(self, ending: str) -> dict[str, FileState]:
-        """Returns the files whose names end so."""
-        ...
-
-    def read(self, name: str, start: int, stop: int) -> bytes:
-        """Returns a part of a file; `FileNotFoundError` if there is none."""
-        ...
-
-    def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
-        """Writes a file in one step: readers see all of it or nothing. It survives a power cut if `durable`."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Removes a file, if it is there."""
-        ...
-
-
 class Folder:
-    """Files of a folder on disk, which is made when the first one is written.
-
-    Args:
-      path: of the folder.
-    """
+    """Files of a folder on disk, which is made when the first one is written."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -65,6 +42,7 @@ class Folder:
         return str(self.path)
 
     def names(self, ending: str) -> dict[str, FileState]:
+        """Lists the files whose names end so."""
         found = {}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as entries:
             for entry in entries:
@@ -75,11 +53,13 @@ class Folder:
         return found
 
     def read(self, name: str, start: int, stop: int) -> bytes:
+        """Reads a part of a file; raises `FileNotFoundError` if there is none."""
         with open(self.path / name, "rb") as file:
             file.seek(start)
             return file.read(stop - start)
 
     def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
+        """Writes a file in one step: readers see all of it or nothing. A durable file survives a power cut."""
         self._make()
         partial = self.path / f"{name}.{uuid.uuid4().hex}.partial"
         try:
@@ -97,6 +77,7 @@ class Folder:
             _flush(self.path)
 
     def delete(self, name: str) -> None:
+        """Removes a file, if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
     def _make(self) -> None:
@@ -104,7 +85,7 @@ class Folder:
             if not self.path.is_dir():
                 raise OSError(errno.ENOENT, _GONE)
             return
-        path = self.path.resolve()  # A link may lead to what is to be made.
+        path = self.path.resolve()  # A link may lead to a folder that does not exist yet.
         new = [path, *(folder for folder in path.parents if not folder.exists())]
         path.mkdir(parents=True, exist_ok=True)
         for folder in new:  # Names of new folders are stored in the folders above.
@@ -113,7 +94,7 @@ class Folder:
 
 
 def _flush(folder: Path) -> None:
-    """Flushes the names in a folder to the disk, where folders can be opened."""
+    """Flushes the names in a folder to the disk, on systems that can open folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -123,15 +104,16 @@ def _flush(folder: Path) -> None:
 
 
 class Bucket:
-    """Objects of an object store whose keys begin alike: S3 and what speaks like it, Google Cloud Storage, Azure, or memory for tests.
+    """Objects of an object store whose keys have a common prefix: S3 and its likes, Google Cloud Storage, Azure, or memory for tests.
 
     Keys, region and endpoint that a URL lacks come from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (with `AWS_ALLOW_HTTP=true` if it has no TLS), `GOOGLE_SERVICE_ACCOUNT`,
     `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, or from the machine's role in its cloud. Profiles in `~/.aws` are not read.
+    The methods are those of `Folder`.
 
     Args:
-      url: of the folder, such as "s3://bucket/results/figure-2/store".
-      given: what the user gave in its place, for messages.
+      url: URL of the folder, such as "s3://bucket/results/figure-2/store".
+      given: text of the user from which the URL was made, for messages.
 
     Raises:
       ValueError: the URL is not one of an object store.
@@ -176,7 +158,7 @@ class Bucket:
             return b"".join(bytes(self._obstore.get_range(self._client, name, start=a, end=b)) for a, b in ranges)
 
     def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
-        del durable  # What an object store has taken, it keeps.
+        del durable  # An object store does not lose what it has accepted.
         with self._told(name, "written"):
             self._obstore.put(self._client, name, b"".join(parts), chunk_size=_PART, max_concurrency=1)
 
@@ -186,7 +168,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context whose errors are those of files, with the failed operation and the location."""
+        """Context that turns errors of obstore into those of files, with the failed operation and the location."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:
@@ -199,7 +181,6 @@ class Bucket:
 
 @functools.cache
 def _memory(url: str) -> Any:
-    """Object store in the memory of this process, by URL."""
     from obstore.store import MemoryStore
 
     del url
@@ -207,7 +188,7 @@ def _memory(url: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Reason of an error: the message of the server, or else that of the library without its debug notes."""
+    """Extracts the message of the server from an error, or that of the library without its debug notes."""
     text, _, debug = str(error).partition("\n\nDebug source")
     if "BadScheme" in debug:
         return "its endpoint has no TLS, which must be allowed (for S3 by AWS_ALLOW_HTTP=true)"
@@ -215,15 +196,18 @@ def _reason(error: Exception) -> str:
     return " ".join((found[1] if found else re.sub(r"^Generic \w+ error: ", "", text.partition("\n")[0])).split())
 
 
-def place_of(path: str | os.PathLike[str]) -> Folder | Bucket:
-    """Returns where the store of a result lies.
+Location: TypeAlias = Folder | Bucket
+
+
+def place_of(path: str | os.PathLike[str]) -> Location:
+    """Returns the location of the store of a result.
 
     Args:
-      path: the folder given as `out`, the URL of an object store as text, or the folder "store" inside it.
+      path: folder given as `out`, the URL of an object store as text, or the folder "store" inside it.
 
     Raises:
       ValueError: it is no path, or an empty one, or no URL of an object store.
-      ImportError: a URL needs what is not installed.
+      ImportError: a URL needs obstore, which is not installed.
     """
     if is_url(path):
         return Bucket(_store_url(str(path)), str(path))
@@ -231,16 +215,12 @@ def place_of(path: str | os.PathLike[str]) -> Folder | Bucket:
 
 
 def is_url(path: Any) -> bool:
-    """Says whether what is given as `out` is a URL; one letter before the colon is a drive."""
+    """Whether a value of `out` is a URL; a single letter before the colon is a drive."""
     return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
 def store_path(path: str | os.PathLike[str]) -> Path:
-    """Returns the folder of the packs, of a folder given as `out`.
-
-    Raises:
-      ValueError: it is no path, or an empty one.
-    """
+    """Returns the folder of the packs inside a folder given as `out`; raises `ValueError` for an empty path or another type."""
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise ValueError(f"the folder of a result must be a path, got {show(path)}")
     path = Path(path)

@@ -1,8 +1,8 @@
-"""Results of a store: requests, calls, reading, listing and merging.
+"""Results of a store: the log of calls, loading, listing and merging.
 
-A store says what was asked for in notes: a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that
-simulated something. The result of a store is the one that was asked for last, with the seeds of all requests that differ from it in the
-seeds alone. The order of calls is counted, not read from clocks.
+The notes of a store have a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that simulated runs. The
+result of a store is that of the last request, with the seeds of all requests that differ from it in the seeds alone. The order of calls is
+counted, not read from clocks.
 """
 
 import contextlib
@@ -22,31 +22,22 @@ import xarray as xr
 from jaxroute.core import checks, code
 from jaxroute.core.attributes import encoded
 from jaxroute.core.description import first_difference
-from jaxroute.store import lazy, runs
+from jaxroute.store import runs
 from jaxroute.store.cells import CURVES, STATISTICS, Request
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import ENDING, PackStore, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
-from jaxroute.store.runs import Runs
+from jaxroute.store.runs import LazyRuns, Runs
 
 # Measurements of a call that are summed over the calls for a result.
 ADDED = ("compile_s", "run_s", "decisions", "played_again")
 AGAIN = "the same call, or command, simulates just that again"
-
-
 # Classes of results, by what is stored of the runs.
 RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] = {"runs": Runs, "moments": Statistics}
 
 
 class CallLog:
-    """Requests and calls that are recorded in the notes of a store.
-
-    Args:
-      store: the store.
-
-    Attributes:
-      calls: notes of the beginnings and ends of calls, in order.
-    """
+    """Requests and calls in the notes of a store. The attribute `calls` has the notes of beginnings and ends of calls, in order."""
 
     def __init__(self, store: PackStore):
         self._notes = dict(store.notes)
@@ -62,27 +53,25 @@ class CallLog:
 
     @property
     def next(self) -> int:
-        """Number of the next call."""
+        """Index of the next call."""
         return 1 + max((call["order"] for call in self.calls), default=0)
 
     def settings(self) -> dict[str, Any]:
-        """Returns the settings of the request that was made last; none if there is none."""
+        """Returns the settings of the last request; an empty dict if there is none."""
         return dict(list(self.requests.values())[-1].settings) if self.requests else {}
 
     def is_latest(self, request: Request) -> bool:
-        """Returns whether a request was the last one, and a call for it has ended."""
+        """Whether a request was the last one, and a call for it has ended."""
         return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
 
     def reports(self, request: Request) -> list[dict[str, Any]]:
-        """Returns the reports of the calls that simulated cells of a result, of any horizon and seeds, in order."""
-        own = {one for some in request.identities.values() for one in some}
-        like = {
-            n for n, r in self.requests.items() if not own.isdisjoint(one for some in r.identities.values() for one in some)
-        }
+        """Returns the reports of all calls that simulated cells of a result, for any horizon and seeds, in order."""
+        own = set(itertools.chain(*request.identities.values()))
+        like = {n for n, r in self.requests.items() if not own.isdisjoint(itertools.chain(*r.identities.values()))}
         return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
 
     def last(self, store: PackStore, path: Any) -> tuple[Request, list[dict[str, Any]]]:
-        """Returns the last request with the seeds of all like it, and the reports of the calls for it, in order.
+        """Returns the last request, with the seeds of all requests that differ in seeds alone, and the reports of its calls in order.
 
         Raises:
           ValueError: no request can be read.
@@ -109,32 +98,33 @@ def _but_seeds(request: Request) -> bytes:
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """All seeds of some parts once, in order."""
+    """Concatenates seeds and drops later copies."""
     seeds = np.concatenate(parts)
     return seeds[np.sort(np.unique(seeds, return_index=True)[1])]
 
 
 def begin(store: PackStore, request: Request) -> str:
-    """Records a request in all packs of a store; returns the name of the call."""
-    call = uuid.uuid4().hex
+    """Records a request and the beginning of a call in all packs that a store writes; returns the name of the call."""
     store.add_note(request.plain(), always=True)
-    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": CallLog(store).next}
-    store.add_note(about, always=True)
+    store.add_note(_call(store, request, call := uuid.uuid4().hex, False), always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Records the end of a call; `whole`: whether the result is complete."""
-    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": CallLog(store).next}
-    store.add_note({**about, "whole": whole, "report": dict(report)})
+    """Records the end of a call, and whether the result is complete (`whole`)."""
+    store.add_note({**_call(store, request, call, True), "whole": whole, "report": dict(report)})
     store.flush()
 
 
+def _call(store: PackStore, request: Request, call: str, ended: bool) -> dict[str, Any]:
+    return {"note": "call", "id": call, "request": request.digest, "ended": ended, "order": CallLog(store).next}
+
+
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Checks a store before anything is simulated; returns whether some of the cells may be stored.
+    """Checks a store before anything is simulated; returns whether it may have some of the cells.
 
     Raises:
-      StoreMismatchError: it holds the same simulation by other code.
+      StoreMismatchError: the store has the same simulation by other code.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -152,10 +142,7 @@ def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bo
         )
     here, there = dict(store.session), sessions(store, families)
     for one in there:
-        different = [
-            f"{name} {one.get(name)!r} there and {value!r} here" for name, value in here.items() if one.get(name) != value
-        ]
-        if different:
+        if different := [f"{n} {one.get(n)!r} there and {v!r} here" for n, v in here.items() if one.get(n) != v]:
             checks.warn(
                 f"{str(store.place)!r} was made with something else: {', '.join(different)}; what is simulated now may differ from it in the last "
                 "bits. Each cell says with what it was made"
@@ -179,7 +166,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns versions and devices of the cells of some families, the most frequent first, with the number of cells."""
+    """Returns the versions and devices that made cells of some families, the most frequent first, with the number of cells."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -195,16 +182,16 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     """Reads a stored result: that of the last call.
 
     Seeds of calls that differ from the last one in their seeds alone are part of it. Runs that would take more than an eighth of the memory are
-    read when they are indexed: `load(path).regret.sel(seed=slice(0, 100))` reads what it needs.
+    read when they are indexed: `load(path).regret.sel(seed=slice(0, 100))` reads the runs that it needs.
 
     Args:
-      path: the folder or URL given as `out`.
-      partial: accepts a result that is not complete; what is missing is NaN.
+      path: folder or URL that was given as `out`.
+      partial: accepts a result that is not complete; missing values are NaN.
 
     Raises:
       ValueError: there is no result, or it is not complete.
-      ImportError: a URL needs what is not installed.
-      OSError: it cannot be read.
+      ImportError: a URL needs obstore, which is not installed.
+      OSError: the store cannot be read.
     """
     store = opened(path)
     with contextlib.ExitStack() as until_read:
@@ -214,7 +201,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
         if request.keep == "moments":
             found = Statistics(request, store, check=False)
         elif runs.is_large(request):
-            found = lazy.LazyRuns(request, store, partial)
+            found = LazyRuns(request, store, partial)
         else:
             found = Runs(request, store)
         missing = found.missing(seeds)
@@ -230,17 +217,13 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
             )
         data = found.dataset(seeds)
         data.attrs = encoded({"settings": request.settings, **summed(reports), **made_with(store, found.families)})
-        if isinstance(found, lazy.LazyRuns):
+        if isinstance(found, LazyRuns):
             until_read.pop_all()
         return data
 
 
 def opened(path: str | os.PathLike[str]) -> PackStore:
-    """Opens an existing store.
-
-    Raises:
-      ValueError: there is none.
-    """
+    """Opens an existing store; raises `ValueError` if there is none."""
     place = place_of(path)
     if isinstance(place, Folder) and not place.path.is_dir():
         raise ValueError(
@@ -254,25 +237,23 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the attributes of a result from the reports of the calls that made it: those of the last one, and sums of what was measured."""
-    if not reports:
-        return {}
-    found = dict(reports[-1])
-    sums: dict[str, Any] = {name: sum(one.get(name, 0) for one in reports) for name in ADDED}
+    """Combines the reports of the calls that made a result to its attributes: those of the last call, and sums of the measurements."""
+    found: dict[str, Any] = dict(reports[-1]) if reports else {}
+    found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:
         names = ("created", "commit", "device", "versions", "decisions", "run_s")
-        sums["calls"] = [{name: one[name] for name in names if name in one} for one in reports]
-    return found | sums
+        found["calls"] = [{name: one[name] for name in names if name in one} for one in reports]
+    return found
 
 
 def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
-    """Returns with what cells were made, where that is not the same for all, as an attribute."""
+    """Returns an attribute with the versions and devices that made cells; empty if these are the same for all cells."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 
 
 def damage_of(store: PackStore) -> str:
-    """Says what in a store cannot be read; empty if all can, as far as it was read."""
+    """Describes damage that was found in a store in words; empty if there is none."""
     found = [f"{name}: {why}" for name, (_, why) in sorted(store.damaged.items())[:3]]
     found += ["..."] if len(store.damaged) > 3 else []
     found += [f"{len(store.bad)} cells are not what was written"] if store.bad else []
@@ -287,15 +268,17 @@ class Inspection:
     """Summary of a store.
 
     Attributes:
-      request: the result.
-      reports: of the calls that made it.
+      request: request of the result.
+      reports: reports of the calls that made it.
       others: number of other results.
-      size: bytes of the packs; packs: their number; cells: number of cells.
-      missing: what is to be simulated, in words.
-      damage: what cannot be read, in words.
-      verified: whether everything was read.
-      made_with: with what the cells of the result were made.
-      conflicts: cells that were written twice with other numbers.
+      size: bytes of the packs.
+      packs: number of packs.
+      cells: number of cells.
+      missing: missing runs, in words.
+      damage: damaged files and cells, in words.
+      verified: whether all cells were read.
+      made_with: versions and devices that made the cells of the result.
+      conflicts: number of cells that were written twice with other numbers.
     """
 
     request: Request
@@ -312,22 +295,21 @@ class Inspection:
 
     @property
     def sound(self) -> bool:
-        """True if nothing that the result needs is damaged."""
+        """Whether the result needs no damaged cell."""
         return not (self.damage and self.missing)
 
 
 def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection:
-    """Returns what a store holds.
+    """Summarises a store.
 
     Args:
       path: folder or URL.
-      verify: reads everything, to see whether it is what was written.
+      verify: reads all cells, to find damaged ones.
 
     Raises:
-      ValueError: it holds no result that can be read.
+      ValueError: the store has no result that can be read.
     """
-    store = opened(path)
-    try:
+    with contextlib.closing(opened(path)) as store:
         notes = CallLog(store)
         request, reports = notes.last(store, path)
         if verify:
@@ -347,45 +329,37 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
             made_with=sessions(store, found.families),
             conflicts=store.conflicts,
         )
-    finally:
-        store.close()
 
 
 def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
-    """Puts stores together: their packs are copied, and the result consists of the seeds of all that differ in seeds alone.
+    """Merges stores whose results differ in seeds alone: their packs are copied, and the result has all seeds.
 
     Args:
       paths: folders or URLs with stored results.
-      out: folder or URL of the store, which may exist.
+      out: folder or URL of the merged store, which may exist.
 
     Raises:
-      ValueError: one of them has no result, or one that differs in more than the seeds; what differs is named.
+      ValueError: one of them has no result, or results differ in more than the seeds; the difference is named.
     """
     if not paths:
         raise ValueError("paths must name at least one stored result, got none")
-    sources = [opened(path) for path in paths]
-    try:
+    with contextlib.ExitStack() as opening:
+        sources = [opening.enter_context(contextlib.closing(opened(path))) for path in paths]
         requests = [CallLog(source).last(source, path)[0] for source, path in zip(sources, paths, strict=True)]
         for path, one in zip(paths[1:], requests[1:], strict=True):
             if _but_seeds(one) != _but_seeds(requests[0]):
                 there, here = ({**r.settings, "seeds": 0, "jaxroute": ""} for r in (requests[0], one))
                 what = first_difference(there, here) or _code_difference(requests[0], one)
                 raise ValueError(f"{str(paths[0])!r} and {str(path)!r} hold the results of different settings: {what}")
-        target = PackStore(place_of(out))
-        try:
-            for source in sources:
-                target.add(source)
-            request = requests[0].with_seeds(_joined([one.seeds for one in requests]))
-            if not CallLog(target).is_latest(request):
-                ended = [call["report"] for source in sources for call in CallLog(source).calls if call["ended"]]
-                report = {n: v for n, v in (ended or [{}])[-1].items() if n != "seeds_played"}
-                merged = {**report, **dict.fromkeys(ADDED, 0), "merged": [str(path) for path in paths]}
-                end(target, request, begin(target, request), merged)
-        finally:
-            target.close()
-    finally:
+        target = opening.enter_context(contextlib.closing(PackStore(place_of(out))))
         for source in sources:
-            source.close()
+            target.add(source)
+        request = requests[0].with_seeds(_joined([one.seeds for one in requests]))
+        if not CallLog(target).is_latest(request):
+            ended = [call["report"] for source in sources for call in CallLog(source).calls if call["ended"]]
+            report = {n: v for n, v in (ended or [{}])[-1].items() if n != "seeds_played"}
+            merged = {**report, **dict.fromkeys(ADDED, 0), "merged": [str(path) for path in paths]}
+            end(target, request, begin(target, request), merged)
 
 
 def _code_difference(one: Request, other: Request) -> str:

@@ -1,4 +1,4 @@
-"""Results of single runs: the arrays that cells are put into, and the labelled result.
+"""Results of single runs: arrays that are filled from cells, and the labelled result.
 
 A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` counts rounds. Each variable says in
 its attributes what it is (`long_name`, `units`, `kind`): a "total" is the cumulative sum up to `time`, an "average" the mean per round up
@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from jaxroute.core.provenance import memory_limit
 from jaxroute.core.statistics import Moments
@@ -25,13 +27,13 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """State from which runs are continued; arrays `[settings..., seeds, ...]` by name.
+    """State from which runs can continue, in arrays `[settings..., seeds, ...]` by name.
 
     Attributes:
       rounds: number of simulated rounds.
-      states: arrays of the states.
+      states: states of environment and policy.
       totals: float64 sums of the recorded quantities.
-      curves: curves up to there.
+      curves: curves of the simulated rounds.
     """
 
     rounds: int
@@ -41,18 +43,18 @@ class Checkpoint:
 
 
 def is_large(request: Request) -> bool:
-    """Returns whether the curves of a result take more than an eighth of the memory."""
+    """Whether the curves of a result take more than an eighth of the memory."""
     return 8 * request.numbers * len(request.seeds) > memory_limit(jax.local_devices(backend="cpu")[0]) // 8
 
 
 def check_runs(numbers: int, seeds: int) -> None:
-    """Refuses (`ValueError`) single runs that would not fit into half of the memory; `numbers`: of a seed, over all policies, settings and times."""
+    """Raises `ValueError` if single runs, each of so many recorded numbers, would not fit into half of the memory."""
     advice = "keep statistics over the seeds in place of the runs (keep='moments', --keep moments), record fewer points (record_every) or fewer "
     check_size("result", 8 * numbers * seeds, f"{advice}metrics (record), or ask for fewer seeds")
 
 
 def check_size(what: str, needed: int, advice: str) -> None:
-    """Refuses (`ValueError`) what takes more bytes than half of the memory."""
+    """Raises `ValueError` if something needs more bytes than half of the memory."""
     memory = memory_limit(jax.local_devices(backend="cpu")[0])
     if needed > memory // 2:
         sizes = f"{needed / 2**30:,.1f} GiB, more than half of the memory ({memory / 2**30:,.1f} GiB)"
@@ -60,15 +62,15 @@ def check_size(what: str, needed: int, advice: str) -> None:
 
 
 class Runs:
-    """The arrays of a result, filled with the cells that are there and those that are simulated.
+    """Arrays of a result, filled with stored cells and with simulated runs.
 
     Args:
-      request: what the result consists of.
+      request: request of the result.
       store: store of the cells, None without one.
 
     Attributes:
       data: arrays `[policy, settings..., seeds, ...]` by name.
-      done: `[policy, settings..., seeds]`, whether a run is there.
+      done: `[policy, settings..., seeds]` bool, whether `data` has a run.
     """
 
     def __init__(self, request: Request, store: PackStore | None):
@@ -86,11 +88,11 @@ class Runs:
 
     @property
     def families(self) -> list[bytes]:
-        """The families of all cells that the result consists of."""
+        """Families of all cells of the result."""
         return [family for some in self._families.values() for family in some]
 
     def fill(self) -> None:
-        """Reads the cells that are there and not in the arrays yet."""
+        """Reads the stored cells that are not in the arrays yet."""
         if self.store is None:
             return
         wanted = []
@@ -103,13 +105,13 @@ class Runs:
             lacking = len(self.request.axes) - len(place)
             where = (self.request.policies.index(policy), *(own.get(axis, slice(None)) for axis in self.request.axes))
             inside = (*[slice(None)] * lacking, _as_slice(seeds))
-            for name in arrays.keys() & self.data.keys():  # Of a part of a result, not all are wanted.
+            for name in arrays.keys() & self.data.keys():  # A part of a result does not need all arrays of a cell.
                 self.data[name][where][inside] = arrays[name]
             self.done[where][inside] = True
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
-        """Masks of the seeds of a setting that are not there, by granule."""
-        own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Of the other axes, any value does.
+        """Returns the masks of the missing seeds of a setting, by granule."""
+        own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Runs do not differ along the other axes.
         done = self.done[(self.request.policies.index(policy), *(own.get(axis, 0) for axis in self.request.axes))]
         if not done.any():
             return self.request.cut.masks
@@ -118,7 +120,7 @@ class Runs:
         return {number: mask for number, mask, _ in self.request.cut.cut(np.flatnonzero(~done))}
 
     def lacking(self, policy: str) -> list[dict[int, int]]:
-        """Masks of the seeds that are to be simulated, by granule, for each setting of a policy."""
+        """Returns for each setting of a policy the masks of the missing seeds, by granule."""
         return [self._lacking(policy, place) for place in np.ndindex(self.request.shape(policy))]
 
     def _place(self, policy: str, tile: Tile, seeds: np.ndarray, values: Arrays) -> None:
@@ -134,29 +136,27 @@ class Runs:
         self.done[row][where] = True
 
     def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, checkpoint: Checkpoint | None = None) -> None:
-        """Takes the curves of a tile of settings and some seeds, and writes their cells.
+        """Adds the curves of a tile of settings and some seeds to the arrays, and writes their cells.
 
         Args:
-          policy: name.
+          policy: name of the policy.
           tile: positions along each axis that the policy has.
           seeds: positions in the seeds of the request.
           curves: arrays `[tiled axes..., seeds, ...]` by name.
-          checkpoint: state from which the runs can be continued.
+          checkpoint: state from which the runs can continue.
         """
         self._place(policy, tile, seeds, curves)
         if self.store is None:
             return
         write(self.store, self.request, self._families[policy], policy, tile, seeds, curves)
         if checkpoint is not None:
-            some = {f"state/{n}": v for n, v in checkpoint.states.items()} | {
-                f"total/{n}": v for n, v in checkpoint.totals.items()
-            }
-            write(
-                self.store, self.request, self.request.families(STATES, policy, checkpoint.rounds), policy, tile, seeds, some
-            )
+            some = {f"state/{n}": v for n, v in checkpoint.states.items()}
+            some |= {f"total/{n}": v for n, v in checkpoint.totals.items()}
+            families = self.request.families(STATES, policy, checkpoint.rounds)
+            write(self.store, self.request, families, policy, tile, seeds, some)
 
     def checkpoint(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
-        """Returns the first rounds of some runs, None if they cannot be read."""
+        """Reads the state of some runs after their first rounds; returns None if it cannot be read."""
         request = self.request
         found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]
         if not all(found):
@@ -167,7 +167,7 @@ class Runs:
         return Checkpoint(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
-        """Arrays `[tiled axes..., seeds, ...]` from cells; nothing if some are missing or damaged."""
+        """Reads arrays `[tiled axes..., seeds, ...]`; returns an empty dict if a cell is missing or damaged."""
         assert self.store is not None
         cut, numbers = Seeds(self.request.seeds[seeds]), self.request.numbers_in(policy, tile)
         found: dict[str, np.ndarray] = {}
@@ -180,7 +180,7 @@ class Runs:
         return {n: v.reshape(*lead, *v.shape[1:]) for n, v in found.items()} if done.all() else {}
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first seeds, of some policies and all settings."""
+        """Returns the standard errors of a metric at the horizon over the first seeds, for some policies and all settings."""
         place = 1 + len(self.request.axes)
         lead = (slice(None),) * place
         ends = np.moveaxis(self.data[metric][(*lead, slice(seeds), -1)], place, -1)
@@ -190,7 +190,7 @@ class Runs:
         return errors[[self.request.policies.index(p) for p in policies]].ravel()
 
     def missing(self, seeds: int) -> str:
-        """Returns a sentence about missing runs of the first seeds; empty if there are none."""
+        """Describes missing runs of the first seeds in words; empty if there are none."""
         left = ~self.done[..., :seeds]
         if not left.any():
             return ""
@@ -200,7 +200,7 @@ class Runs:
         return f"{int(left.sum()):,} of {left.size:,} runs are missing, the first that of {where}"
 
     def dataset(self, seeds: int) -> xr.Dataset:
-        """Returns the labelled result of the first seeds; runs that are not there are NaN, and not valid."""
+        """Returns the labelled result of the first seeds; missing runs are NaN, and not valid."""
         request = self.request
         coords: dict[str, Any] = {"policy": np.asarray(request.policies), **request.axes}
         coords |= {"seed": request.seeds[:seeds].astype(np.int64), "time": request.times.astype(np.int64)}
@@ -218,7 +218,6 @@ class Runs:
         return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
 
     def _first(self, name: str, seeds: int) -> Any:
-        """A variable of the first seeds."""
         return self.data[name][(slice(None),) * (len(self.lead) - 1) + (slice(seeds),)]
 
     def so_far(self) -> xr.Dataset:
@@ -227,8 +226,78 @@ class Runs:
         return self.dataset(int(np.flatnonzero(finished).max(initial=-1)) + 1).copy(deep=True)
 
 
+class LazyRuns(Runs):
+    """Runs of a large result in a store that stays open. The arrays of `dataset` read their cells when they are indexed.
+
+    With `partial`, missing and damaged runs are NaN, and not valid; otherwise they are errors.
+    """
+
+    def __init__(self, request: Request, store: PackStore, partial: bool):
+        self.request, self.store, self.partial = request, store, partial
+        self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
+        self.done = np.zeros(self.lead, bool)
+        self._families = {policy: request.families(CURVES, policy) for policy in request.policies}
+        for policy, families in self._families.items():
+            for number, place in enumerate(np.ndindex(*request.shape(policy))):
+                held = {g: m & cells.held(store, families[number], g) for g, m in request.cut.masks.items()}
+                tile = {axis: np.asarray([at]) for axis, at in zip(request.policy_axes[policy], place, strict=True)}
+                if any(held.values()):
+                    self._place(policy, tile, request.cut.of(held), {})
+
+    def _first(self, name: str, seeds: int) -> Any:
+        return indexing.LazilyIndexedArray(_LazyArray(self, name, (*self.lead[:-1], seeds)))
+
+    def read(self, name: str, chosen: Sequence[np.ndarray]) -> np.ndarray:
+        """Reads a variable at some positions along each dimension; `ValueError` if it does not fit into memory, or is damaged."""
+        lead = [np.unique(places, return_inverse=True) for places in chosen[: len(self.lead)]]
+        (policies, _), *axes, (seeds, _) = lead
+        spans = {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}
+        part = self._part(name, policies, spans, seeds)
+        runs = Runs(part, self.store)
+        if not self.partial and (missing := runs.missing(len(part.seeds))):
+            raise ValueError(f"the result in {str(self.store.place)!r} is not complete any more: {missing}")
+        return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
+
+    def _part(self, name: str, policies: np.ndarray, axes: Mapping[str, np.ndarray], seeds: np.ndarray) -> Request:
+        """Returns the request of one variable for some policies, settings and seeds."""
+        whole, identities = self.request, {}
+        for policy in (names := [whole.policies[i] for i in policies]):
+            own = np.asarray(whole.identities[policy]).reshape(whole.shape(policy))
+            for place, axis in enumerate(whole.policy_axes[policy]):
+                own = own.take(axes[axis], place)
+            identities[policy] = own.ravel().tolist()
+        return dataclasses.replace(
+            whole,
+            policies=names,
+            axes={axis: values[axes[axis]] for axis, values in whole.axes.items()},
+            seeds=whole.seeds[seeds],
+            variables={one: about for one, about in whole.variables.items() if one == name},
+            zero_flows=[one for one in whole.zero_flows if one == name],
+            identities=identities,
+        )
+
+
+class _LazyArray(BackendArray):
+    def __init__(self, runs: LazyRuns, name: str, lead: tuple[int, ...]):
+        self._runs, self._name = runs, name
+        _, inner = runs.request.variables.get(name, (None, None))
+        self.shape = lead if inner is None else (*lead, len(runs.request.times), *inner)
+        self.dtype = np.dtype(bool if name == "valid" else np.float64)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        chosen = [np.arange(size)[one] for one, size in zip(key, self.shape, strict=True)]
+        found = self._runs.read(self._name, [np.atleast_1d(one) for one in chosen])
+        return found[tuple(0 if one.ndim == 0 else slice(None) for one in chosen)]
+
+    def __deepcopy__(self, memo: Any) -> "_LazyArray":  # Stored numbers do not change.
+        return self
+
+
 def _as_slice(positions: np.ndarray) -> Any:
-    """Consecutive positions as a slice, others as they are."""
+    """Converts consecutive positions to a slice; others stay as they are."""
     first = int(positions[0])
     if int(positions[-1]) - first + 1 == len(positions) and (len(positions) < 3 or (np.diff(positions) == 1).all()):
         return slice(first, first + len(positions))
@@ -238,7 +307,7 @@ def _as_slice(positions: np.ndarray) -> Any:
 def write(
     store: PackStore, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
-    """Puts arrays `[tiled axes..., seeds, ...]` into cells, except the seeds that are there."""
+    """Writes arrays `[tiled axes..., seeds, ...]` by name as cells, except the seeds that are stored already."""
     parts = list(request.cut.cut(seeds))
     lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
     for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):
@@ -251,21 +320,19 @@ def write(
                 part = part[np.isin(own, cells.bits(mask & ~there))]
                 mask &= ~there
             chosen = _as_slice(part)
-            store.put(
-                cells.address(families[number], granule, mask),
-                {name: array[place][chosen] for name, array in values.items()},
-            )
+            cell = {name: array[place][chosen] for name, array in values.items()}
+            store.put(cells.address(families[number], granule, mask), cell)
 
 
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Yields owner, positions of the seeds and arrays `[seeds, ...]` of each cell; missing and damaged ones are left out.
+    """Yields owner, positions of the seeds and arrays `[seeds, ...]` of each cell; missing and damaged cells are left out.
 
     Args:
-      store: where the cells are.
-      cut: the seeds.
-      wanted: owner, family, and masks of the seeds by granule.
+      store: store of the cells.
+      cut: all seeds, to which positions refer.
+      wanted: triples of an owner (any value), a family, and masks of the seeds by granule.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:
