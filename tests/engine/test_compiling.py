@@ -14,15 +14,15 @@ from jaxroute.engine.compiling import CPU_OPTIONS, GPU_OPTIONS, compile_lanes, d
 
 
 class Watched:
-    """A lowered function that notes the options that it is compiled with."""
+    """A lowered function that notes the options that it is compiled with; `known`: whether this compiler has them."""
 
-    def __init__(self, function=lambda x: x + 1):
+    def __init__(self, function=lambda x: x + 1, known=True):
         self.lowered = jax.jit(function).lower(1.0)
-        self.used = []
+        self.used, self.known = [], known
 
-    def compile(self, compiler_options):
+    def compile(self, compiler_options=None):
         self.used.append(dict(compiler_options or {}))
-        return self.lowered.compile(compiler_options=compiler_options)
+        return self.lowered.compile(compiler_options=compiler_options if self.known else None)
 
     def as_text(self):
         return self.lowered.as_text()
@@ -51,29 +51,18 @@ def test_options_that_this_compiler_does_not_have_are_left_out_and_named_once(mo
     assert watched.used[3:] == [UNWRAPPED]
 
 
-def test_this_compiler_has_all_options():
+def test_this_compiler_has_all_options_and_scatter_is_compiled_as_a_fusion():
     watched = Watched()
     compile_lanes(watched, "cpu")
     assert (watched.used, dropped_options()) == ([UNWRAPPED], ())
-
-
-def test_scatter_is_compiled_as_a_fusion():
     watched = Watched(lambda x: jnp.zeros(8).at[jnp.array([3, 4])].add(x))
     assert compile_lanes(watched, "cpu")(1.0).sum() == 2.0
     assert watched.used == [CPU_OPTIONS]
 
 
-class Noted(Watched):
-    """Compiles without options, which are those of a compiler that is not here."""
-
-    def compile(self, compiler_options=None):
-        self.used.append(dict(compiler_options or {}))
-        return self.lowered.compile()
-
-
 @pytest.mark.parametrize("platform, options", [("gpu", GPU_OPTIONS), ("cuda", GPU_OPTIONS), ("tpu", {})])
 def test_each_platform_has_its_options(platform, options):
-    watched = Noted()
+    watched = Watched(known=False)
     compile_lanes(watched, platform)
     assert watched.used == [options]
 

@@ -1,6 +1,7 @@
-"""How a simulation is computed: what may be asked for, and what is refused."""
+"""How a simulation is computed: what may be asked for and is refused, expensive rounds one by one, quick compilation."""
 
 import dataclasses
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -8,19 +9,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from helpers import backends
 
 import jaxroute as jr
+from jaxroute import simulate
+from jaxroute.core import provenance
 from jaxroute.core.attributes import decoded
+from jaxroute.engine import layout, programs, rounds
+from jaxroute.engine.execution import resolve
 from jaxroute.kernels import host
-from jaxroute.problems import stochastic
+from jaxroute.problems import queueing, service, stochastic
 
 CPU = jax.devices("cpu")
 
 
-def test_by_default_everything_is_chosen():
+def test_by_default_everything_is_chosen_and_nothing_changes():
     assert jr.Execution() == jr.Execution("auto", None, None, None)
     assert jr.Execution().device_list() == jax.local_devices()
     assert jr.Execution(devices=tuple(CPU)).device_list() == CPU
+    given: Any = np.int64(16)
+    assert type(jr.Execution(block=given).block) is int
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        jr.Execution().block = 16  # type: ignore[misc]
+    assert dataclasses.replace(jr.Execution("scan"), block=16) == jr.Execution("scan", block=16)
 
 
 @pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
@@ -38,17 +49,6 @@ def test_a_policy_that_prefers_the_scan_leaves_kernels_to_the_others():
 
     assert backends() == {"scanned": "scan", "usual": "kernel"}
     assert backends(execution=jr.Execution("kernel")) == {"scanned": "kernel", "usual": "kernel"}
-
-
-def test_a_block_is_a_plain_number():
-    given: Any = np.int64(16)
-    assert type(jr.Execution(block=given).block) is int
-
-
-def test_it_does_not_change():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        jr.Execution().block = 16  # type: ignore[misc]
-    assert dataclasses.replace(jr.Execution("scan"), block=16) == jr.Execution("scan", block=16)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,7 @@ def test_a_cpu_has_the_exact_arithmetic_only():
 
 
 def test_the_back_end_is_no_part_of_a_stored_result(tmp_path):
-    env, options = (
-        stochastic.bernoulli([0.5, 0.6]),
-        {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path / "store"},
-    )
+    env, options = stochastic.bernoulli([0.5, 0.6]), {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path}
     first = jr.simulate(env, stochastic.UCB1(), execution=jr.Execution("scan"), **options)
     for other in (jr.Execution("reference"), jr.Execution("scan", compile="quick"), jr.Execution()):
         again = jr.simulate(env, stochastic.UCB1(), execution=other, **options)
@@ -114,17 +111,164 @@ class Wide(stochastic.UCB1):
 
 
 def test_what_a_library_rounds_is_named_and_stays_apart(tmp_path):
-    env, options = (
-        stochastic.bernoulli([0.5, 0.6]),
-        {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path / "store"},
-    )
+    env, options = stochastic.bernoulli([0.5, 0.6]), {"horizon": 30, "seeds": 8, "progress": False, "out": tmp_path}
     first = jr.simulate(env, {"Wide": Wide()}, execution=jr.Execution("scan"), **options)
     assert decoded(first.attrs)["inexact"] == {"Wide": ["products of matrices with sums of 100 terms"]}
     again = jr.simulate(env, {"Wide": Wide()}, execution=jr.Execution("reference"), **options)
     assert decoded(again.attrs)["last_call"]["decisions"] > 0
 
 
-def test_a_share_needs_a_store():
-    env, options = stochastic.bernoulli([0.5]), {"horizon": 3, "seeds": 3, "execution": jr.Execution(share="0/2")}
-    with pytest.raises(ValueError, match="share needs out"):
-        jr.simulate(env, stochastic.UCB1(), **options)
+# Runs of policies whose rounds are long by themselves, which a CPU plays one by one.
+
+
+ENV = stochastic.bernoulli([0.3, 0.5, 0.7])
+
+
+@struct.dataclass
+class Long(stochastic.UCB1):
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20 if spec.num_models == 3 else 0)
+
+
+@struct.dataclass
+class Short(stochastic.UCB1):
+    def cost_hint(self, spec):
+        return jr.CostHint(matrix_bytes=2**20 if spec.num_models > 3 else 0)
+
+
+def played(policy, **options):
+    return simulate(ENV, policy, **{"horizon": 60, "seeds": 3, "progress": False} | options)
+
+
+def values(data):
+    return {name: data[name].values for name in data.data_vars}
+
+
+def assert_equal(one, other):
+    for name, numbers in values(one).items():
+        np.testing.assert_allclose(numbers, values(other)[name], rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": "moments"}, {"record_every": 7, "execution": jr.Execution(block=2)}])
+def test_the_same_runs(options):
+    assert_equal(
+        played({"a": Long(), "b": stochastic.UCB1()}, **options), played({"a": Short(), "b": stochastic.UCB1()}, **options)
+    )
+
+
+def test_in_a_grid():
+    def made(kind):
+        return jr.grid(lambda width, times: kind(width=width * times), width=[0.5, 1.0, 2.0], times=[1.0, 3.0])
+
+    assert_equal(played({"a": made(Long)}), played({"a": made(Short)}))
+
+
+def test_goes_on(tmp_path):
+    played(Long(), horizon=30, out=jr.Store(tmp_path / "runs", keep_states=True))
+    longer = played(Long(), horizon=60, out=jr.Store(tmp_path / "runs", keep_states=True))
+    assert_equal(longer, played(Long()))
+
+
+def test_a_store_with_several_settings_a_call_goes_on(tmp_path, monkeypatch):
+    grid = jr.grid(Long, width=[0.5, 1.0, 2.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Long, "cost_hint", lambda self, spec: jr.CostHint())
+        played({"a": grid}, out=tmp_path / "runs")
+    longer = played({"a": grid}, seeds=5, out=jr.Store(tmp_path / "runs", accept_changed_code=True))
+    assert_equal(longer, played({"a": jr.grid(Short, width=[0.5, 1.0, 2.0])}, seeds=5))
+
+
+def test_nobody_is_played_that_was_not_asked_for(monkeypatch):
+    """Side by side runs come in sixteens; one by one as many as were asked for."""
+    seen, play = [], programs.Block.run
+
+    def noting(self, tile, seeds, begun=MappingProxyType({})):
+        seen.append(len(seeds))
+        return play(self, tile, seeds, begun)
+
+    monkeypatch.setattr(programs.Block, "run", noting)
+    played(Long())
+    played(Short())
+    assert seen == [3, 16]
+
+
+def test_memory_is_that_of_the_runs_at_a_time(monkeypatch):
+    one = rounds.bytes_of_run(ENV, Long())
+    monkeypatch.setattr(layout, "memory_limit", lambda device: provenance.cores() * one)
+    played(Long())
+    with pytest.raises(ValueError, match="16 runs are simulated together"):
+        played(Short())
+
+
+@pytest.mark.parametrize(
+    ("dim", "models", "offered", "decisions"),
+    [
+        *((34, 14, 3, (False, False)), (64, 5, 3, (False, False)), (34, 30, 2, (True, False)), (34, 30, 3, (True, True))),
+        *((64, 14, 1, (True, False)), (64, 112, 1, (True, True)), (128, 5, 2, (True, False)), (128, 14, 2, (True, True))),
+    ],
+)
+def test_sizes_of_pools_decide(dim, models, offered, decisions):
+    env = queueing.pool_queue(
+        np.ones((60, dim)), np.full((60, models), 0.5), arrival_rate=0.8, horizon=50, num_offered=offered
+    )
+    for policy in (queueing.ACQB(), queueing.PolicySwitch(queueing.Random(), queueing.ACQB(), 5)):
+        target = resolve(jr.Execution(), jax.devices("cpu")[:1], lambda: False)
+        hint = policy.cost_hint(rounds.spec_for(env, 50))
+        scan = target.backend_of(hint) == "scan"
+        assert (dataclasses.replace(target, backend="scan").one_by_one(hint), scan) == decisions
+
+
+# Quick compilation, with few optimisations, for a first look.
+
+
+OPTIONS = {"horizon": 40, "seeds": 16, "progress": False}
+
+
+def both(env, policy, **options):
+    ways = jr.Execution(compile="quick"), jr.Execution("scan")
+    return [jr.simulate(env, policy, execution=way, **OPTIONS | options) for way in ways]
+
+
+@pytest.mark.parametrize("policy", [stochastic.UCB1(), stochastic.BetaThompson()], ids=["UCB1", "BetaThompson"])
+def test_it_is_the_scan_but_for_rounding(policy):
+    ours, theirs = both(ENV, policy)
+    assert (backends(ours), backends(theirs)) == ({"kernel"}, {"scan"})
+    np.testing.assert_allclose(ours["regret"], theirs["regret"], rtol=1e-5, atol=1e-5)
+
+
+def test_virtual_queues_are_those_of_the_scan():
+    ours, theirs = both(service.benchmark_service(), service.paper_policy(), horizon=30)
+    np.testing.assert_allclose(ours["cost"], theirs["cost"], rtol=1e-4)
+
+
+def test_it_is_compiled_with_fewer_optimisations():
+    """By what XLA was told: the program itself says nothing about it."""
+    told = []
+    compile_ = programs.compile_lanes
+
+    def watched(lowered, platform, quick=False):
+        told.append(quick)
+        return compile_(lowered, platform, quick)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(programs, "compile_lanes", watched)
+        quick, full = jr.Execution(compile="quick"), jr.Execution("scan")
+        for policy, way in ((stochastic.UCB1(), quick), (stochastic.UCB1(), full), (Long(), quick)):
+            jr.simulate(ENV, policy, execution=way, horizon=33, seeds=16, progress=False)
+    assert told == [True, False, False]
+
+
+def test_a_store_goes_on_as_it_was_begun(tmp_path):
+    jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution(compile="quick"), out=tmp_path / "store", **OPTIONS)
+    longer = jr.simulate(ENV, stochastic.UCB1(), out=tmp_path / "store", **OPTIONS | {"seeds": 48})
+    assert backends(longer) == {"kernel"} and longer.sizes["seed"] == 48
+    first = jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution(compile="quick"), **OPTIONS)
+    np.testing.assert_array_equal(longer["regret"].values[..., :16, :], first["regret"].values)
+    scan = jr.simulate(ENV, stochastic.UCB1(), execution=jr.Execution("scan"), out=tmp_path / "store", **OPTIONS)
+    assert backends(scan) == {"scan"} == backends(jr.load(tmp_path / "store")) and scan.sizes["seed"] < 48
+
+
+def test_it_is_refused_on_a_gpu():
+    gpu = SimpleNamespace(platform="cuda")
+    with pytest.raises(ValueError, match="compile='quick' is for CPUs, got devices of the platform 'cuda'"):
+        resolve(jr.Execution(compile="quick"), [gpu], lambda: False)

@@ -11,21 +11,21 @@ from jaxroute.problems.cascade.parts.indices import StreamingNewton
 pytestmark = pytest.mark.gpu
 
 CASES = {
-    "stochastic": (lambda: stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist()), stochastic.GaussianThompson(scale=0.5)),
-    "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute()),
-    "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
-    "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB()),
-    "cascade": (lambda: cascade.uniform_cascade(), cascade.COSMOS()),
-    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.COSMOS(fit=StreamingNewton())),
-}
-METRIC = {
-    "stochastic": "regret",
-    "staged": "regret",
-    "service": "cost",
-    "queueing": "routing_regret",
-    "cascade": "queries",
-    "cascade, learned scores": "queries",
-}
+    "stochastic": (lambda: stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist()), stochastic.GaussianThompson(scale=0.5), "regret"),
+    "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute(), "regret"),
+    "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus(), "cost"),
+    "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB(), "routing_regret"),
+    "cascade": (lambda: cascade.uniform_cascade(), cascade.COSMOS(), "queries"),
+    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.COSMOS(fit=StreamingNewton()), "queries"),
+}  # fmt: skip
+
+
+def played(name, devices, **options):
+    make, policy, metric = CASES[name]
+    block = options.pop("block", None)
+    return jr.simulate(make(), policy, progress=False, execution=jr.Execution(devices=devices, block=block), **options)[
+        metric
+    ]
 
 
 @pytest.fixture
@@ -38,15 +38,10 @@ def devices():
 
 @pytest.mark.parametrize("name", CASES)
 def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
-    make, policy = CASES[name]
-    options = {"horizon": 2000, "seeds": 2048, "progress": False}
-    gpu = jr.simulate(make(), policy, execution=jr.Execution(devices=devices), **options)[METRIC[name]].isel(
-        time=-1, policy=0
-    )
+    options = {"horizon": 2000, "seeds": 2048}
+    gpu = played(name, devices, **options).isel(time=-1, policy=0)
     with jax.default_device(jax.devices("cpu")[0]):
-        cpu = jr.simulate(make(), policy, execution=jr.Execution(devices=jax.devices("cpu")[:1]), **options)[
-            METRIC[name]
-        ].isel(time=-1, policy=0)
+        cpu = played(name, jax.devices("cpu")[:1], **options).isel(time=-1, policy=0)
     # The draws are the same bits, so most runs are equal but for the rounding of sums; rounding may part a few.
     alike = np.isclose(gpu, cpu, rtol=1e-4, atol=1e-4 * np.abs(cpu.values).max())
     assert np.mean(alike) > 0.5
@@ -56,12 +51,7 @@ def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_seed_is_the_same_run_in_any_block_on_a_gpu(name, devices):
-    make, policy = CASES[name]
-    options = {"horizon": 1000, "execution": jr.Execution(devices=devices), "progress": False}
-    whole = jr.simulate(make(), policy, seeds=256, **options)[METRIC[name]]
-    alone = jr.simulate(make(), policy, seeds=[7], **options)[METRIC[name]]
-    blocks = jr.simulate(make(), policy, seeds=256, **options | {"execution": jr.Execution(devices=devices, block=32)})[
-        METRIC[name]
-    ]
+    whole = played(name, devices, horizon=1000, seeds=256)
+    alone, blocks = played(name, devices, horizon=1000, seeds=[7]), played(name, devices, horizon=1000, seeds=256, block=32)
     np.testing.assert_array_equal(alone.values, whole.sel(seed=[7]).values)
     np.testing.assert_array_equal(blocks.values, whole.values)

@@ -59,6 +59,7 @@ FUNCTIONS = {
 def test_every_number_has_64_bits_and_is_more_exact(name):
     """Against the same function in 32 bits; and the results are not those of 32 bits with zeros behind them."""
     function, x = FUNCTIONS[name], np.float64([1.1, 2.3, 0.7])
+    assert widened(function) is function
     rough = jax.tree.leaves(function(jnp.float32(x)))
     with x64():
         fine = jax.tree.leaves(widened(function)(x))
@@ -69,11 +70,6 @@ def test_every_number_has_64_bits_and_is_more_exact(name):
         np.testing.assert_allclose(f, r, rtol=2e-5, atol=1e-6)
         new += int((np.asarray(f) != np.float32(f)).sum()) if f.dtype == np.float64 else 0
     assert new
-
-
-def test_without_x64_a_function_is_itself():
-    function = FUNCTIONS["loops"]
-    assert widened(function) is function
 
 
 def test_random_bits_are_those_of_32():
@@ -149,13 +145,7 @@ def test_functions_of_the_environment_and_samplers():
 
 
 def test_kernels_leave_64_bits_to_the_scan():
+    env, options = stochastic.bernoulli([0.1, 0.9]), {"horizon": 30, "seeds": 8, "progress": False}
     with x64(), pytest.warns(UserWarning, match="numbers of 64 bits"):
-        data = jr.simulate(
-            stochastic.bernoulli([0.1, 0.9]),
-            stochastic.UCB1(),
-            horizon=30,
-            seeds=8,
-            progress=False,
-            execution=jr.Execution("kernel"),
-        )
+        data = jr.simulate(env, stochastic.UCB1(), execution=jr.Execution("kernel"), **options)
     assert decoded(data.attrs)["fell_back"]

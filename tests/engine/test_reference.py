@@ -86,9 +86,8 @@ def test_info_gauges_and_probes():
         return {"pulls": policy_state.pulls, "time": t}
 
     env = stochastic.bernoulli([0.2, 0.6, 0.5])
-    data = assert_same_runs(
-        env, stochastic.EpsilonGreedy(), record=["regret", "pulls", "info.explored"], probes={"p": probe}
-    )
+    record = ["regret", "pulls", "info.explored"]
+    data = assert_same_runs(env, stochastic.EpsilonGreedy(), record=record, probes={"p": probe})
     np.testing.assert_array_equal(data["p.pulls"].isel(policy=0).sum(axis=-1), data["p.time"].isel(policy=0))
 
 
@@ -97,22 +96,3 @@ def test_settings_samplers_and_functions_of_the_environment():
     sampler = lambda key: stochastic.BanditEnv(mean=jax.random.uniform(key, (3,)), scale=None)  # noqa: E731
     assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of})
     assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of}, num_instances=2)
-
-
-def test_a_policy_that_does_not_run_says_so():
-    class Broken(stochastic.UCB1):
-        """Fails when it is traced."""
-
-        def act(self, key, state, obs, t):
-            raise ZeroDivisionError("act of Broken")
-
-    jax.tree_util.register_pytree_node(Broken, lambda policy: ((policy.width,), None), lambda _, leaves: Broken(*leaves))
-    with pytest.raises(ZeroDivisionError, match="act of Broken"):
-        jr.simulate(
-            stochastic.bernoulli([0.5, 0.4]),
-            Broken(),
-            horizon=4,
-            seeds=2,
-            progress=False,
-            execution=jr.Execution("reference"),
-        )

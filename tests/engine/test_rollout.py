@@ -1,4 +1,4 @@
-"""One copy of the rounds for intervals of several lengths: the same numbers as several copies, and the same program for other horizons."""
+"""One copy of the rounds for intervals of several lengths, and recorded quantities as one array for each type."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 
 from jaxroute.core import draws
 from jaxroute.core.batching.lanes import lanes
-from jaxroute.engine.rollout import packed_rollout, rollout, spans_of
+from jaxroute.engine.rollout import PackedRecords, packed_rollout, rollout, spans_of
 from jaxroute.engine.rounds import Record, any_nan, run_streams
 from jaxroute.problems import staged, stochastic
 
@@ -68,3 +68,39 @@ def test_any_nan_sees_a_nan_among_infinities_and_of_each_run():
     np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x: any_nan(tree(x))))(table), [False, True, False])
     np.testing.assert_array_equal(jax.jit(lanes(lambda x: any_nan(tree(x)), 3))(table.T), [False, True, False])
     assert any_nan((jnp.float32(jnp.nan), jnp.zeros(2))) and not any_nan((jnp.arange(3), jnp.zeros((2, 0))))
+
+
+R = 5
+
+
+def record(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "regret": jnp.asarray(rng.random(R), jnp.float32),
+        "share": jnp.asarray(rng.random((2, 3, R)), jnp.float32),
+        "count": jnp.asarray(rng.integers(0, 9, (3, R)), jnp.int32),
+        "ended": jnp.asarray(rng.random(R) < 0.5),
+        "first": {"b": jnp.arange(R, dtype=jnp.int32), "a": jnp.zeros((0, R), jnp.float32)},
+    }
+
+
+def test_records_come_back_in_both_orders():
+    records = [record(seed) for seed in range(4)]
+    packed = jax.tree.map(lambda *arrays: jnp.stack(arrays), *map(PackedRecords.of, records))
+    assert {kind: array.shape for kind, array in packed.arrays.items()} == {
+        "float32": (4, 7, R),
+        "int32": (4, 4, R),
+        "bool": (4, 1, R),
+    }
+    expected = jax.tree.map(lambda *arrays: np.stack(arrays), *records)
+    jax.tree.map(np.testing.assert_array_equal, packed.by_name(), expected)
+    jax.tree.map(np.testing.assert_array_equal, PackedRecords.unpacked(expected).by_name(), expected)
+
+    returned = jax.device_get(jax.tree.map(lambda array: jnp.moveaxis(array, -1, 0), packed)).returned()
+    jax.tree.map(lambda ours, theirs: np.testing.assert_array_equal(ours, np.moveaxis(theirs, -1, 0)), returned, expected)
+    assert np.shares_memory(returned["share"], returned["regret"].base)
+
+
+def test_shapes_are_those_of_one_run():
+    shapes = PackedRecords.of(record(0)).shapes()
+    assert shapes == {"regret": (), "share": (2, 3), "count": (3,), "ended": (), "first": {"a": (0,), "b": ()}}

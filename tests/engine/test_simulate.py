@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import warnings
 
 import engine_child
 import jax
@@ -82,18 +81,10 @@ def test_eight_devices_give_the_bits_of_one(eight_devices, block_of_64):
             np.testing.assert_array_equal(arrays[f"{problem}/{name}"], data[name].values, err_msg=f"{problem} {name}")
 
 
-def test_one_device_is_the_one_that_was_asked_for(eight_devices):
-    assert eight_devices[0]["on device 5"]
-
-
-def test_eight_devices_trace_once_per_policy(eight_devices):
-    assert eight_devices[0]["traces"] == 3
-    assert eight_devices[0]["one seed"][1] == 3
-
-
-@pytest.mark.parametrize("number", [8, 3])
-def test_a_store_can_be_continued_on_another_number_of_devices(eight_devices, number):
-    assert eight_devices[0][f"resumed on {number}"] == []
+def test_eight_devices_trace_once_and_run_where_they_were_asked_to(eight_devices):
+    report = eight_devices[0]
+    assert report["traces"] == report["one seed"][1] == 3 and report["on device 5"]
+    assert report["resumed on 8"] == report["resumed on 3"] == []
 
 
 def test_a_block_is_rounded_up_to_whole_vectors_and_says_so():
@@ -104,9 +95,11 @@ def test_a_block_is_rounded_up_to_whole_vectors_and_says_so():
     assert data.attrs["decisions"] == 21 * 30
 
 
-def test_another_key_is_other_luck_and_the_same_key_the_same():
-    one, again, other = (play(BANDIT, stochastic.UCB1(), root_seed=seed) for seed in (0, 0, 1))
-    assert engine_child.differences(one, again) == []
+def test_another_root_seed_is_other_noise_and_no_other_trace():
+    one, again = play(BANDIT, stochastic.UCB1()), play(BANDIT, stochastic.UCB1())
+    before = jr.trace_count()
+    other = play(BANDIT, stochastic.UCB1(), root_seed=1)
+    assert engine_child.differences(one, again) == [] and jr.trace_count() == before
     assert (one["reward"] != other["reward"]).mean() > 0.5
 
 
@@ -217,11 +210,11 @@ def test_a_bandit_equals_a_plain_loop(policy):
     np.testing.assert_allclose(data["reward"], flows["reward"] / np.arange(1, 31), rtol=1e-6)
 
 
-def check_staged_loop(horizon, verbs):
-    env, policy = small_market(horizon=horizon), staged.StageRoute()
+def test_stageroute_equals_a_loop_over_its_compiled_verbs():
+    env, policy, horizon = small_market(horizon=35), staged.StageRoute(), 35
     names = ["regret", "cost", "reward", "pulls", "deployed", "overspend"]
     data = play(env, policy, horizon=horizon, seeds=[7], record_every=1, record=names).isel(policy=0, seed=0)
-    history, env_state, _ = play_by_hand(env, policy, 7, horizon, verbs=verbs)
+    history, env_state, _ = play_by_hand(env, policy, 7, horizon, verbs=jax.jit)
     rounds = np.arange(1, horizon + 1)
     flows = {name: np.cumsum([np.asarray(f[name], np.float64) for f, _, _ in history], axis=0) for name in history[0][0]}
     np.testing.assert_array_equal(data["pulls"], flows["pulls"])
@@ -230,15 +223,6 @@ def check_staged_loop(horizon, verbs):
     for name in ("cost", "reward"):
         np.testing.assert_allclose(data[name], flows[name] / rounds, rtol=1e-5)
     np.testing.assert_allclose(data["overspend"][-1], env_state.overspend, rtol=1e-5, atol=1e-5)
-
-
-def test_stageroute_equals_a_loop_over_its_compiled_verbs():
-    check_staged_loop(35, jax.jit)
-
-
-@pytest.mark.slow
-def test_stageroute_equals_a_plain_loop():
-    check_staged_loop(35, lambda verb: verb)
 
 
 # Time: record intervals, stages, free rounds.
@@ -293,12 +277,9 @@ def test_plans_come_exactly_at_the_start_of_each_stage(horizon, stage, every, fr
     np.testing.assert_array_equal(data["pulls"].sum("model").isel(seed=0), times)
 
 
-def test_a_policy_without_plan_ignores_stages():
+def test_free_rounds_are_played_but_not_counted_and_a_policy_without_plan_ignores_stages():
     data = play(Clock(stage_length=4), Cycle())
     assert (data["misplanned"] == data["time"]).all()
-
-
-def test_free_rounds_are_played_but_not_counted():
     data = play(Clock(free_rounds=7), Cycle(first=1), horizon=10, record_every=4, record=["reward", "pulls", "clock"])
     assert list(data["time"]) == [4, 8, 10]
     np.testing.assert_array_equal(data["clock"].isel(policy=0, seed=0), [11, 15, 17])
@@ -395,7 +376,7 @@ def test_totals_are_accumulated_in_double_precision():
     np.testing.assert_array_equal(data["reward"].isel(policy=0, seed=0), 2.0**24 + np.arange(20))
 
 
-def test_vectors_have_named_dimensions():
+def test_vectors_have_named_dimensions_and_attributes_say_what_a_variable_is():
     names = ["pulls", "ages", "hands", "marks", "rounds"]
     data = play(Clock(), {"cycle": Cycle(first=2), "planner": Planner(stage_length=5)}, record=names)
     assert data["rounds"].dims == ("policy", "seed", "time")
@@ -408,10 +389,6 @@ def test_vectors_have_named_dimensions():
     np.testing.assert_array_equal(cycle["hands"].sel(time=20), [0, 2, 0])
     np.testing.assert_allclose(planner["marks"].sel(time=10), [(0 + 3 + 6 + 9) / 10, (1 + 4 + 7) / 10, (2 + 5 + 8) / 10])
     assert np.isnan(cycle["marks"]).all()  # A policy without this metric.
-    assert data["valid"].all()
-
-
-def test_attributes_say_what_a_variable_is():
     data = play(Clock(), Planner(stage_length=5))
     assert data["reward"].attrs == {"long_name": "reward", "units": "reward", "kind": "total"}
     assert data["waiting"].attrs == {"long_name": "rounds since the plan", "units": "rounds", "kind": "total"}
@@ -420,18 +397,11 @@ def test_attributes_say_what_a_variable_is():
     assert list(play(Clock(), Cycle(), record="luck")) == ["luck", "bad", "valid"]
 
 
-def test_info_is_recorded_as_a_mean():
-    data = play(Clock(), Cycle(), record=["rounds", "info.twice"])
-    (name,) = set(data) - {"rounds", "bad", "valid"}
-    np.testing.assert_allclose(data[name].isel(policy=0, seed=0), [9.0, 19.0, 29.0])
-    assert data[name].attrs["kind"] == "average"
-
-
-def test_info_may_be_a_vector():
-    data = play(Clock(), Cycle(), record=["info.both"])
-    (name,) = set(data) - {"bad", "valid"}
-    assert data[name].dims[:3] == ("policy", "seed", "time")
-    np.testing.assert_allclose(data[name].isel(policy=0, seed=0), [[4.5, -4.5], [9.5, -9.5], [14.5, -14.5]])
+def test_info_is_recorded_as_a_mean_and_may_be_a_vector():
+    data = play(Clock(), Cycle(), record=["rounds", "info.twice", "info.both"]).isel(policy=0, seed=0)
+    np.testing.assert_allclose(data["info.twice"], [9.0, 19.0, 29.0])
+    assert data["info.twice"].attrs["kind"] == "average"
+    np.testing.assert_allclose(data["info.both"], [[4.5, -4.5], [9.5, -9.5], [14.5, -14.5]])
 
 
 def test_info_that_only_one_policy_has_is_missing_in_the_other():
@@ -518,20 +488,16 @@ def test_a_value_that_is_not_finite_marks_the_run(broken):
     assert np.isfinite(data["rounds"]).all()
 
 
-def test_valid_runs_do_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        data = play(Clock(), Cycle())
-    assert data["valid"].all()
-    assert (data["bad"] == 0).all()
-
-
 # Environments and policies given as functions.
 
 
 def random_bandit(key):
     """A sampler: three models with uniform means."""
     return stochastic.BanditEnv(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+
+
+def assert_same_runs(data, alone):
+    assert engine_child.differences(data[list(alone)], alone) == []
 
 
 def test_a_sampler_gives_each_run_its_own_instance():
@@ -546,24 +512,19 @@ def test_a_sampler_gives_each_run_its_own_instance():
     # The run of the instance that the run's own key draws.
     env = random_bandit(jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 4), 0))
     np.testing.assert_array_equal(means.sel(seed=4), env.mean)
-    alone = play(env, policies, seeds=[4], record=["regret", "pulls"])
-    for name in alone:
-        np.testing.assert_array_equal(data[name].sel(seed=[4]), alone[name], err_msg=name)
+    assert_same_runs(data, play(env, policies, seeds=[4], record=["regret", "pulls"]))
 
 
 def test_a_sampler_with_a_number_of_instances_shares_them():
     policies = {"oracle": stochastic.Oracle.of, "ucb": stochastic.UCB1()}
-    data = play(
-        random_bandit, policies, num_instances=3, record=["regret", "pulls"], probes={"mean": lambda env, *_: env.mean}
-    )
+    options = {"record": ["regret", "pulls"], "probes": {"mean": lambda env, *_: env.mean}}
+    data = play(random_bandit, policies, num_instances=3, **options)
     assert data["pulls"].dims == ("policy", "instance", "seed", "time", "model")
     assert (data["regret"].sel(policy="oracle") == 0).all()
     assert len(np.unique(data["mean"].isel(policy=0, seed=0, time=0), axis=0)) == 3
     assert (data["mean"] == data["mean"].isel(policy=0, seed=0, time=0)).all()
     env = random_bandit(draws.fold_in(draws.key(_INSTANCE_ROOT), 2))
-    alone = play(env, policies, record=["regret", "pulls"])
-    for name in alone:
-        np.testing.assert_array_equal(data[name].isel(instance=2), alone[name], err_msg=name)
+    assert_same_runs(data.isel(instance=2), play(env, policies, record=["regret", "pulls"]))
 
 
 @struct.dataclass
@@ -584,9 +545,7 @@ def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():
     assert jr.trace_count() == before + 2  # one per policy
     assert (data["regret"].sel(policy="oracle") == 0).all()
     np.testing.assert_allclose(data["mean"].sel(top=0.5), 0.5 * data["mean"].sel(top=1.0), rtol=1e-6)
-    alone = play(RandomBandits(top=0.5), policies, record=["regret", "pulls"])
-    for name in alone:
-        np.testing.assert_array_equal(data[name].sel(top=0.5), alone[name], err_msg=name)
+    assert_same_runs(data.sel(top=0.5), play(RandomBandits(top=0.5), policies, record=["regret", "pulls"]))
 
 
 def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
@@ -594,7 +553,7 @@ def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
     assert size == 2 * 4 * 4
     monkeypatch.setattr(layout, "memory_limit", lambda device: 100)
     with pytest.raises(
-        ValueError, match=r"policy 'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are simulated together"
+        ValueError, match="'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are simulated together"
     ):
         play(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
 
@@ -669,13 +628,6 @@ def test_one_trace_per_structure(monkeypatch, fresh_programs):
     number, data = traces(bandits(*np.linspace(0.4, 0.9, 11)), stochastic.UCB1())  # Three tiles.
     assert number == 0
     assert decoded(data.attrs)["layout"] == {"block": 16, "tile": {"best": 4}}
-
-
-def test_another_key_is_not_another_trace():
-    play(BANDIT, stochastic.UCB1(), horizon=29)
-    before = jr.trace_count()
-    play(BANDIT, stochastic.UCB1(), horizon=29, root_seed=1)
-    assert jr.trace_count() == before
 
 
 # Compiling.

@@ -44,7 +44,7 @@ class First:
 
 
 @struct.dataclass
-class Last:
+class Last(First):
     def choose(self, t):
         return 0 * t + 2
 
@@ -61,23 +61,17 @@ class Chooser(Ring):
 
 
 def play(policies, env: Any = None, **options):
-    settings: dict[str, Any] = {
-        "horizon": 40,
-        "seeds": 20,
-        "record_every": 10,
-        "progress": False,
-        "execution": jr.Execution(block=16),
-    } | options
-    return jr.simulate(Clock() if env is None else env, policies, **settings)
+    settings: dict[str, Any] = {"horizon": 40, "seeds": 20, "record_every": 10, "progress": False} | options
+    return jr.simulate(Clock() if env is None else env, policies, execution=jr.Execution(block=16), **settings)
 
 
-def grid(windows, **more):
+def rings(windows, **more):
     return jr.grid(Ring, window=windows, **more)
 
 
 @pytest.mark.fast
 def test_a_part_has_the_settings_of_one_program():
-    swept = grid([2, 5], first=[0, 1, 2])
+    swept = rings([2, 5], first=[0, 1, 2])
     assert (swept.static, swept.shape) == (("window",), (2, 3))
     part = swept.part({"window": 1, "first": 2})
     assert (part.static, part.shape, part.example) == ((), (1, 3), Ring(first=0, window=5))
@@ -92,7 +86,7 @@ def test_each_value_is_the_run_of_its_own_and_a_program_of_its_own():
     programs.PROGRAMS.clear()
     before = jr.trace_count()
     options = {"record": ["pulls", "reward"]}
-    data = play({"ring": grid([2, 5, 7], first=[0, 1]), "cycle": Cycle()}, **options)
+    data = play({"ring": rings([2, 5, 7], first=[0, 1]), "cycle": Cycle()}, **options)
     assert jr.trace_count() == before + 4
     assert dict(data["pulls"].sizes) == {"policy": 2, "window": 3, "first": 2, "seed": 20, "time": 4, "model": 3}
     for window in (2, 7):
@@ -123,13 +117,13 @@ def test_an_environment_may_have_static_settings_and_an_axis_of_its_own():
 
 
 def test_statistics_and_single_runs_agree():
-    policies = {"ring": grid([2, 5]), "cycle": Cycle()}
+    policies = {"ring": rings([2, 5]), "cycle": Cycle()}
     runs, moments = play(policies), play(policies, keep="moments")
     np.testing.assert_allclose(moments["reward_mean"], runs["reward"].mean("seed"))
 
 
 def test_a_run_that_stopped_goes_on_and_a_store_takes_more_values(tmp_path, monkeypatch):
-    policies = {"ring": grid([2, 5], first=[0, 1])}
+    policies = {"ring": rings([2, 5], first=[0, 1])}
     undisturbed = play(policies)
     whole, played = programs.Block.run, []
 
@@ -146,19 +140,20 @@ def test_a_run_that_stopped_goes_on_and_a_store_takes_more_values(tmp_path, monk
     again = play(policies, out=tmp_path)
     assert differences(again, undisturbed) == []
     assert again.attrs["decisions"] == 4 * 80  # What was left of it: four seeds of one value.
-    more = play({"ring": grid([2, 3, 5], first=[0, 1])}, out=tmp_path)
+    more = play({"ring": rings([2, 3, 5], first=[0, 1])}, out=tmp_path)
     assert differences(more.sel(window=[2, 5]), undisturbed) == []
     assert more.attrs["decisions"] - again.attrs["decisions"] == 20 * 80  # Those of the new value.
     assert differences(jr.load(tmp_path), more) == []
 
 
 def test_an_axis_becomes_one_of_programs_when_a_store_grows(tmp_path):
-    def make(value):
-        return Ring(first=value % 3, window=2 if value < 4 else 3)
+    def ring(number):
+        values = list(range(number))
+        return {"ring": jr.grid(lambda value: Ring(first=value % 3, window=2 if value < 4 else 3), value=values)}
 
-    play({"ring": jr.grid(make, value=[0, 1, 2, 3])}, out=tmp_path)
-    more = play({"ring": jr.grid(make, value=[0, 1, 2, 3, 4])}, out=tmp_path)
-    assert differences(more, play({"ring": jr.grid(make, value=[0, 1, 2, 3, 4])})) == []
+    play(ring(4), out=tmp_path)
+    more = play(ring(5), out=tmp_path)
+    assert differences(more, play(ring(5))) == []
     assert more.attrs["decisions"] == 5 * 20 * 40
 
 
@@ -187,7 +182,7 @@ class Named(Cycle):
 @pytest.mark.parametrize(
     ("policies", "options", "message"),
     [
-        (grid([2, 5]), {"probes": {"ring": lambda env, policy, env_state, policy_state, t: policy_state}},
+        (rings([2, 5]), {"probes": {"ring": lambda env, policy, env_state, policy_state, t: policy_state}},
          r"'ring' has \(5,\) at 'Ring, window=5', and \(2,\) at 'Ring, window=2'"),
         (jr.grid(Named, what=["one", "other"]), {}, "policy 'Named' has other metrics at Named, what='?other'? than at"),
         (Cycle(), {"env": jr.grid(lambda free: Clock(free_rounds=free), free=[0, 3])}, "env of 'Cycle, free=3' has spec.free_rounds 3, the first setting 0"),

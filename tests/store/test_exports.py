@@ -46,10 +46,8 @@ def play(env=ENV, policies=None, **options):
 def results(request, tmp_path_factory):
     """A result with settings, vectors, probes and a long description, as it was made and as it is loaded."""
     out = tmp_path_factory.mktemp("store")
-    fresh = play(
-        record=["regret", "pulls"], probes={"spread": spread}, keep=request.param, out=jr.Store(out, description=DESCRIPTION)
-    )
-    return {"fresh": fresh, "loaded": jr.load(out)}
+    options = {"record": ["regret", "pulls"], "probes": {"spread": spread}, "keep": request.param}
+    return {"fresh": play(out=jr.Store(out, description=DESCRIPTION), **options), "loaded": jr.load(out)}
 
 
 def check_same(found, expected):
@@ -59,18 +57,20 @@ def check_same(found, expected):
     assert decoded(found.attrs) == decoded(expected.attrs)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("which", ["fresh", "loaded"])
-def test_netcdf(results, which, engine, tmp_path):
-    data = results[which]
-    data.to_netcdf(tmp_path / "result.nc", engine=engine)
-    check_same(xr.load_dataset(tmp_path / "result.nc", engine=engine), data)
+def reopened(data, folder, engine="scipy"):
+    """What is read of a result that was written to netCDF."""
+    data.to_netcdf(folder / "result.nc", engine=engine)
+    return xr.load_dataset(folder / "result.nc", engine=engine)
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, "zarr"])
 @pytest.mark.parametrize("which", ["fresh", "loaded"])
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, of consolidated descriptions.
-def test_zarr(results, which, tmp_path):
+def test_files_of_xarray(results, which, engine, tmp_path):
     data = results[which]
+    if engine != "zarr":
+        check_same(reopened(data, tmp_path, engine), data)
+        return
     data.to_zarr(tmp_path / "result.zarr", consolidated=True)
     with xr.open_zarr(tmp_path / "result.zarr", consolidated=True) as found:
         check_same(found.load(), data)
@@ -108,32 +108,25 @@ def test_names_can_be_written_as_attributes():
 
 def test_answers_come_from_a_reopened_file(results, tmp_path):
     data = results["fresh"]
-    data.to_netcdf(tmp_path / "result.nc", engine="scipy")
-    found = xr.load_dataset(tmp_path / "result.nc", engine="scipy")
+    found = reopened(data, tmp_path)
     assert metrics.has_runs(found) == metrics.has_runs(data)
     assert metrics.metric_names(found) == metrics.metric_names(data)
     assert metrics.table(found) == metrics.table(data)
     xr.testing.assert_equal(metrics.quantiles(found, "regret"), metrics.quantiles(data, "regret"))
     difference = metrics.paired(found, "regret", "oracle")
-    difference.to_netcdf(tmp_path / "difference.nc", engine="scipy")
-    xr.testing.assert_identical(xr.load_dataset(tmp_path / "difference.nc", engine="scipy"), difference)
+    xr.testing.assert_identical(reopened(difference, tmp_path), difference)
 
 
-def test_a_stopped_run_is_written_as_well(tmp_path):
+def test_stopped_runs_and_a_histogram_without_valid_runs_are_written_as_well(tmp_path):
     for keep in ("runs", "moments"):
         data = play(keep=keep, callback=lambda done: True)
         assert decoded(data.attrs)["stopped"]["blocks"] == 1
-        data.to_netcdf(tmp_path / f"{keep}.nc", engine="scipy")
-        check_same(xr.load_dataset(tmp_path / f"{keep}.nc", engine="scipy"), data)
-
-
-def test_a_histogram_without_valid_runs_has_an_empty_bin(tmp_path):
+        check_same(reopened(data, tmp_path), data)
     env = Clock(broken_at=3, broken=np.nan)
     with pytest.warns(UserWarning, match="are invalid"):
         data = play(env, {"one": Cycle(), "two": Cycle(first=1)}, record=["reward"], keep="moments")
     assert list(data["reward_bin"]) == [0.0] and not data.reward_histogram.any()
-    data.to_netcdf(tmp_path / "result.nc", engine="scipy")
-    check_same(xr.load_dataset(tmp_path / "result.nc", engine="scipy"), data)
+    check_same(reopened(data, tmp_path), data)
 
 
 # Names.
@@ -160,9 +153,8 @@ def test_names_of_metrics_may_look_like_statistics(name, tmp_path):
     assert metrics.has_runs(kept) and not metrics.has_runs(statistics)
     assert metrics.metric_names(kept) == metrics.metric_names(statistics) == ["regret", name]
     np.testing.assert_allclose(metrics.mean(statistics, name), metrics.mean(kept, name))
-    for place, data in enumerate((kept, statistics)):
-        data.to_netcdf(tmp_path / f"{place}.nc", engine="scipy")
-        check_same(xr.load_dataset(tmp_path / f"{place}.nc", engine="scipy"), data)
+    for data in (kept, statistics):
+        check_same(reopened(data, tmp_path), data)
 
 
 @pytest.mark.parametrize("name", ["a/b", "", " a", "a ", "-a", "it's", "a\nb"])
@@ -181,7 +173,7 @@ def test_statistics_of_two_metrics_do_not_share_a_name():
         play(policies=policies, record=["regret", "regret_difference"], keep="moments")
 
 
-def test_a_description_leaves_xarrays_own_attribute_alone():
+def test_descriptions_are_plain_and_leave_xarrays_own_attribute_alone():
     with pytest.raises(ValueError, match="description must not have the entry 'coordinates'"):
         jr.Store("out", description={"coordinates": "here"})
     with pytest.raises(ValueError, match="description must be a dict of plain JSON values"):
@@ -248,10 +240,8 @@ def test_an_exported_result_is_the_one_that_was_made(grown, how, ending, tmp_pat
     monkeypatch.setattr(export, "_ROWS", 500)  # Of a table, many parts.
     to = exported(folders[how], tmp_path / f"a{ending}")
     loaded = jr.load(folders[how])
-    if ending == ".parquet":
-        found = of_tables(to, loaded)
-    else:
-        found = xr.load_dataset(to, **({"engine": "scipy"} if ending == ".nc" else {"engine": "zarr"}))
+    engines = {".nc": "scipy", ".zarr": "zarr"}
+    found = of_tables(to, loaded) if ending == ".parquet" else xr.load_dataset(to, engine=engines[ending])
     check_same(found, loaded)
     xr.testing.assert_identical(found.drop_attrs(deep=False), whole.drop_attrs(deep=False))
 

@@ -32,9 +32,9 @@ chaos, power = (importlib.import_module(name) for name in ("chaos", "power"))  #
 run = functools.partial(store_cases.run, record=["regret", "pulls"])
 
 
-def small_packs(monkeypatch, size=1):
+def small_packs(monkeypatch):
     """Every cell gets a pack of its own."""
-    monkeypatch.setattr(simulate, "PackStore", functools.partial(packs.PackStore, size=size))
+    monkeypatch.setattr(simulate, "PackStore", functools.partial(packs.PackStore, size=1))
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +128,7 @@ def test_damaged_statistics_are_named_and_simulated_again(tmp_path, monkeypatch,
         small_packs(patch)
         run(out=tmp_path, **options)
     flip(next(file for file in packs_in(tmp_path) if packs.read_index(*_read(file)).rows.size), 5)
-    with pytest.raises(
-        ValueError, match="of [0-9,]+ seeds are missing, of some policies at least, the first of them [0-9]+"
-    ):
+    with pytest.raises(ValueError, match="of [0-9,]+ seeds are missing, of some policies .*, the first of them [0-9]+"):
         jr.load(tmp_path)
     del count_blocks[:]
     xr.testing.assert_equal(run(out=tmp_path, **options), expected)
@@ -154,9 +152,7 @@ def test_a_store_in_which_nothing_can_be_read_says_so_and_is_made_again(tmp_path
     run(out=tmp_path)
     for file in packs_in(tmp_path):
         file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(
-        ValueError, match="does not say what it consists of: .*it is cut, or was never a pack; the same call"
-    ):
+    with pytest.raises(ValueError, match="does not say what it consists of: .*it is cut, or was never a pack; the same"):
         jr.load(tmp_path)
     with pytest.warns(UserWarning, match="are damaged"):
         assert_same(run(out=tmp_path), undisturbed)
@@ -208,9 +204,7 @@ def test_a_full_disk_ends_the_call_says_so_and_loses_nothing(tmp_path, monkeypat
     with monkeypatch.context() as patch:
         small_packs(patch)
         failing(patch, name, 6)
-        with pytest.raises(
-            OSError, match="cannot be written to: No space left on device; finished blocks are stored, and the same"
-        ):
+        with pytest.raises(OSError, match="written to: No space left on device; finished blocks are stored, and the same"):
             run(out=tmp_path, execution=jr.Execution(block=16))
     kept = int(np.isfinite(jr.load(tmp_path, partial=True)["regret"].isel(time=-1)).sum())
     assert 0 < kept < 140 and not list((tmp_path / "store").glob("*.partial"))
@@ -279,16 +273,10 @@ def test_a_folder_that_goes_away_is_said_and_not_made_again(tmp_path, monkeypatc
     assert_same(run(out=tmp_path / "elsewhere"), undisturbed)
 
 
-def test_a_link_that_leads_nowhere_yet_is_followed(tmp_path, undisturbed):
-    (tmp_path / "link").symlink_to(tmp_path / "later")
-    assert_same(run(out=tmp_path / "link"), undisturbed)
-    assert_same(jr.load(tmp_path / "later"), undisturbed)
-
-
-# Several at a time.
-
-
 def test_two_calls_at_the_same_time_both_end_with_the_right_numbers(tmp_path, undisturbed):
+    """In a folder that does not exist yet, to which a link leads."""
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    tmp_path = tmp_path / "link"
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: run(out=tmp_path), range(2)))
     for data in (*found, jr.load(tmp_path)):

@@ -60,6 +60,16 @@ def _some_policies(**options):
     return {"policies": TWO | options}
 
 
+def _widths(*values):
+    return _some_policies(ucb=jr.grid(stochastic.UCB1, width=list(values)))
+
+
+def _means(*values):
+    return {"env": jr.grid(stochastic.bernoulli, mean=list(values))}
+
+
+EPS = jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])
+CLOCKS = {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]}
 SCATTERED = (2000, 3, *range(299, 260, -1), *range(500, 1000, 7))
 NEW = len(set(SCATTERED) - set(range(300)))
 # The differences of policies need all of them to be simulated on full granules; on others, single runs are kept.
@@ -70,33 +80,17 @@ WAYS = {
     "seeds in another order": Way({"seeds": range(299, -1, -1)}, 0, 0),
     "fewer seeds": Way({"seeds": 290}, 0, 0),
     "a policy": Way({"policies": THREE}, 300, 44 + 5 * 256),
-    "a policy with an axis of its own": Way(
-        _some_policies(eps=jr.grid(stochastic.EpsilonGreedy, epsilon=[0.1, 0.2])), 2 * 300, 2 * 44 + 6 * 256
-    ),
+    "a policy with an axis of its own": Way(_some_policies(eps=EPS), 2 * 300, 2 * 44 + 6 * 256),
     "policies in another order": Way({"policies": dict(reversed(TWO.items()))}, 0, 0),
     "fewer policies": Way({"policies": {"thompson": TWO["thompson"]}}, 0, 0),
-    "values at the end of an axis": Way(
-        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0, 3.0, 4.0])), 2 * 300, 2 * 300 + 256
-    ),
-    "values in between": Way(
-        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.25, 0.5, 0.75, 1.0, 2.0])), 2 * 300, 2 * 300 + 256
-    ),
+    "values at the end of an axis": Way(_widths(0.5, 1.0, 2.0, 3.0, 4.0), 2 * 300, 2 * 300 + 256),
+    "values in between": Way(_widths(0.25, 0.5, 0.75, 1.0, 2.0), 2 * 300, 2 * 300 + 256),
     "a new axis": Way({"policies": TWO}, 3 * 300, 3 * 300 + 256, {"policies": ONES}),
     "values of the environment": Way(
-        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.1, 0.2), (0.6, 0.5)])},
-        2 * 300,
-        2 * 300,
-        {"env": jr.grid(stochastic.bernoulli, mean=[(0.2, 0.7), (0.6, 0.5)]), "policies": ONES},
+        _means((0.2, 0.7), (0.1, 0.2), (0.6, 0.5)), 600, 600, _means((0.2, 0.7), (0.6, 0.5)) | {"policies": ONES}
     ),
-    "instances of a sampler": Way(
-        {"num_instances": 6}, 2 * 2 * 300, 2 * 2 * 300, {"env": drawn, "num_instances": 4, "policies": ONES}
-    ),
-    "a metric that one policy has": Way(
-        {"record": ["reward", "waiting"]},
-        300,
-        300 + 256,
-        {"env": Clock(), "policies": {"cycle": Cycle(), "planner": Planner(stage_length=5)}, "record": ["reward"]},
-    ),
+    "instances of a sampler": Way({"num_instances": 6}, 1200, 1200, {"env": drawn, "num_instances": 4, "policies": ONES}),
+    "a metric that one policy has": Way({"record": ["reward", "waiting"]}, 300, 300 + 256, CLOCKS),
     "another record": Way({"record": ["reward"]}, 4 * 300, 4 * 300),
     "another root seed": Way({"root_seed": 3}, 4 * 300, 4 * 300),
     "another horizon": Way({"horizon": 50}, 4 * 300, 4 * 300),
@@ -362,10 +356,7 @@ def test_a_merged_result_says_what_made_it(tmp_path, monkeypatch):
 DIFFERENT = {
     "root_seed": ({"root_seed": 1}, "root_seed is 0 there and 1 here"),
     "policies": ({"policies": THREE}, "policies.eps is only in this run"),
-    "setting": (
-        _some_policies(ucb=jr.grid(stochastic.UCB1, width=[0.5, 1.0, 3.0])),
-        r"ucb.*width.* 2\.0.* there and .*3\.0",
-    ),
+    "setting": (_widths(0.5, 1.0, 3.0), r"ucb.*width.* 2\.0.* there and .*3\.0"),
     "horizon": ({"horizon": 50}, "horizon is 40 there and 50 here"),
     "statistics": ({"keep": "moments"}, "keep is only in this run"),
     "record": ({"record": ["regret"]}, "record.ucb.flows"),

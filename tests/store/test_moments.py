@@ -130,13 +130,10 @@ def test_runs_that_are_not_valid_are_left_out_and_named():
     assert metrics.table(moments) == metrics.table(kept) and "invalid and left out" in metrics.table(moments)
 
 
-def test_one_seed_has_a_mean_and_no_error():
+def test_one_seed_has_a_mean_and_no_error_and_seeds_may_be_any():
     data = run(seeds=1)
     assert np.isfinite(data["regret_mean"]).all() and data["regret_variance"].isnull().all()
     np.testing.assert_array_equal(metrics.quantiles(data, "regret", [0.5])[0], data["regret_mean"])
-
-
-def test_seeds_may_be_any():
     kept, moments = (run(seeds=[7, 3, 10**9, 12], keep=keep) for keep in ("runs", "moments"))
     check_equal(kept, moments, ["regret"])
 
@@ -169,11 +166,12 @@ def test_figures_are_those_of_the_runs(band):
     drawn = []
     for data in (run(keep="runs"), run()):
         ax = plot.curves(data, "regret", band=band)
-        drawn.append(
-            [*(line.get_ydata() for line in ax.lines), *(v.vertices[:, 1] for c in ax.collections for v in c.get_paths())]
+        lines, bands = (
+            (line.get_ydata() for line in ax.lines),
+            (v.vertices[:, 1] for c in ax.collections for v in c.get_paths()),
         )
         texts = (ax.get_xlabel(), ax.get_ylabel(), [t.get_text() for t in ax.get_legend().get_texts()])
-        drawn[-1].append(texts)
+        drawn.append([*lines, *bands, texts])
     *one, first = drawn[0]
     *two, second = drawn[1]
     assert first == second and len(one) == len(two)
@@ -188,9 +186,8 @@ def test_other_figures_are_drawn_from_statistics():
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     labels = []
     for keep in ("runs", "moments"):
-        data = run(
-            env, {"grid": jr.grid(Cycle, first=[0, 1]), "one": Cycle()}, record=["reward", "luck", "pulls"], keep=keep
-        )
+        policies = {"grid": jr.grid(Cycle, first=[0, 1]), "one": Cycle()}
+        data = run(env, policies, record=["reward", "luck", "pulls"], keep=keep)
         axes = [
             plot.sweep(data.isel(first=0), "reward"),
             plot.sweep(data.isel(first=0, slope=0), "luck"),
@@ -225,9 +222,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(monkeypatch):
     monkeypatch.setattr(runs, "memory_limit", lambda device: 10**6)
     with pytest.raises(ValueError, match="the statistics would take about .* GiB, more than half of the memory"):
         run(horizon=1000, record_every=1)
-    with pytest.raises(
-        ValueError, match=r"the result would take .* GiB, more .*: keep statistics .*keep='moments', --keep moments"
-    ):
+    with pytest.raises(ValueError, match="the result would take .* GiB.*: keep statistics .*keep='moments', --keep moments"):
         run(seeds=10_000, keep="runs")
 
 

@@ -58,11 +58,8 @@ def test_grids_vectors_gauges_and_names_survive(tmp_path):
     xr.testing.assert_identical(loaded, lasting(stored))
     assert differences(fresh, loaded) == []
     assert loaded["pulls"].dims == ("policy", "slope", "shape", "seed", "time", "model")
-    assert [list(loaded[name].values) for name in ("model", "policy", "shape")] == [
-        ["a", "b", "c"],
-        ["grid", "single"],
-        ["a", "bb"],
-    ]
+    named = {"model": ["a", "b", "c"], "policy": ["grid", "single"], "shape": ["a", "bb"]}
+    assert {name: list(loaded[name].values) for name in named} == named
     (probe,) = [name for name in loaded if name.startswith("probe")]
     np.testing.assert_array_equal(loaded[probe].isel(policy=0, slope=0, shape=0, seed=0), [10, 20, 30, 40])
 
@@ -83,12 +80,7 @@ def test_provenance(tmp_path):
     assert attributes["decisions"] == 2 * 20 * 40 and attributes["compile_s"] >= 0 and attributes["run_s"] > 0
     assert attributes["created"].startswith("20") and isinstance(attributes["commit"], str)
     settings = attributes["settings"]
-    assert (settings["problem"], settings["horizon"], settings["record_every"], settings["root_seed"]) == (
-        "stochastic",
-        40,
-        10,
-        0,
-    )
+    assert [settings[n] for n in ("problem", "horizon", "record_every", "root_seed")] == ["stochastic", 40, 10, 0]
     assert settings["seeds"] == list(range(20))
     assert "1.41421" in json.dumps(settings["policies"]["ucb"]) and "0.69999" in json.dumps(settings["environment"])
     assert attributes["layout"] == {"block": 16, "tile": {}}
@@ -133,9 +125,7 @@ def test_a_file_is_no_folder(path, tmp_path, count_blocks):
 
 def test_where_there_is_no_result(tmp_path):
     (tmp_path / "empty" / "store").mkdir(parents=True)
-    with pytest.raises(
-        ValueError, match=r"path must be that of a stored result, got .*empty.*, where no file ends in '\.pack'"
-    ):
+    with pytest.raises(ValueError, match=r"must be that of a stored result, got .*empty.*, where no file ends in '\.pack'"):
         jr.load(tmp_path / "empty")
     with pytest.raises(ValueError, match="path must be a folder with a stored result, got .*none.*no folder 'store'"):
         jr.load(tmp_path / "none")
