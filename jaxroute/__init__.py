@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from jaxroute.core.types import CostHint, Metric, Spec
     from jaxroute.core.wrapper import Wrapper
     from jaxroute.engine.compiling import trace_count
-    from jaxroute.engine.components import SimulationError
     from jaxroute.engine.execution import Execution, Store
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.progress import Progress
+    from jaxroute.engine.rounds import SimulationError
     from jaxroute.engine.simulate import run_bytes, simulate
     from jaxroute.store.packs import StoreMismatchError
     from jaxroute.store.results import load
@@ -32,7 +32,7 @@ _HOMES = {
     "Metric": "core.types",
     "Policy": "core.protocols",
     "Progress": "engine.progress",
-    "SimulationError": "engine.components",
+    "SimulationError": "engine.rounds",
     "Store": "engine.execution",
     "Spec": "core.types",
     "StoreMismatchError": "store.packs",

@@ -4,12 +4,10 @@ One program simulates the settings that differ in numbers alone. Settings that d
 each `Variant`.
 """
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -52,29 +50,6 @@ from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, str
 _COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "overflow_flow")
 # Number of settings from which it is worth its time to find the axes that share state.
 _FEW_SETTINGS = 5
-_METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
-
-
-class SimulationError(ValueError):
-    """A policy does not fit an environment: a method fails on the values of the other component."""
-
-
-@contextlib.contextmanager
-def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
-    """Context for tracing rounds of a named policy. An error of a method becomes a `SimulationError` that names components and method."""
-    try:
-        yield
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
-        reason, where = str(error).strip().partition("\n")[0][:300], ""
-        trace: TracebackType | None = error.__traceback__
-        while trace is not None and not where:
-            code, owner = trace.tb_frame.f_code, trace.tb_frame.f_locals.get("self")
-            where = f", in {type(owner).__name__}.{code.co_name}" if owner is not None and code.co_name in _METHODS else ""
-            trace = trace.tb_next
-        homes = [f"{type(one).__name__} of {type(one).__module__}" for one in (policy, env)]
-        raise SimulationError(
-            f"policy {name!r} ({homes[0]}) does not fit {homes[1]}{where}: {type(error).__name__}: {reason}"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,14 @@ from jaxroute.core import checks, draws, rounding
 from jaxroute.core.provenance import cores
 from jaxroute.engine import reference
 from jaxroute.engine.compiling import PROGRAMS, Program, calls_lapack, compile_lanes, one_at_a_time
-from jaxroute.engine.components import Components, Variant, explained
+from jaxroute.engine.components import Components, Variant
 from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.progress import wait_for_compilations
 from jaxroute.engine.request import Sampling
 from jaxroute.engine.rollout import PackedRecords, packed_rollout, spans_of
-from jaxroute.engine.rounds import LANE_MULTIPLE, STATE, Record, run_streams
+from jaxroute.engine.rounds import LANE_MULTIPLE, STATE, Record, explained, run_streams
 from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilations, finish, kernel_rollout, raise_interrupt
 
 

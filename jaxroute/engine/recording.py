@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,9 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine.components import Components, explained
+from jaxroute.engine.components import Components
 from jaxroute.engine.precision import widened
-from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for, traced_once
+from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, explained, once, spec_for, traced_once
 from jaxroute.store.cells import Request
 from jaxroute.store.runs import check_runs
 
@@ -107,20 +107,16 @@ def read_recording(
     if keep == "runs":
         settings = len(records) * math.prod(len(values) for values in components.axes.values())
         check_runs((max(numbers.values()) - len(spec.zero_flows)) * len(times) * settings, num_seeds)
-    goals = _read_goals(until_stderr, list(dict.fromkeys(name for one in records.values() for name in one.names)))
+    goals: dict[str, float] = {}
+    if until_stderr is not None:
+        if not isinstance(until_stderr, Mapping) or not until_stderr:
+            raise ValueError(
+                f"until_stderr must be a dict of metric and standard error, as {{'regret': 0.5}}, got {checks.show(until_stderr)}"
+            )
+        for name, goal in until_stderr.items():
+            checks.one_of("until_stderr", name, list(dict.fromkeys(n for one in records.values() for n in one.names)))
+            goals[name] = float(checks.positive(f"until_stderr[{name!r}]", goal, ()))
     return Recording(records, times, every, keep, goals, numbers)
-
-
-def _read_goals(until_stderr: Any, metrics: Collection[str]) -> dict[str, float]:
-    if until_stderr is None:
-        return {}
-    if not isinstance(until_stderr, Mapping) or not until_stderr:
-        raise ValueError(
-            f"until_stderr must be a dict of metric and standard error, as {{'regret': 0.5}}, got {checks.show(until_stderr)}"
-        )
-    for name in until_stderr:
-        checks.one_of("until_stderr", name, metrics)
-    return {name: float(checks.positive(f"until_stderr[{name!r}]", goal, ())) for name, goal in until_stderr.items()}
 
 
 def make_records(

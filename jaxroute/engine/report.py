@@ -36,18 +36,16 @@ def attributes(
     measured: Mapping[str, Any],
     goals: Mapping[str, float],
     ending: Ending,
-    invalid: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns the attributes of a result: where and how it was made, and what went wrong.
+    """Collects the attributes of a result: versions, devices, back ends, measurements of the work, and the results of other functions.
 
     Args:
       target: devices and back end.
       blocks: compiled blocks by label.
-      inexact: operations that are not exact, by policy.
+      inexact: result of `request.inexact_by_policy`.
       measured: measurements of the work, and the layout.
       goals: standard errors by metric at which the simulation stops.
-      ending: where it ended.
-      invalid: result of `first_bad_rounds`.
+      ending: end of the simulation.
     """
     about: dict[str, Any] = {
         "backend": {name: block.backend for name, block in blocks.items()},
@@ -56,7 +54,6 @@ def attributes(
         **measured,
     }
     about |= {"inexact": dict(inexact)} if inexact else {}
-    about |= {"invalid": list(invalid)} if invalid else {}
     if goals and ending.seeds:
         about["seeds_played"] = ending.seeds
         about["until_stderr"] = {"goal": goals, "reached": ending.met, "stderr": ending.errors}
@@ -121,7 +118,7 @@ def first_bad_rounds(
     sampling: Sampling,
     device: Any,
 ) -> list[dict[str, Any]]:
-    """Simulates the first invalid run of each policy again, up to its first bad value.
+    """Simulates the first invalid run of each policy again on a device, up to its first bad value.
 
     Args:
       data: a result.
@@ -147,7 +144,8 @@ def first_bad_rounds(
         start, values = None, list[str]()
         # The run may have been simulated with more capacity.
         for larger in itertools.chain([env], larger_settings(env, variant.example[0])):
-            bad = _replay((larger, policy), own, seed, record, rounds or sampling.horizon, sampling, device)
+            with jax.default_device(device):
+                bad = _replay((larger, policy), own, seed, record, rounds or sampling.horizon, sampling)
             firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())
@@ -190,13 +188,7 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 
 
 def _replay(
-    grids: tuple[Grid, Grid],
-    setting: Mapping[str, int],
-    seed: int,
-    record: Record,
-    rounds: int,
-    sampling: Sampling,
-    device: Any,
+    grids: tuple[Grid, Grid], setting: Mapping[str, int], seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
     """Simulates the first counted rounds of one run; returns by quantity the first round, from 0, in which it is bad, or -1."""
 
@@ -226,10 +218,9 @@ def _replay(
         with rounding.protected(words["env"]):
             return exactly(widened(run))(leaves, words)
 
-    with jax.default_device(device):
-        streams = run_streams(jax.random.key_data(draws.key(sampling.root_seed)), np.asarray([seed], np.uint32))
-        words = {name: pair[:, 0] for name, pair in streams.items()}
-        return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
+    streams = run_streams(jax.random.key_data(draws.key(sampling.root_seed)), np.asarray([seed], np.uint32))
+    words = {name: pair[:, 0] for name, pair in streams.items()}
+    return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:

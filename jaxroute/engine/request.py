@@ -99,10 +99,13 @@ def request_of(
     keep_states: bool,
     with_code: bool,
 ) -> Request:
-    """Returns the request of a simulation, without the shapes of the recorded quantities.
+    """Describes a simulation by a request, without the shapes of the recorded quantities.
 
     Args:
-      components, recording, sampling, target: of the simulation.
+      components: environment and policies.
+      recording: recorded quantities.
+      sampling: horizon, seeds and root seed.
+      target: devices and back end.
       inexact: result of `inexact_by_policy`.
       keep_states: whether the states after the last round are stored.
       with_code: whether to add the digests of code and settings that a store needs.

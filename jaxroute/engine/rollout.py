@@ -94,33 +94,20 @@ def rollout(
     streams: Mapping[str, jax.Array],
     horizon: int,
     record: Record,
-    *,
-    since: int = 0,
-    begun: Mapping[str, jax.Array] | None = None,
-    keep_states: bool = False,
-    reversible: bool = False,
+    **options: Any,
 ) -> Values:
     """Simulates `R` runs, or their rounds after a checkpoint, and returns the recorded quantities of each interval.
 
     Args:
-      env: environment, or a sampler `key -> Environment` for one random instance per run.
-      policy: policy, or a function `env -> policy`.
-      streams: result of `run_streams`.
-      horizon: counted rounds (static).
-      record: quantities to record (static).
-      since: counted rounds before the checkpoint, whole record intervals (static).
-      begun: states of the checkpoint, as `leaves_of` returns them.
-      keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether all loops have fixed lengths, for derivatives in reverse; the program may hold the rounds several times (static).
+      env, policy, streams, horizon, record: as for `packed_rollout`.
+      options: the other arguments of `packed_rollout`, except `spans`.
 
     Returns:
       Arrays `[N, d..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it. `zero/<name>` holds the
       sums of absolute zero flows. The last interval is shorter if `record.every` does not divide `horizon`.
     """
     with rounding.protected(streams["env"][0]):
-        packed, states = packed_rollout(
-            env, policy, streams, horizon, record, since=since, begun=begun, keep_states=keep_states, reversible=reversible
-        )
+        packed, states = packed_rollout(env, policy, streams, horizon, record, **options)
     return packed.by_name() | states
 
 
@@ -140,7 +127,15 @@ def packed_rollout(
     """Simulates as `rollout` does; returns the packed records, and the states after the last round by name if they are wanted.
 
     Args:
-      env, policy, streams, horizon, record, since, begun, keep_states, reversible: as for `rollout`.
+      env: environment, or a sampler `key -> Environment` for one random instance per run.
+      policy: policy, or a function `env -> policy`.
+      streams: result of `run_streams`.
+      horizon: counted rounds (static).
+      record: quantities to record (static).
+      since: counted rounds before the checkpoint, whole record intervals (static).
+      begun: states of the checkpoint, as `leaves_of` returns them.
+      keep_states: whether the states after the last round are returned, too (static).
+      reversible: whether all loops have fixed lengths, for derivatives in reverse; the program may hold the rounds several times (static).
       spans: result of `spans_of`, as a traced argument of the program. The program then serves other horizons with as many records.
     """
     run = one_run(env, policy, streams, horizon, record)

@@ -4,10 +4,12 @@ Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, 
 states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +43,8 @@ LANE_MULTIPLE = 16
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
 # Prefix of the names of state arrays; their index follows.
 STATE = "state/"
+
+_METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
@@ -78,6 +82,28 @@ class Record(NamedTuple):
     def names(self) -> list[str]:
         """Names of all recorded metrics."""
         return [metric.name for metric in self.metrics]
+
+
+class SimulationError(ValueError):
+    """A policy does not fit an environment: a method fails on the values of the other component."""
+
+
+@contextlib.contextmanager
+def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
+    """Context for tracing rounds of a named policy. An error of a method becomes a `SimulationError` that names components and method."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        reason, where = str(error).strip().partition("\n")[0][:300], ""
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None and not where:
+            code, owner = trace.tb_frame.f_code, trace.tb_frame.f_locals.get("self")
+            where = f", in {type(owner).__name__}.{code.co_name}" if owner is not None and code.co_name in _METHODS else ""
+            trace = trace.tb_next
+        homes = [f"{type(one).__name__} of {type(one).__module__}" for one in (policy, env)]
+        raise SimulationError(
+            f"policy {name!r} ({homes[0]}) does not fit {homes[1]}{where}: {type(error).__name__}: {reason}"
+        ) from error
 
 
 def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:

@@ -27,7 +27,8 @@ from jaxroute.engine.programs import Block
 from jaxroute.engine.progress import Monitor, bar
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, STATE, Record
 from jaxroute.engine.schedule import Batch, Call, Ending, Schedule, compare, seed_numbers
-from jaxroute.store.runs import Checkpoint
+from jaxroute.store.moments import Statistics
+from jaxroute.store.runs import Checkpoint, Runs
 
 # Curves of a call by name, of NumPy, or of jax where they stay on the device.
 Curves: TypeAlias = dict[str, Any]
@@ -138,7 +139,7 @@ def run_schedule(
 
     monitor.total = sum(len(batch.calls) for batch in schedule.batches(len(request.seeds)))
     finished, ending = 0, Ending()
-    with bar(monitor.total, progress) as shown:
+    with _interruptible(result, schedule.store is not None), bar(monitor.total, progress) as shown:
 
         def waiting(call: Call) -> None:
             """Shows the share of a block that a GPU has simulated."""
@@ -159,6 +160,20 @@ def run_schedule(
             if ending.met:
                 break
     return ending
+
+
+@contextlib.contextmanager
+def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
+    """Context at whose end finished statistics are written, and in which an interruption notes what is stored."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        rest = "finished blocks are stored, and the same call continues" if stored else "nothing is stored without a folder"
+        error.add_note(f"stopped; {rest}")
+        raise
+    finally:
+        if isinstance(result, Statistics):
+            result.write()
 
 
 def simulate_call(

@@ -199,12 +199,13 @@ class Schedule:
 
     def batches(self, limit: int) -> list[Batch]:
         """Returns the missing batches of the first seeds."""
-        result = self.result
+        result, batches = self.result, list[Batch]()
         if isinstance(result, Runs):
             return list(self._batches_of_runs(result, limit))
         result.find(limit)
-        single = [] if result.runs is None else self._batches_of_runs(result.runs, int(np.searchsorted(result.rest, limit)))
-        return [*single, *self._batches_of_statistics(result, limit)]
+        if result.runs is not None:
+            batches += self._batches_of_runs(result.runs, int(np.searchsorted(result.rest, limit)))
+        return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
         """Returns all batches that may have to be simulated; none if the stored runs reach the goals."""
@@ -276,9 +277,7 @@ class Schedule:
 
     def _batches_of_runs(self, runs: Runs, limit: int) -> Iterator[Batch]:
         request = runs.request
-        inside = {
-            g: cells.mask_of(request.cut.values[part[part < limit]] % GRANULE) for g, part in request.cut.granules.items()
-        }
+        inside = {g: mask for g, mask, _ in request.cut.cut(np.arange(min(limit, len(request.seeds))))}
         for policy in request.policies:
             lacking = [_both(one, inside) for one in runs.lacking(policy)]
             if self._share[1] > 1:

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +29,6 @@ from jaxroute.store import results
 from jaxroute.store.moments import Statistics
 from jaxroute.store.packs import PackStore
 from jaxroute.store.places import place_of
-from jaxroute.store.runs import Runs
 
 
 @checks.suggest_keywords
@@ -147,7 +146,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the missing runs of a result, and returns it."""
+    """Simulates the missing runs of a result and returns it; arguments as read by `simulate`."""
     variants, records, effort = components.variants, recording.records, Effort()
     keep_states = options is not None and options.keep_states
     inexact = inexact_by_policy(variants, records)
@@ -186,8 +185,7 @@ def _simulate(
     name = ""
     if store is not None and notes is not None and (calls or not notes.is_latest(request)):
         name = results.begin(store, request)
-    with _interruptible(result, store is not None):
-        ending = run_schedule(schedule, recording.goals, blocks, block_of, effort, progress, monitor)
+    ending = run_schedule(schedule, recording.goals, blocks, block_of, effort, progress, monitor)
     if store is not None and result.missing(ending.seeds) and not monitor.stopped:  # Others may have simulated it.
         store.flush()
         result.fill()
@@ -196,12 +194,13 @@ def _simulate(
     whole, invalid = not monitor.stopped and not missing, list[dict[str, Any]]()
     if isinstance(result, Statistics):
         result.write()
+    measured = {**effort.measured(), "layout": asdict(layout)}
+    attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending)
     if whole:
         invalid = report.first_bad_rounds(
             data, records, components.policy_axes, components.variant, sampling, target.devices[0]
         )
-    measured = {**effort.measured(), "layout": asdict(layout)}
-    attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending, invalid)
+        attributes |= {"invalid": invalid} if invalid else {}
     attributes |= {} if options is None else options.description
     if store is not None and name:
         results.end(store, request, name, attributes, whole)
@@ -222,17 +221,3 @@ def _simulate(
         report.warn(data, request.recorded, recording, ending, invalid)
     PROGRAMS.trim()
     return data
-
-
-@contextlib.contextmanager
-def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context at whose end finished statistics are written, and in which an interruption notes what is stored."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        rest = "finished blocks are stored, and the same call continues" if stored else "nothing is stored without a folder"
-        error.add_note(f"stopped; {rest}")
-        raise
-    finally:
-        if isinstance(result, Statistics):
-            result.write()

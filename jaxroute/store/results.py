@@ -105,19 +105,18 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def begin(store: PackStore, request: Request) -> str:
     """Records a request and the beginning of a call in all packs that a store writes; returns the name of the call."""
-    store.add_note(request.plain(), always=True)
-    store.add_note(_call(store, request, call := uuid.uuid4().hex, False), always=True)
+    call = uuid.uuid4().hex
+    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": CallLog(store).next}
+    for note in (request.plain(), about):
+        store.add_note(note, always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
     """Records the end of a call, and whether the result is complete (`whole`)."""
-    store.add_note({**_call(store, request, call, True), "whole": whole, "report": dict(report)})
+    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": CallLog(store).next}
+    store.add_note({**about, "whole": whole, "report": dict(report)})
     store.flush()
-
-
-def _call(store: PackStore, request: Request, call: str, ended: bool) -> dict[str, Any]:
-    return {"note": "call", "id": call, "request": request.digest, "ended": ended, "order": CallLog(store).next}
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:

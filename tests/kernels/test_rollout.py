@@ -20,7 +20,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
-from jaxroute.engine.components import SimulationError
+from jaxroute.engine.rounds import SimulationError
 from jaxroute.kernels import compiling, cuda, host, ir, source
 from jaxroute.problems import queueing, service, stochastic
 
