@@ -1,9 +1,8 @@
 """Layout of compiled calls: how many seeds (a block) and how many settings along each axis (a tile) one call simulates."""
 
 import math
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -120,7 +119,7 @@ def choose_layout(
     one_by_one: Collection[str],
     needs: Mapping[str, tuple[int, int]],
 ) -> Layout:
-    """Chooses the layout of a simulation.
+    """Chooses the layout of a simulation: states and curves of a call take a quarter of the devices' memory, by estimate.
 
     Args:
       components: environment and policies.
@@ -128,17 +127,28 @@ def choose_layout(
       num_seeds: number of seeds.
       target: devices and back end.
       state_bytes: bytes of the states of one run, by label.
-      one_by_one: labels of the variants whose runs are simulated one by one.
+      one_by_one: labels of the variants whose runs are simulated one by one, as many at a time as there are cores.
       needs: result of `programs.device_needs`.
+
+    Raises:
+      ValueError: not even the smallest group of runs fits into memory.
     """
-    numbers = {one.label: recording.numbers[one.policy] for one in components.variants}
-    scratch = {label: size for label, (size, _) in needs.items()}
-    most = runs_that_fit(state_bytes, numbers, len(recording.times), target.devices, one_by_one, scratch)
+    worst, memory, records = 1, memory_limit(target.devices[0]), len(recording.times)
+    for variant in components.variants:
+        name, size = variant.label, state_bytes[variant.label]
+        together = cores() if name in one_by_one else LANE_MULTIPLE
+        if size * together > memory:
+            raise ValueError(
+                f"policy {name!r} needs {size / 1e9:.3g} GB for the state of one run, and {together} runs are simulated together: more "
+                f"than the {memory / 1e9:.3g} GB of {target.platform} memory; make the instance smaller"
+            )
+        states, (scratch, _) = 0 if name in one_by_one else 8 * size, needs.get(name, (0, 0))
+        worst = max(worst, 4 * records * recording.numbers[variant.policy] + states + scratch)
+    most = max(1, memory * len(target.devices) // 4 // worst)
     if recording.goals and not target.on_cpu:
         most = min(most, _MOST_COMPARED)
     if recording.keep == "moments":  # Curves of all policies of a block are in memory together, for their differences.
-        together = sum(recording.numbers.values())
-        most = min(most, max(1, _CURVE_BYTES // (8 * len(recording.times) * together)))
+        most = min(most, max(1, _CURVE_BYTES // (8 * records * sum(recording.numbers.values()))))
     return Layout.choose(
         components.axes,
         components.shared_axes,
@@ -151,40 +161,6 @@ def choose_layout(
         components.static_axes,
         [at_once for _, at_once in needs.values()],
     )
-
-
-def runs_that_fit(
-    state_bytes: Mapping[str, int],
-    numbers: Mapping[str, int],
-    num_records: int,
-    devices: Sequence[Any],
-    one_by_one: Container[str] = (),
-    scratch: Mapping[str, int] = MappingProxyType({}),
-) -> int:
-    """Estimates how many runs fit into a quarter of the devices' memory; a block that is still too large is halved later.
-
-    Args:
-      state_bytes: bytes of the states of one run, by label.
-      numbers: how many numbers a run writes at a record time, by label.
-      num_records: number of record times.
-      devices: devices of one kind.
-      one_by_one: labels of the variants whose runs are simulated one by one, as many at a time as there are cores.
-      scratch: bytes of scratch memory of a run on a GPU, by label.
-
-    Raises:
-      ValueError: not even the smallest group of runs fits into memory.
-    """
-    worst, memory = 1, memory_limit(devices[0])
-    for name, size in state_bytes.items():
-        together = cores() if name in one_by_one else LANE_MULTIPLE
-        if size * together > memory:
-            raise ValueError(
-                f"policy {name!r} needs {size / 1e9:.3g} GB for the state of one run, and {together} runs are simulated together: more "
-                f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
-            )
-        states = 0 if name in one_by_one else 8 * size
-        worst = max(worst, 4 * num_records * numbers[name] + states + scratch.get(name, 0))
-    return max(1, memory * len(devices) // 4 // worst)
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:

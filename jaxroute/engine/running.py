@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import jax
@@ -62,10 +62,6 @@ class Effort:
         start = time.perf_counter()
         yield
         self.compile_s += time.perf_counter() - start
-
-    def measured(self) -> dict[str, float]:
-        """Returns the measurements as attributes of the result."""
-        return asdict(self)
 
 
 def simulate_ahead(

@@ -179,9 +179,8 @@ def _simulate(
             size = sum(state_bytes[block_of(call).variant.label] * n for call, n in zip(calls, runs, strict=True))
             print_line(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB")
         with effort.compiling():
-            compile_blocks(
-                {block_of(call).variant.label: block_of(call) for call in calls if not call.since}, pool, progress
-            )
+            new_blocks = {block_of(call).variant.label: block_of(call) for call in calls if not call.since}
+            compile_blocks(new_blocks, pool, progress)
     name = ""
     if store is not None and notes is not None and (calls or not notes.is_latest(request)):
         name = results.begin(store, request)
@@ -194,7 +193,7 @@ def _simulate(
     whole, invalid = not monitor.stopped and not missing, list[dict[str, Any]]()
     if isinstance(result, Statistics):
         result.write()
-    measured = {**effort.measured(), "layout": asdict(layout)}
+    measured = {**asdict(effort), "layout": asdict(layout)}
     attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending)
     if whole:
         invalid = report.first_bad_rounds(

@@ -80,11 +80,9 @@ class Gift(Coin):
     """An environment whose reward is what the policy gives, in one round or another; `luck` is seen by the policy."""
 
     def observe(self, key, state, t):
-        del state, t
         return jax.random.uniform(key)
 
     def step(self, key, state, action, t):
-        del key, t
         return state, action, {"reward": action}
 
 
@@ -95,7 +93,6 @@ class Root(Idle):
     danger: jax.Array | float = 0.0
 
     def act(self, key, state, obs, t):
-        del key, state, t
         return jnp.sqrt(obs - self.danger), {"gift": jnp.sqrt(obs - self.danger)}
 
 

@@ -181,18 +181,15 @@ class JaxRandom:
         return {"key": key, "counts": zeros.astype(jnp.int32), "sums": zeros, "bonus": zeros, "order": order}
 
     def plan(self, key, state, obs, t):
-        del obs, t
         bonus = jax.random.normal(key, state["sums"].shape)
         return {**state, "key": jax.random.fold_in(state["key"], 1), "bonus": bonus[state["order"]]}
 
     def act(self, key, state, obs, t):
-        del obs, t
         noise = jax.random.exponential(state["key"]) * jax.random.normal(key, state["sums"].shape)
         score = (state["sums"] + self.optimism) / (state["counts"] + 1) + noise / jnp.sqrt(state["counts"] + 1.0)
         return jnp.argmax(score + state["bonus"]), {}
 
     def update(self, key, state, obs, action, feedback, t):
-        del obs, t
         sums = state["sums"].at[action].add(feedback)
         return {**state, "key": jax.random.split(key)[0], "counts": state["counts"].at[action].add(1), "sums": sums}
 
@@ -306,7 +303,6 @@ class Counting(Cycle):
             raise ValueError(f"longest must be at least the horizon of the run, {spec.horizon}, got {self.longest}")
 
     def init(self, key, spec):
-        del key
         return jnp.full((), spec.horizon, jnp.int32)
 
     def gauges(self, state):

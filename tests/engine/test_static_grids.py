@@ -25,15 +25,12 @@ class Ring:
     window: int = struct.field(pytree_node=False, default=2)
 
     def init(self, key, spec):
-        del key, spec
         return jnp.full((self.window,), self.first, jnp.int32)
 
     def act(self, key, state, obs, t):
-        del key, obs
         return (state[t % self.window], -1, 0), {}
 
     def update(self, key, state, obs, action, feedback, t):
-        del key, obs, feedback
         return state.at[t % self.window].set((action[0] + 1) % 3)
 
 
@@ -56,7 +53,6 @@ class Chooser(Ring):
     rule: Any = First()
 
     def act(self, key, state, obs, t):
-        del key, obs, state
         return (self.rule.choose(t), -1, 0), {}
 
 
@@ -175,7 +171,6 @@ class Named(Cycle):
         return (Metric(self.what, self.what, "", "gauge"),)
 
     def gauges(self, state):
-        del state
         return {self.what: jnp.zeros(())}
 
 

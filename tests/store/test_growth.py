@@ -229,11 +229,9 @@ class Impatient(Idle):
     """Explores for a tenth of the horizon."""
 
     def init(self, key, spec):
-        del key
         return jnp.float32(0.1 * spec.horizon)
 
     def act(self, key, state, obs, t):
-        del key, obs
         return jnp.where(t < state, t % 3, 0).astype(jnp.int32), {}
 
 

@@ -32,16 +32,8 @@ def found(name: str, backend: str) -> list[str]:
     metrics = [m.name for m in (*env.spec.metrics, *getattr(example, "metrics", ()))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = jr.simulate(
-            env,
-            {"p": policy},
-            horizon=25,
-            record_every=1,
-            seeds=16,
-            record=metrics,
-            progress=False,
-            execution=jr.Execution(backend),
-        )
+        options = {"horizon": 25, "record_every": 1, "seeds": 16, "record": metrics, "progress": False}
+        result = jr.simulate(env, {"p": policy}, execution=jr.Execution(backend), **options)
     return [*map(digest, leaves), *(digest(result[name].values) for name in sorted(result.data_vars) if name != "policy")]
 
 

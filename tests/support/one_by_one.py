@@ -52,9 +52,8 @@ def _results(eqn, args):
         return [*carry, *(np.stack(each) for each in zip(*made, strict=True))]
     if name in DEFINITIONS:
         own = {key: eqn.params[key] for key in ("y",) if key in eqn.params}
-        results = evaluated(
-            functools.partial(DEFINITIONS[name], **own), *map(jnp.atleast_1d, args)
-        )  # Of one number it may have a branch.
+        # For a single number it may have a branch.
+        results = evaluated(functools.partial(DEFINITIONS[name], **own), *map(jnp.atleast_1d, args))
         return [jnp.reshape(result, args[0].shape) for result in results]
     floats = all(getattr(v.aval, "dtype", None) == jnp.float32 for v in eqn.invars)
     if floats and name in ("reduce_sum", "reduce_prod"):
@@ -78,9 +77,7 @@ def _results(eqn, args):
     if name in ("max", "min") and floats:
         a, b = args
         return [jnp.where((a != a) | (a > b if name == "max" else a < b), a, b)]
-    if (
-        floats and name in _IEEE
-    ):  # In NumPy: XLA makes a product of a quotient, even of one alone, if the divisor is broadcast.
+    if floats and name in _IEEE:  # XLA makes a product of a quotient, even of one alone, if the divisor is broadcast.
         with np.errstate(all="ignore"):
             return [jnp.asarray(_IEEE[name](*map(np.asarray, args)))]
     return primitives.bind(eqn, args)

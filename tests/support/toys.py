@@ -27,35 +27,28 @@ class Clock:
 
     @property
     def spec(self):
-        return Spec(
-            num_models=3,
-            model_names=("a", "b", "c"),
-            stage_length=self.stage_length,
-            free_rounds=self.free_rounds,
-            metrics=(
-                Metric("reward", "reward", "reward", "total"),
-                Metric("rounds", "rounds", "rounds", "total"),
-                Metric("rounds_sum", "sum of t", "rounds", "total"),
-                Metric("rounds_mean", "mean of t", "rounds", "average"),
-                Metric("misplanned", "rounds whose plan is not that of their stage", "rounds", "total"),
-                Metric("pulls", "times used", "rounds", "total", ("model",)),
-                Metric("ages", "mean of t times the model's number", "rounds", "average", ("model",), default=False),
-                Metric("clock", "rounds played", "rounds", "gauge"),
-                Metric("luck", "luck", "1", "gauge", default=False),
-                Metric("hands", "rounds modulo 2, 3 and 5", "rounds", "gauge", ("model",), default=False),
-            ),
-            zero_flows=("bad",),
+        metrics = (
+            Metric("reward", "reward", "reward", "total"),
+            Metric("rounds", "rounds", "rounds", "total"),
+            Metric("rounds_sum", "sum of t", "rounds", "total"),
+            Metric("rounds_mean", "mean of t", "rounds", "average"),
+            Metric("misplanned", "rounds whose plan is not that of their stage", "rounds", "total"),
+            Metric("pulls", "times used", "rounds", "total", ("model",)),
+            Metric("ages", "mean of t times the model's number", "rounds", "average", ("model",), default=False),
+            Metric("clock", "rounds played", "rounds", "gauge"),
+            Metric("luck", "luck", "1", "gauge", default=False),
+            Metric("hands", "rounds modulo 2, 3 and 5", "rounds", "gauge", ("model",), default=False),
         )
+        stages = {"stage_length": self.stage_length, "free_rounds": self.free_rounds}
+        return Spec(num_models=3, model_names=("a", "b", "c"), metrics=metrics, zero_flows=("bad",), **stages)
 
     def init(self, key):
         return {"clock": jnp.zeros((), jnp.int32), "luck": draws.uniform(key)}
 
     def observe(self, key, state, t):
-        del key, t
         return state["clock"]
 
     def step(self, key, state, action, t):
-        del key
         model, last_plan, plans = action
         length = self.stage_length or 1
         chosen = numerics.one_hot(model, 3)
@@ -83,15 +76,12 @@ class Cycle:
     first: Leaf = 0
 
     def init(self, key, spec):
-        del key, spec
         return ()
 
     def act(self, key, state, obs, t):
-        del key, state, obs
         return ((t + self.first) % 3, -1, 0), {"twice": 2.0 * t, "both": jnp.stack([1.0 * t, -1.0 * t])}
 
     def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
         return state
 
 
@@ -110,11 +100,9 @@ class Planner(Cycle):
         )
 
     def init(self, key, spec):
-        del key, spec
         return {"last": jnp.full((), -1, jnp.int32), "plans": jnp.zeros((), jnp.int32)}
 
     def plan(self, key, state, obs, t):
-        del key, obs
         return {"last": t, "plans": state["plans"] + 1}
 
     def act(self, key, state, obs, t):
@@ -135,15 +123,12 @@ class Coin:
         return Spec(num_models=1, metrics=(Metric("reward", "reward", "reward", "total"),))
 
     def init(self, key):
-        del key
         return ()
 
     def observe(self, key, state, t):
-        del key, state, t
         return ()
 
     def step(self, key, state, action, t):
-        del action, t
         return state, (), {"reward": draws.uniform(key)}
 
 
@@ -152,26 +137,19 @@ class Idle:
     """The smallest policy."""
 
     def init(self, key, spec):
-        del key, spec
         return ()
 
     def act(self, key, state, obs, t):
-        del key, state, obs, t
         return (), {}
 
     def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
         return state
 
 
 def small_market(**options):
     """A staged market of five models and three slots that compiles fast; two models arrive late."""
-    outcomes = staged.ParametricOutcomes(
-        reward_mean=np.linspace(0.3, 0.8, 5),
-        cost_mean=np.linspace(1.0, 2.0, 5),
-        reward_noise=np.float32(0.1),
-        cost_noise=np.float32(0.1),
-    )
+    noise = np.float32(0.1)
+    outcomes = staged.ParametricOutcomes(np.linspace(0.3, 0.8, 5), np.linspace(1.0, 2.0, 5), noise, noise)
     settings = {"capacity": 0.6, "budget": 1.6, "max_deployed": 3, "stage_length": 10, "horizon": 100} | options
     return staged.market(outcomes, arrival=[1, 1, 1, 11, 31], known_costs=(0.1, 50.0), **settings)
 
@@ -188,9 +166,7 @@ def play_by_hand(env, policy, seed, horizon, key=0, verbs=lambda verb: verb):
     run = jax.random.fold_in(jax.random.key(key), seed)
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
     stream = {name: jax.random.fold_in(run, i) for i, name in enumerate(names)}
-    length = None
-    if hasattr(policy, "plan"):
-        length = env.spec.stage_length or policy.stage_length
+    length = env.spec.stage_length or policy.stage_length if hasattr(policy, "plan") else None
     observe, step, act, update = (verbs(verb) for verb in (env.observe, env.step, policy.act, policy.update))
     plan = verbs(policy.plan) if length else None
     env_state = env.init(stream["env_init"])
