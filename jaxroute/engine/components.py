@@ -22,6 +22,7 @@ from jaxroute.core.protocols import (
     AnyEnvironment,
     AnyPolicy,
     PolicyOf,
+    build_policy,
     check_suits,
     check_values,
     cost_hint,
@@ -33,6 +34,7 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.rewards import AssumptionWarning, assumptions_of
 from jaxroute.core.types import CostHint, Spec
+from jaxroute.engine import reference
 from jaxroute.engine.grid import (
     EnvironmentLike,
     Grid,
@@ -305,34 +307,30 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     Returns:
       For each leaf of the states its bytes, 0 if no round writes it, and whether it depends on a swept leaf.
     """
-    build: Any = policy
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
     word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+    streams = ("env_init", "policy_init", "env", "plan", "act", "update")
 
-    def components(leaves: list[Any]) -> tuple[Any, Any]:
+    def components(leaves: list[Any]) -> tuple[AnyEnvironment, AnyPolicy]:
         env, given = jax.tree.unflatten(structure, leaves)
-        return env, given if is_policy(build) else build(env)
+        return env, build_policy(given if is_policy(policy) else policy, env)
 
     def start(leaves: list[Any], words: jax.Array) -> States:
-        (env, policy), key = components(leaves), draws_key(words)
-        return jax.tree.map(strong, (env.init(key), first_state(env, policy, key, spec_for(env, 1))))
+        keys = dict.fromkeys(streams, draws_key(words))
+        return jax.tree.map(strong, reference.first_states(*components(leaves), keys, 1)[2])
 
     def one_round(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
-        (env, policy), key = components(leaves), draws_key(words)
-        env_state, policy_state = states
-        obs = env.observe(key, env_state, t)
-        if has_plan(policy) and stage_length_of(env, policy):
-            policy_state = policy.plan(key, policy_state, obs, t)
-        action, _ = policy.act(key, policy_state, obs, t)
-        env_state, feedback, _ = env.step(key, env_state, action, t)
-        return jax.tree.map(strong, (env_state, policy.update(key, policy_state, obs, action, feedback, t)))
+        (env, policy), keys = components(leaves), dict.fromkeys(streams, draws_key(words))
+        plans = has_plan(policy) and stage_length_of(env, policy)
+        return jax.tree.map(strong, reference.one_round(env, policy, keys, states, t, plans)[0])
 
     states = jax.eval_shape(start, shapes, word)
     sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
-    begin, step = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(one_round)(shapes, states, word, time)
+    first, step = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(one_round)(shapes, states, word, time)
     given = step.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
     sizes = [0 if now is then else size for size, now, then in zip(sizes, step.jaxpr.outvars, given, strict=True)]
-    first = which_depend(begin, [*swept, False])
-    changed = carry_dependence(first, lambda now: which_depend(step, [*swept, *now, False, False]))
+    changed = carry_dependence(
+        which_depend(first, [*swept, False]), lambda now: which_depend(step, [*swept, *now, False, False])
+    )
     return list(zip(sizes, changed, strict=True))

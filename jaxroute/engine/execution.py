@@ -127,11 +127,6 @@ Execution.__init__ = checks.suggest_keywords(Execution.__init__)
 Store.__init__ = checks.suggest_keywords(Store.__init__)
 
 
-def read_store(out: Any) -> Store | None:
-    """Converts the argument `out` of `simulate` to a store; None without one."""
-    return out if out is None or isinstance(out, Store) else Store(out)
-
-
 def read_execution(given: Any) -> Execution:
     """Checks the argument `execution` of a function; None becomes the default."""
     if given is None:

@@ -87,7 +87,7 @@ class Backend:
             kernel.interrupt(stopped)
 
     def begin(self, kernels: list[DeviceKernel]) -> None:
-        """Sets the kernels that a block calls."""
+        """Sets the kernels that the next block calls."""
         for kernel in kernels:
             kernel.done = 0.0
             kernel.interrupt(False)

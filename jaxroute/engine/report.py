@@ -37,7 +37,7 @@ def attributes(
     goals: Mapping[str, float],
     ending: Ending,
 ) -> dict[str, Any]:
-    """Collects the attributes of a result: versions, devices, back ends, measurements of the work, and the results of other functions.
+    """Collects the attributes of a result: versions, devices, back ends, measurements of the work, and how the simulation ended.
 
     Args:
       target: devices and back end.

@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns which of some parts of the seeds a process simulates at a setting: all parts of all settings, in order, are divided evenly."""
+    """Divides so many parts of the seeds, at all settings, evenly among processes; returns the parts of one process at a setting."""
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
@@ -326,7 +326,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Divides seeds by the number of rounds that are stored of them at all settings; yields rounds, and masks by granule."""
+        """Groups seeds by how many rounds of them are stored at all settings; yields the rounds, and masks of the seeds by granule."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:

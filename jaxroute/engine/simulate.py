@@ -15,7 +15,7 @@ from jaxroute.core.protocols import Probe
 from jaxroute.engine import report
 from jaxroute.engine.compiling import PROGRAMS
 from jaxroute.engine.components import Components, read_components, refuse_tracing
-from jaxroute.engine.execution import Execution, PartWarning, Store, Target, read_execution, read_store, resolve
+from jaxroute.engine.execution import Execution, PartWarning, Store, Target, read_execution, resolve
 from jaxroute.engine.grid import EnvironmentLike, Policies, PolicyLike, env_settings, example_of, policy_settings
 from jaxroute.engine.layout import choose_layout
 from jaxroute.engine.programs import Block, compile_blocks, compiler, device_needs, make_blocks, trace_blocks
@@ -95,7 +95,7 @@ def simulate(
     execution = read_execution(execution)
     monitor = Monitor(callback)
     refuse_tracing(env, policies)
-    options = read_store(out)
+    options = out if out is None or isinstance(out, Store) else Store(out)
     devices = execution.device_list()
     keep_states = options is not None and options.keep_states
     if keep_states and (keep != "runs" or execution.backend == "reference"):
