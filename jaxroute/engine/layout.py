@@ -104,11 +104,6 @@ class Layout:
                 tile[axis] *= 2
         return Layout(max(1, -(-block // multiple)) * multiple, tile)
 
-    def padded(self, num_devices: int) -> int:
-        """Returns the number of runs of a compiled call: the block, rounded up for this number of devices."""
-        multiple = LANE_MULTIPLE * num_devices
-        return -(-self.block // multiple) * multiple
-
 
 def choose_layout(
     components: Components,

@@ -127,7 +127,7 @@ class Block:
         self.one_by_one = target.one_by_one(variant.hint)
         self.layout, devices = layout, target.devices
         self.mesh = Mesh(np.asarray(devices), ("seed",))
-        self.threads = cores() if self.one_by_one else threads(devices, layout.padded(len(devices)))
+        self.threads = cores() if self.one_by_one else threads(devices, layout.block)
         self.root = np.asarray(jax.random.key_data(draws.key(sampling.root_seed)))
         self.static = (record, sampling.horizon, devices, jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.free_rounds, self.on_device = 0, variant.spec.free_rounds, on_device
@@ -250,11 +250,11 @@ class Block:
 
     def padded(self, runs: int) -> int:
         """Returns the number of runs that a call with so many runs simulates, with padding."""
-        return runs if self.one_by_one else self.layout.padded(self.mesh.size)
+        return runs if self.one_by_one else self.layout.block
 
     def _any_seeds(self) -> np.ndarray:
         """Returns as many seeds as one compiled call has; tracing needs their number alone."""
-        return np.zeros(1 if self.one_by_one else self.layout.padded(self.mesh.size) // self.threads)
+        return np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shape of each recorded quantity in one run, without time."""
