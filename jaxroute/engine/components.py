@@ -310,7 +310,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
     word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
-    streams = ("env_init", "policy_init", "env", "plan", "act", "update")
+    streams = ["env_init", "policy_init", "env", "plan", "act", "update"]
 
     def components(leaves: list[Any]) -> tuple[AnyEnvironment, AnyPolicy]:
         env, given = jax.tree.unflatten(structure, leaves)

@@ -99,7 +99,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
 
     def recorded(states: Any, first: Any, count: int) -> tuple[Any, dict[str, Any]]:
         states, sums = interval(states, first, count)
-        return states, {**sums, **recorded_gauges(record, env, policy, *states, first + count)}
+        return states, {**sums, **recorded_gauges(record, env, policy, states[0], states[1], first + count)}
 
     states, _ = interval(states, jnp.int32(0), free_rounds)
     number, short = divmod(horizon, record.every)

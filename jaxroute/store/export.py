@@ -127,15 +127,15 @@ def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
 
 def _rows(data: xr.Dataset, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Yields the rows of a table in parts: the policies one after the other, and some seeds of each at a time."""
-    dims = max((data[name].dims for name in names), key=len)
+    dims = [str(dim) for dim in max((data[name].dims for name in names), key=len)]
     step = max(1, _ROWS // math.prod(data.sizes[d] for d in dims if d not in ("policy", "seed")))
     seeds = data.sizes["seed"] if "seed" in dims else 1
     for policy, first in itertools.product(range(data.sizes["policy"]), range(0, seeds, step)):
         part = {"policy": slice(policy, policy + 1), "seed": slice(first, first + step)}
         some = data[list(names)].isel({d: part[d] for d in dims if d in part})
-        rows = some.to_dataframe(dim_order=[str(d) for d in dims]).reset_index()
+        rows = some.to_dataframe(dim_order=dims).reset_index()
         if names[0].endswith("_histogram") and dims[-1] == f"{names[0].removesuffix('_histogram')}_bin":
-            rows = rows[rows[names[0]] > 0]
+            rows = rows.loc[rows[names[0]] > 0]
         yield rows
 
 
