@@ -182,7 +182,8 @@ def objective_of(
     root = jax.random.key_data(draws.key(root_seed))
     env = _WithObjective(env, objective)
 
-    @jax.jit  # The engine's loops must not close over tracers of the caller.
+    # So that derivatives are taken outside of `rounding.protected`: inside, their rules would close over its traced zeros in a loop.
+    @jax.jit
     def value(parameters: Mapping[str, Any], seeds: Any) -> jax.Array:
         with as_written():
             streams = run_streams(root, jnp.asarray(seeds, np.uint32))
