@@ -87,11 +87,12 @@ class Case:
         made = self.environment
         if inspect.isfunction(made) and not inspect.signature(made).parameters:
             made = made()  # Not earlier: some solve an optimisation problem.
-        fixed = isinstance(made, Grid) or is_environment(made)
-        parameters = {} if fixed else inspect.signature(made).parameters
+        constructor = None if isinstance(made, Grid) or is_environment(made) else made
+        parameters = {} if constructor is None else inspect.signature(constructor).parameters
         if "data" in changes and "data" not in parameters:
             raise ValueError("this experiment takes no --data: it uses no table")
-        if fixed or not (self.settings or "horizon" in parameters):  # A sampler `key -> Environment` has no settings either.
+        # A sampler `key -> Environment` has no settings either.
+        if constructor is None or not (self.settings or "horizon" in parameters):
             for name in changes:
                 raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
             return made
@@ -100,7 +101,7 @@ class Case:
         for key in changes if len(named) == len(parameters) else ():
             checks.one_of("environment setting", key, parameters)
         try:
-            return made(**settings)
+            return constructor(**settings)
         except TypeError as error:
             raise ValueError(f"environment: {error} (its settings are {', '.join(named)})") from None
 

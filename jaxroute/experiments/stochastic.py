@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -72,7 +73,7 @@ def _parallel_to_the_line(results: Results):
         yield f"{name} {show(ratio)}", ratio.within(0.5, 2.0)
 
 
-def _below_bound(policy: str, name: str, bound: Callable[[int, int], float]) -> Measure:
+def _below_bound(policy: str, name: str, bound: Callable[[int, int], Any]) -> Measure:
     return bounded((mean(policy), known(name, lambda rounds: bound(RARE.mean.size, rounds)), uniform(RARE.mean)))
 
 

@@ -75,7 +75,7 @@ def _policies(env: Any) -> dict[str, Any]:
 
 def _case(num_offered: int, num_models: int = 5, slack: float = 0.03) -> Case:
     where = {"K": num_offered, "N": num_models, "slack": slack}
-    settings = dict(zip(("num_offered", "num_models", "slack"), where.values(), strict=True))
+    settings: dict[str, Any] = {"num_offered": num_offered, "num_models": num_models, "slack": slack}
     name = "-".join(f"{axis}{value:g}" for axis, value in where.items())
     return Case(qu.RandomQueues, _policies, 1000, name, settings, where, record=RECORD)
 
