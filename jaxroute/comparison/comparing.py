@@ -394,11 +394,7 @@ def _command(file: Any, target: float, out: Any) -> str:
 
 
 class _Progress:
-    """Shows a line with the current step and its time, which also runs during compilation.
-
-    Args:
-      shown: whether there is a line.
-      callback: is called with each step in words.
+    """Shows a line with the current step and its time, which also runs during compilation; `callback` is called with each step in words.
 
     Attributes:
       done: number of steps that have begun.

@@ -53,16 +53,10 @@ class Placer:
     def place(
         self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
     ) -> tuple[Box, Sequence[float] | None] | None:
-        """Reserves the cheapest free box near a point.
+        """Reserves the cheapest free box near a point, for a label of the size (width, height) at the least distance `gap` from the point.
 
-        Args:
-          size: width and height of the label.
-          point: named point.
-          gap: least distance between the point and the label.
-          limit: largest acceptable price: points of distance, plus prices of what the label covers.
-
-        Returns:
-          The box, and the end of a line from the point to it if it lies far away, else None; None if there is no such box.
+        A box costs points of distance, plus the prices of what the label covers, `limit` at most. Returns the box, and the end of a line from the
+        point to it if it lies far away, else None. Returns None if there is no such box.
         """
         tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 10]
         boxes = np.array([_beside(point, size, gap + distance, angle) for distance, _, angle in tries])
