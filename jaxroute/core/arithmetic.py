@@ -38,7 +38,6 @@ from jax.interpreters import ad
 
 from jaxroute.core.factorisations import FACTORISATIONS
 from jaxroute.core.functions import DEFINITIONS
-from jaxroute.core.primitives import bind, compute_once
 from jaxroute.core.rounding import (
     Trait,
     elementwise_primitive,
@@ -51,6 +50,7 @@ from jaxroute.core.rounding import (
     unknown_zero,
     unknown_zeros,
 )
+from jaxroute.core.xla import bind, compute_once
 
 Array = jax.Array | np.ndarray
 
@@ -115,21 +115,27 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
     return all(getattr(v.aval, "dtype", None) in types for v in (*eqn.invars, *eqn.outvars))
 
 
-def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """`cumlogsumexp` in the order of the elements."""
+def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
+    """Returns the results of `step(total, term)` for each term along the first axis, by a scan that starts at `first`."""
 
-    def step(total: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
-        new = jnp.logaddexp(total, term)
+    def both(total: Any, term: Any) -> tuple[Any, Any]:
+        new = step(total, term)
         return new, new
 
+    return lax.scan(both, first, terms, reverse=reverse)[1]
+
+
+def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """Computes `cumlogsumexp` in the order of the elements."""
     terms = jnp.moveaxis(x, axis, 0)
-    return jnp.moveaxis(lax.scan(step, jnp.full(terms.shape[1:], -jnp.inf, jnp.float32), terms, reverse=reverse)[1], 0, axis)
+    first = jnp.full(terms.shape[1:], -jnp.inf, jnp.float32)
+    return jnp.moveaxis(_accumulated(jnp.logaddexp, first, terms, reverse), 0, axis)
 
 
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Sums or multiplies many terms: within blocks, then the results of the blocks, then the remaining terms."""
+    """Sums or multiplies many terms in three steps: within blocks of 64, over the blocks' results, then with the remaining terms."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -155,12 +161,9 @@ def _is_short(eqn: JaxprEqn) -> bool:
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """Returns the result of an elementwise float32 operation; None where XLA's own is right.
+    """Computes an elementwise float32 operation on `arrays` (of one shape, or scalars); returns None where XLA's own result is right.
 
-    Args:
-      eqn: the operation.
-      arrays: operands of one shape, or scalars.
-      traits: of the operands.
+    `traits` are those of the operands: they tell where XLA would rewrite the operation.
     """
     name = eqn.primitive.name
     if not is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
@@ -212,7 +215,13 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Function with a definition: the primitive that it replaces, its parameters, and traits of the operands."""
+    """Elementwise function that is computed by its definition instead of its primitive.
+
+    Attributes:
+      primitive: primitive that it replaces.
+      params: parameters of the operation.
+      traits: traits of the operands.
+    """
 
     primitive: Any
     params: tuple[tuple[str, Any], ...]
@@ -220,11 +229,10 @@ class _Function:
 
     @classmethod
     def of(cls, eqn: JaxprEqn, traits: tuple[Trait, ...] = ()) -> "_Function":
-        """Returns the function of an operation."""
         return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
     def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
-        """Returns a jaxpr of basic operations."""
+        """Returns the jaxpr of basic operations for operands of these shapes and types."""
         name = self.primitive.name
         own = tuple((key, value) for key, value in self.params if key in _PARAMETERS.get(name, ()))
         return _definition(name, own, shapes, types)
@@ -233,7 +241,7 @@ class _Function:
         return _computed(self, *operands)
 
     def original(self, *xs: Any) -> Any:
-        """Applies XLA's own function."""
+        """Applies the primitive, computed by XLA's own function."""
         return self.primitive.bind(*xs, **dict(self.params))
 
 
@@ -289,7 +297,7 @@ ad.primitive_jvps[defined_p] = _jvp_defined
 
 
 def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
-    """`reduce_sum` or `reduce_prod` of few terms of `x` along axes."""
+    """Computes `reduce_sum` or `reduce_prod` of few terms of `x` along axes."""
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
     terms = _along(jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape)))
@@ -314,18 +322,12 @@ def _along(x: jax.Array) -> list[jax.Array]:
 
 
 def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
-    """`cumsum` or `cumprod` of `x` along an axis."""
+    """Computes `cumsum` or `cumprod` of `x` along an axis."""
     step: Callable[[Any, Any], Any] = product if name == "cumprod" else lambda a, b: a + b
     terms = jnp.moveaxis(x, axis, 0)
     if terms.shape[0] > _BLOCK:
         first = jnp.full(terms.shape[1:], 1.0 if name == "cumprod" else -0.0, jnp.float32)
-
-        def both(total: Any, term: Any) -> tuple[Any, Any]:
-            new = step(total, term)
-            return new, new
-
-        _, found = lax.scan(both, first, terms, reverse=reverse)
-        return jnp.moveaxis(found, 0, axis)
+        return jnp.moveaxis(_accumulated(step, first, terms, reverse), 0, axis)
     parts = _along(terms)
     made = list(itertools.accumulate(parts[::-1] if reverse else parts, step))
     return compute_once(jnp.stack(made[::-1] if reverse else made, axis=axis)) if made else jnp.asarray(x)
@@ -339,11 +341,11 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """`dot_general` of two arrays; the terms of each sum follow the order of the summed axes.
+    """Computes `dot_general` of two arrays; the terms of each sum follow the order of the summed axes.
 
     Args:
       a, b: operands.
-      dimension_numbers: of `lax.dot_general`.
+      dimension_numbers: as for `lax.dot_general`.
       runs: whether each operand has an additional last axis of runs.
     """
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
@@ -353,11 +355,8 @@ def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bo
         free = [i for i in range(rank) if i not in (*summed, *batch)]
         moved = jnp.transpose(x, (*summed, *batch, *free, *([rank] if own else [])))
         count = int(np.prod([x.shape[i] for i in summed]))
-        return (
-            jnp.reshape(moved, (count, *moved.shape[len(summed) :])),
-            [x.shape[i] for i in batch],
-            [x.shape[i] for i in free],
-        )
+        terms = jnp.reshape(moved, (count, *moved.shape[len(summed) :]))
+        return terms, [x.shape[i] for i in batch], [x.shape[i] for i in free]
 
     a, batch, a_free = parts(a, a_sum, a_batch, runs[0])
     b, _, b_free = parts(b, b_sum, b_batch, runs[1])

@@ -13,11 +13,10 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import jax
 import numpy as np
+from jax import Array
 
-from jaxroute.core.description import describe
-from jaxroute.core.instructions import digest_of_code, plain_constant, short_digest
+from jaxroute.core.description import describe, digest_of_code, plain_constant, short_digest
 
 # Entries of a class that Python or a decorator adds, and methods that only validate.
 _GIVEN = frozenset(
@@ -25,6 +24,7 @@ _GIVEN = frozenset(
 )
 _CHECKS = frozenset({"check", "check_spec"})
 _CHECKING = "jaxroute.core.checks"
+_LIBRARIES = frozenset({*sys.stdlib_module_names, *sys.builtin_module_names, ""})
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
@@ -68,7 +68,7 @@ class _Search:
 
     def value(self, value: Any) -> None:
         """Visits an object: its class, its fields, and the closure and defaults of a function."""
-        if isinstance(value, (*_PLAIN, np.ndarray, np.generic, jax.Array, types.ModuleType)) or id(value) in self._seen:
+        if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
         self._kept.append(value)
@@ -118,9 +118,8 @@ class _Search:
         if not inspect.isfunction(function):
             return self.value(function)
         code, module = function.__code__, function.__module__ or ""
-        if (
-            module == _CHECKING or _is_foreign(module, self._homes) or code.co_filename == "<string>"
-        ):  # "<string>": methods written by dataclasses.
+        # Dataclasses compile their methods from "<string>".
+        if module == _CHECKING or _is_foreign(module, self._homes) or code.co_filename == "<string>":
             return None
         name = f"{module}.{function.__qualname__}"
         known = self.digests.get(name)
@@ -162,10 +161,8 @@ def _home(value: Any) -> str:
     """Returns the top-level package of an object's class or of a function."""
     while isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
         value = value.func if isinstance(value, functools.partial) else value.__wrapped__
-    module = (
-        getattr(value, "__module__", None) if inspect.isroutine(value) or isinstance(value, type) else type(value).__module__
-    )
-    return (module or "").partition(".")[0]
+    named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    return (getattr(named, "__module__", None) or "").partition(".")[0]
 
 
 def _is_foreign(module: str | None, homes: set[str]) -> bool:
@@ -173,12 +170,7 @@ def _is_foreign(module: str | None, homes: set[str]) -> bool:
     top = (module or "").partition(".")[0]
     if top in homes or top == "__main__":
         return False
-    return top in _libraries() or _lies_in_a_library(top)
-
-
-@functools.cache
-def _libraries() -> frozenset[str]:
-    return frozenset({*sys.stdlib_module_names, *sys.builtin_module_names, ""})
+    return top in _LIBRARIES or _lies_in_a_library(top)
 
 
 @functools.cache
@@ -212,7 +204,7 @@ def _is_constant(value: Any) -> bool:
         return all(map(_is_constant, value))
     if isinstance(value, Mapping):
         return all(map(_is_constant, value.values()))
-    return isinstance(value, (*_PLAIN, np.ndarray, np.generic, jax.Array))
+    return isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array))
 
 
 def _constants_in(value: Any) -> dict[str, Any]:

@@ -1,23 +1,24 @@
-"""Descriptions of environments, policies and other settings as plain JSON, and the first difference between two of them."""
+"""Descriptions of environments, policies and other settings as plain JSON, and digests of functions by their instructions."""
 
 import dataclasses
+import dis
 import functools
 import hashlib
 import inspect
 import json
+import types
 from collections.abc import Mapping
 from typing import Any, cast
 
-import jax
 import numpy as np
+from jax import Array
 
 from jaxroute.core.checks import show
-from jaxroute.core.instructions import digest_of_code
 
 
-def digest_of_setting(said: Any) -> str:
-    """Returns the digest of the description of an environment or policy."""
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+def digest_of_setting(description: Any) -> str:
+    """Returns the digest of the description (see `describe`) of an environment or policy."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
 
 
 # Types that are left out of a description: the device uses float32 and int32 for all of them.
@@ -38,7 +39,7 @@ def describe(value: Any) -> Any:
         return [describe(v) for v in value]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, np.generic, Array)):
         array = np.asarray(value)
         if array.size <= 32 and str(array.dtype) in _USUAL and all(array.shape):
             return array.tolist()
@@ -68,10 +69,8 @@ def _describe_function(function: Any) -> Any:
     if code is None and hasattr(function, "__qualname__"):  # A class, or a function written in C.
         return f"{function.__module__}.{function.__qualname__}"
     if code is None:
-        return {
-            "type": type(function).__qualname__,
-            **{k: describe(v) for k, v in getattr(function, "__dict__", {}).items()},
-        }
+        attributes = {k: describe(v) for k, v in getattr(function, "__dict__", {}).items()}
+        return {"type": type(function).__qualname__, **attributes}
     name = f"{function.__module__}.{function.__qualname__}"
     inside = [cell.cell_contents for cell in function.__closure__ or ()]
     inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
@@ -93,12 +92,52 @@ def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
                 return found
         return ""
     if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
-        return next(
-            (
-                d
-                for i, (a, b) in enumerate(zip(stored, wanted, strict=True))
-                if (d := first_difference(a, b, f"{where}[{i}]"))
-            ),
-            "",
-        )
+        found = (first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(stored, wanted, strict=True)))
+        return next(filter(None, found), "")
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
+
+
+# Instructions without effect, which differ between versions of Python.
+_PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
+
+
+def plain_constant(value: Any) -> Any:
+    """Converts a constant to a value whose `repr` is the same in every process."""
+    if isinstance(value, (np.ndarray, np.generic, Array)):
+        array = np.asarray(value)
+        digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()
+        return str(array.dtype), array.shape, digest
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    if isinstance(value, (tuple, list)):
+        return [plain_constant(v) for v in value]
+    if isinstance(value, Mapping):
+        return [(str(k), plain_constant(v)) for k, v in value.items()]
+    return value
+
+
+def short_digest(value: Any) -> str:
+    """Returns a digest of a value from `plain_constant`, or of a structure of them."""
+    return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
+
+
+@functools.lru_cache(maxsize=8192)
+def digest_of_code(code: types.CodeType) -> str:
+    """Returns a digest of a function's instructions. Local variables and jump targets enter by index, constants by value."""
+    instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
+    places = {one.offset: number for number, one in enumerate(instructions)}
+    offsets = sorted(places)
+    parts: list[Any] = [code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags & 0x0C]
+    for one in instructions:
+        if one.opcode in dis.hasconst or one.opname == "KW_NAMES":
+            is_code = isinstance(one.argval, types.CodeType)
+            parts.append((one.opname, digest_of_code(one.argval) if is_code else plain_constant(one.argval)))
+        elif one.opcode in dis.hasname:
+            parts.append((one.opname, one.argval))
+        elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
+            # The target may be padding; the instruction behind it counts.
+            behind = next((o for o in offsets if o >= one.argval), -1)
+            parts.append((one.opname, places.get(behind, -1)))
+        else:
+            parts.append((one.opname, one.arg))
+    return short_digest(parts)

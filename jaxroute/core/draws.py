@@ -4,7 +4,7 @@ Every function takes a typed Threefry key and returns the bits of its namesake i
 arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies may
 call `jax.random` on the same keys.
 
-Draws end in `primitives.compute_once`, so that consumers do not recompute them. So do the uniforms inside a draw: with two loops Gaussian
+Draws end in `xla.compute_once`, so that consumers do not recompute them. So do the uniforms inside a draw: with two loops Gaussian
 Thompson sampling is 1.6 times as fast on a CPU.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
@@ -18,11 +18,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from jaxroute.core import primitives
+from jaxroute.core import xla
 from jaxroute.core.types import Leaf
 
 KEY_IMPL = "threefry2x32"
@@ -34,12 +34,12 @@ _REPAIRS = 2
 _Words = tuple[Leaf, Leaf]
 
 
-def key(seed: int | jax.Array) -> jax.Array:
+def key(seed: int | Array) -> Array:
     """Returns the typed Threefry key of an integer seed."""
     return jax.random.key(seed, impl=KEY_IMPL)
 
 
-def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[jax.Array, ...]:
+def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
     """Encrypts the block `(x0, x1)` under the key `(k0, k1)` by Threefry-2x32-20; all uint32, shapes broadcast.
 
     A single operation while tracing, expanded at compilation: tracing takes a third to two thirds of the time.
@@ -67,30 +67,30 @@ def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
     return x0, x1
 
 
-def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _words(key: Array) -> tuple[Array, Array]:
     data = jax.random.key_data(key)
     return data[0], data[1]
 
 
-def fold_in(key: jax.Array, data: Leaf) -> jax.Array:
+def fold_in(key: Array, data: Leaf) -> Array:
     """Returns the child of `key` (typed, `[]`) at the integer address `data` (`[]`, modulo 2**32)."""
     return jax.random.wrap_key_data(child_words(*_words(key), data), impl=KEY_IMPL)
 
 
-def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> jax.Array:
+def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> Array:
     """Returns the words, uint32 `[2, ...]`, of the children of the key `(k0, k1)` at integer addresses `data` `[...]`; see `fold_in`."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
     return child_words_p.bind(*_together(k0, k1, address))
 
 
-def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
+def split(key: Array, num: int = 2) -> tuple[Array, ...]:
     """Returns `num` children of `key` as a tuple; unused children cost nothing."""
     return tuple(fold_in(key, i) for i in range(num))
 
 
-def bits(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+def bits(key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draws random words, uint32 of the given shape."""
-    return primitives.compute_once(_bits(_words(key), _places(shape)))
+    return xla.compute_once(_bits(_words(key), _places(shape)))
 
 
 def _places(shape: tuple[int, ...], first: int = 0) -> Any:
@@ -101,69 +101,69 @@ def _places(shape: tuple[int, ...], first: int = 0) -> Any:
     return number + np.uint32(first) if first else number
 
 
-def _bits(words: _Words, places: Leaf) -> jax.Array:
+def _bits(words: _Words, places: Leaf) -> Array:
     x0, x1 = threefry_2x32(*words, np.uint32(0), places)
     return x0 ^ x1
 
 
-def _unit(words: _Words, places: Leaf) -> jax.Array:
+def _unit(words: _Words, places: Leaf) -> Array:
     """Converts words to uniforms on [0, 1) by their upper 23 bits, without a barrier."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
 
-def _open_unit(words: _Words, places: Leaf) -> jax.Array:
+def _open_unit(words: _Words, places: Leaf) -> Array:
     tiny = np.finfo(np.float32).tiny
     return jnp.maximum(tiny, _unit(words, places) * np.float32(1 - tiny) + tiny)
 
 
-def _normal(words: _Words, places: Leaf) -> jax.Array:
+def _normal(words: _Words, places: Leaf) -> Array:
     low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
-    centred = primitives.compute_once(jnp.maximum(low, _unit(words, places) * (np.float32(1) - low) + low))
-    return primitives.compute_once(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
+    centred = xla.compute_once(jnp.maximum(low, _unit(words, places) * (np.float32(1) - low) + low))
+    return xla.compute_once(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
 
 
-def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+def uniform(key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draws uniforms on [0, 1), float32."""
-    return primitives.compute_once(_unit(_words(key), _places(shape)))
+    return xla.compute_once(_unit(_words(key), _places(shape)))
 
 
-def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
+def uniform_at(key: Array, places: Leaf) -> Array:
     """Returns the elements of a `uniform` draw of any shape at an integer array of flat indices."""
-    return primitives.compute_once(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
+    return xla.compute_once(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
-def order(key: jax.Array, number: int) -> jax.Array:
+def order(key: Array, number: int) -> Array:
     """Draws a random order of models for the ties of `numerics.argmax`: non-negative int32 `[number]`, least first.
 
     The last bits of each number are the index of its model, the other bits are random.
     """
-    low = primitives.place_mask(number)
+    low = xla.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
 
 
-def normal(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+def normal(key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draws standard normals, float32, by the inverse error function."""
     return _normal(_words(key), _places(shape))
 
 
-def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
+def bernoulli(key: Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> Array:
     """Draws booleans that are True with the given probability; `shape` defaults to that of `probability`."""
     shape = jnp.shape(probability) if shape is None else shape
     return uniform(key, shape) < probability
 
 
-def gumbel(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+def gumbel(key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draws standard Gumbel variables, float32."""
-    return primitives.compute_once(-jnp.log(-jnp.log(primitives.compute_once(_open_unit(_words(key), _places(shape))))))
+    return xla.compute_once(-jnp.log(-jnp.log(xla.compute_once(_open_unit(_words(key), _places(shape))))))
 
 
-def exponential(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+def exponential(key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draws exponential variables of mean 1, float32."""
-    return primitives.compute_once(-jnp.log1p(-uniform(key, shape)))
+    return xla.compute_once(-jnp.log1p(-uniform(key, shape)))
 
 
-def randint(key: jax.Array, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
+def randint(key: Array, maxval: int, shape: tuple[int, ...] = ()) -> Array:
     """Draws integers in `[0, maxval)`, int32, by scaling a uniform; bias below `maxval / 2**23`.
 
     Its bits differ from those of `jax.random.randint`, which uses two words per integer.
@@ -171,13 +171,13 @@ def randint(key: jax.Array, maxval: int, shape: tuple[int, ...] = ()) -> jax.Arr
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
 
-def categorical(key: jax.Array, logits: Leaf) -> jax.Array:
+def categorical(key: Array, logits: Leaf) -> Array:
     """Draws an index from unnormalised log-probabilities `[K]` by the Gumbel-max method; int32 `[]`."""
     score = logits + gumbel(key, jnp.shape(logits))
     return jnp.argmax(score, axis=-1).astype(jnp.int32)
 
 
-def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
+def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
     """Draws gamma variables of unit scale for shape parameters of at least 1, float32, in a fixed number of operations.
 
     Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. At least 95 % of candidates are accepted. All
@@ -188,7 +188,7 @@ def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
     return _gammas([key], [shape_parameter], tries)[0]
 
 
-def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[jax.Array]:
+def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
     """Draws `gamma` variables of several keys, with shape parameters of one shape, at once."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
@@ -198,28 +198,28 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
     # Words of the normals and of the uniforms, [2, streams, 1] each.
     words = [jnp.stack(kind, axis=1)[..., None] for kind in zip(*children, strict=True)]
     alpha = jnp.stack([jnp.reshape(a, (number,)) for a in shape_parameters])
-    d = primitives.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
+    d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
-    def attempt(words: Sequence[Any], places: Leaf, d: jax.Array) -> jax.Array:
+    def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
         """Returns candidates at these indices; 0 if rejected."""
         x = _normal((words[0][0], words[0][1]), places)
-        u = primitives.compute_once(_open_unit((words[1][0], words[1][1]), places))
+        u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
         log_v = jnp.log(jnp.where(v > 0, v, 1.0))
         return jnp.where((v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v), v, 0.0)
 
-    def first_accepted(first: int, last: int) -> jax.Array:
+    def first_accepted(first: int, last: int) -> Array:
         """Returns the first accepted of the candidates `first` to `last - 1`."""
         numbers = np.arange(first, last, dtype=np.uint32)
         found = attempt([w[:, None] for w in words], numbers[:, None, None] * np.uint32(number) + places, d)
-        return primitives.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
+        return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
-    def repaired(drawn: jax.Array) -> jax.Array:
+    def repaired(drawn: Array) -> Array:
         """Draws one candidate at a time for the first rejected element; mostly there is one such element or none."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
-            element = primitives.compute_once(jnp.min(jnp.where(drawn == 0, index, size)))
+            element = xla.compute_once(jnp.min(jnp.where(drawn == 0, index, size)))
             tried = jnp.where(element == before, tried + 1, jnp.uint32(1))
             here = index == element
             its_d = jnp.where(element == size, 1.0, jnp.sum(jnp.where(here, d.reshape(size), 0.0)))
@@ -227,23 +227,23 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
             own = stream == np.arange(streams)
             its_words = [jnp.sum(jnp.where(own, w[..., 0], np.uint32(0)), axis=1, dtype=jnp.uint32) for w in words]
             place = tried * np.uint32(number) + (element - stream * number).astype(jnp.uint32)
-            new = primitives.compute_once(attempt(its_words, place, its_d))
-            drawn, before = primitives.compute_once(jnp.where(here, new, drawn)), element
+            new = xla.compute_once(attempt(its_words, place, its_d))
+            drawn, before = xla.compute_once(jnp.where(here, new, drawn)), element
         return drawn.reshape(streams, number)
 
-    def for_few() -> jax.Array:
+    def for_few() -> Array:
         drawn = repaired(first_accepted(0, 1))
         more = functools.partial(first_accepted, 1, tries)
         rest = lax.cond(jnp.min(drawn) == 0, more, lambda: jnp.zeros_like(drawn))
         return jnp.where(drawn > 0, drawn, rest)
 
     at_once = functools.partial(first_accepted, 0, tries)
-    drawn = primitives.on_a_gpu(at_once, for_few) if tries > 1 else at_once()
-    drawn = primitives.compute_once(jnp.where(drawn > 0, d * drawn, alpha))
+    drawn = xla.on_a_gpu(at_once, for_few) if tries > 1 else at_once()
+    drawn = xla.compute_once(jnp.where(drawn > 0, d * drawn, alpha))
     return [drawn[i].reshape(shape) for i in range(streams)]
 
 
-def beta(key: jax.Array, a: Leaf, b: Leaf) -> jax.Array:
+def beta(key: Array, a: Leaf, b: Leaf) -> Array:
     """Draws beta variables for parameters of at least 1, float32 in the shape of `a`, from two `gamma` draws."""
     x, y = _gammas(split(key), [a, jnp.broadcast_to(b, jnp.shape(a))])
     return x / (x + y)
@@ -277,13 +277,13 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 
 @jax.jit
-def _apart(k0: Any, k1: Any, address: Any) -> jax.Array:
+def _apart(k0: Any, k1: Any, address: Any) -> Array:
     """Computes each word in a separate loop over the runs: one loop for both makes MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 
 @jax.jit
-def _stacked(k0: Any, k1: Any, address: Any) -> jax.Array:
+def _stacked(k0: Any, k1: Any, address: Any) -> Array:
     """Computes both words from one encryption."""
     return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
 

@@ -16,7 +16,7 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-from jaxroute.core import primitives, xla
+from jaxroute.core import xla
 
 Array = jax.Array | np.ndarray
 Index = jax.Array | np.ndarray | int
@@ -76,7 +76,7 @@ def argmax(score: Array, allowed: Array | None = None, order: Array | None = Non
 
     If nothing is allowed, or the score has a NaN, the result is `K`, which is out of range; `one_hot` of it is empty.
     """
-    return primitives.first_best(score, allowed, order)
+    return xla.first_best(score, allowed, order)
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:

@@ -28,17 +28,14 @@ def versions() -> dict[str, str]:
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns settings extended by everything else that the bits of a result depend on, except the code."""
+    precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,
         "format": FORMAT,
         "jax": versions()["jax"],
         "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
-        **(
-            {"matmul_precision": precision}
-            if (precision := getattr(jax.config, "jax_default_matmul_precision", None))
-            else {}
-        ),
+        **({"matmul_precision": precision} if precision else {}),
     }
 
 
@@ -61,14 +58,8 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
 
 def made_with(device: Any) -> dict[str, str]:
     """Returns processor, device, flags and versions: the last bits of a number may depend on them."""
-    own = versions()
-    flags = os.environ.get("XLA_FLAGS", "")
-    return {
-        "processor": processor(),
-        "device": device.device_kind,
-        "flags": flags,
-        **{n: own[n] for n in ("jaxroute", "python", "jaxlib", "numpy")},
-    }
+    machine = {"processor": processor(), "device": device.device_kind, "flags": os.environ.get("XLA_FLAGS", "")}
+    return machine | {name: versions()[name] for name in ("jaxroute", "python", "jaxlib", "numpy")}
 
 
 @functools.cache

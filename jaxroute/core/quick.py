@@ -6,11 +6,12 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
+from jax import Array
 from jax.core import Tracer
 
 from jaxroute.core import rounding
 from jaxroute.core.batching.lanes import exactly
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -33,7 +34,7 @@ def quick_jit(
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
-    def of_classes(classes: tuple[type, ...], words: jax.Array, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+    def of_classes(classes: tuple[type, ...], words: Array, *args: Given.args, **kwargs: Given.kwargs) -> Made:
         del classes  # Part of the key of the compiled program.
         traced = [one for place, one in enumerate(args) if place not in places]
 

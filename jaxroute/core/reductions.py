@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array
 
-from jaxroute.core.statistics import LEAST, MAGNITUDE, NOTHING, SHIFT, Histogram, Moments, merge
+from jaxroute.core.statistics import Histogram, Moments, bins_of, merge
 
 Curves = Mapping[str, Any]  # Arrays of jax on a device, or of NumPy.
-# Number of seeds whose moments are computed at once; neighbours are merged.
+# A granule: this number of seeds, whose moments are computed at once; those of neighbours are merged.
 GRANULE = 256
 
 
@@ -33,7 +33,7 @@ def reduced(
       spans: first and last run of each span: a power of two granules, or part of one granule.
     """
     with jax.enable_x64(True):
-        moments, bins = _moments_and_bins(curves, tuple(names), place, tuple(spans))
+        moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
         histograms = [_histogram(one) for one in bins] or [Histogram.empty()] * len(spans)
         return list(zip(map(np.asarray, jax.device_get(moments)), histograms, strict=True))
 
@@ -42,17 +42,9 @@ def reduced_on_host(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
     """Computes the statistics of `reduced` by NumPy."""
-    found = []
     with np.errstate(invalid="ignore"):
-        values = _values(np, curves, names, place)
-    for start, stop in spans:
-        part = np.ascontiguousarray(values[:, :, start:stop])
-        moments = Moments.of(part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1)).packed()
-        while moments.shape[-1] > 1:
-            moments = np.stack(merge(np, moments[..., 0::2], moments[..., 1::2]))
-        histogram = Histogram.of(part.reshape(-1, stop - start)) if len(curves) == 1 else Histogram.empty()
-        found.append((moments[..., 0], histogram))
-    return found
+        moments, bins = _moments_and_bins(np, curves, names, place, spans)
+    return list(zip(moments, map(Histogram.of_sorted, bins) if bins else [Histogram.empty()] * len(spans), strict=True))
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
@@ -72,7 +64,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
     return xp.concatenate([xp.zeros((settings, 0, runs)), *(part.reshape(settings, -1, runs) for part in parts)], axis=1)
 
 
-def _histogram(bins: jax.Array) -> Histogram:
+def _histogram(bins: Array) -> Histogram:
     """Returns the histogram of rows of sorted bins."""
     first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
     number = int(first.sum())
@@ -81,45 +73,26 @@ def _histogram(bins: jax.Array) -> Histogram:
     return Histogram.of_starts(starts[:number], found[:number], bins.shape[-1], bins.size)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3))
-def _moments_and_bins(curves: Any, names: tuple[str, ...], place: int, spans: tuple[tuple[int, int], ...]) -> Any:
-    values = _values(jnp, curves, names, place)
+def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
+    """Returns the moments and the sorted bins of each span, by NumPy or `jax.numpy`; no bins for a difference."""
+    values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
         part = values[:, :, start:stop]
-        found = _moments(part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1))
+        found = Moments.of(part.reshape(*part.shape[:2], max(1, (stop - start) // GRANULE), -1), xp).packed(xp)
         while found.shape[-1] > 1:
-            found = jnp.stack(merge(jnp, found[..., 0::2], found[..., 1::2]))
+            found = xp.stack(merge(xp, found[..., 0::2], found[..., 1::2]))
         moments.append(found[..., 0])
         if len(curves) == 1:
-            bins.append(jnp.sort(_bins_of(part.reshape(-1, stop - start)), axis=-1))
+            bins.append(xp.sort(bins_of(part.reshape(-1, stop - start), xp), axis=-1))
     return moments, bins
 
 
+_on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(1, 2, 3))
+
+
 @functools.partial(jax.jit, static_argnums=2)
-def _starts_of_bins(bins: jax.Array, first: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
     """Returns the flat indices at which a bin begins, and the bins."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]
-
-
-def _moments(values: jax.Array) -> jax.Array:
-    """`Moments.of(values).packed()`."""
-    used = ~jnp.isnan(values)
-    count = used.sum(axis=-1, dtype=jnp.float64)
-    number = jnp.maximum(count, 1.0)
-    mean = jnp.where(used, values, 0.0).sum(axis=-1) / number
-    deviation = jnp.where(used, values - mean[..., None], 0.0)
-    drift = deviation.sum(axis=-1)
-    squares = jnp.maximum((deviation * deviation).sum(axis=-1) - drift * drift / number, 0.0)
-    rest = jnp.where(jnp.isfinite(drift), drift, 0.0) / number
-    low = jnp.where(used, values, jnp.inf).min(axis=-1)
-    high = jnp.where(used, values, -jnp.inf).max(axis=-1)
-    return jnp.stack([count, mean, rest, squares, low, high])
-
-
-def _bins_of(values: jax.Array) -> jax.Array:
-    """`statistics.bins_of`."""
-    bits = lax.bitcast_convert_type(values, jnp.int64)
-    size = jnp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(jnp.int32) - (LEAST - 1), 0)
-    return jnp.where(jnp.isnan(values), NOTHING, jnp.where(bits < 0, -size, size))

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.core import ShapedArray
 from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
@@ -23,7 +23,7 @@ from jax.interpreters import ad, batching, mlir
 # Smallest length of the vector of zeros, and so of the axes that it can serve.
 _AT_LEAST = 128
 # The number -0.0 that is unknown to the compiler, and a vector of it.
-_zeros: ContextVar[tuple[jax.Array, jax.Array] | None] = ContextVar("zeros", default=None)
+_zeros: ContextVar[tuple[Array, Array] | None] = ContextVar("zeros", default=None)
 _own: ContextVar[bool] = ContextVar("own", default=False)
 
 
@@ -45,7 +45,7 @@ class Trait(enum.IntFlag):
 
 
 @contextmanager
-def protected(words: jax.Array) -> Generator[None, None, None]:
+def protected(words: Array) -> Generator[None, None, None]:
     """Context for XLA programs in which -0.0 is unknown to the compiler.
 
     Args:
@@ -63,7 +63,7 @@ def protected(words: jax.Array) -> Generator[None, None, None]:
 
 
 @contextmanager
-def given_zeros(zero: jax.Array, vector: jax.Array) -> Generator[None, None, None]:
+def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
     """Context in which the given numbers serve as the unknown -0.0."""
     token = _zeros.set((zero, vector))
     try:
@@ -87,13 +87,13 @@ def is_exact() -> bool:
     return not _own.get()
 
 
-def unknown_zero() -> jax.Array:
+def unknown_zero() -> Array:
     """Returns a -0.0 that is unknown to the compiler."""
     known = _zeros.get()
     return _behind_a_barrier(1)[0] if known is None else known[0]
 
 
-def unknown_zeros(size: int) -> jax.Array:
+def unknown_zeros(size: int) -> Array:
     """Returns a vector of -0.0 that is unknown to the compiler."""
     known = _zeros.get()
     if known is None or known[1].shape[0] < size:
@@ -101,19 +101,19 @@ def unknown_zeros(size: int) -> jax.Array:
     return known[1][:size]
 
 
-def _behind_a_barrier(size: int) -> jax.Array:
+def _behind_a_barrier(size: int) -> Array:
     return lax.optimization_barrier(jnp.full((size,), -0.0, jnp.float32))
 
 
 # Operations that are rounded once
 
 
-def product(a: Any, b: Any) -> jax.Array:
+def product(a: Any, b: Any) -> Array:
     """Returns `a * b`, rounded once even if something is added to it; operands of one shape, or scalars."""
     return product_p.bind(a, b, unknown_zero())
 
 
-def quotient(a: Any, b: Any) -> jax.Array:
+def quotient(a: Any, b: Any) -> Array:
     """Returns `a / b` by IEEE division; operands of one shape, or scalars. A divisor that is equal along an axis needs `uneven`."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
@@ -150,11 +150,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)
     kept = every & (Trait.CONSTANT | Trait.EVEN)
     if not same_shape:
-        return (
-            kept
-            | (some & (Trait.SHIFTED | Trait.RATIO | Trait.EVEN))
-            | (Trait.EVEN if name == "broadcast_in_dim" else Trait.NONE)
-        )
+        even = Trait.EVEN if name == "broadcast_in_dim" else Trait.NONE
+        return kept | even | (some & (Trait.SHIFTED | Trait.RATIO | Trait.EVEN))
     if name in ("add", "sub", "add_any"):
         return kept | (Trait.SHIFTED if some & Trait.CONSTANT else Trait.NONE)
     if name in ("div", "sqrt"):
@@ -184,10 +181,8 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
 
     def batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         pairs = list(zip(args, dims, strict=True))
-        pairs, unknown = (
-            pairs[:-zeros],
-            [x if d is None else lax.index_in_dim(x, 0, d, keepdims=False) for x, d in pairs[-zeros:]],
-        )
+        unknown = [x if d is None else lax.index_in_dim(x, 0, d, keepdims=False) for x, d in pairs[-zeros:]]
+        pairs = pairs[:-zeros]
         size = next((x.shape[d] for x, d in pairs if d is not None), None)
         if size is None:
             return primitive.bind(*(x for x, _ in pairs), *unknown, **params), None
@@ -212,10 +207,7 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
 product_p = elementwise_primitive("rounded_product", 1, lambda a, b, zero: a * b + zero)
 quotient_p = elementwise_primitive("rounded_quotient", 1, lambda a, b, zeros: a / b, divides=True)
 ad.defjvp(
-    product_p,
-    lambda t, a, b, zero: product_p.bind(t, b, zero),
-    lambda t, a, b, zero: product_p.bind(a, t, zero),
-    None,
+    product_p, lambda t, a, b, zero: product_p.bind(t, b, zero), lambda t, a, b, zero: product_p.bind(a, t, zero), None
 )
 
 
@@ -227,7 +219,7 @@ ad.defjvp(
 )
 
 
-def _summed_to(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _summed_to(x: Array, shape: tuple[int, ...]) -> Array:
     """Returns the cotangent of a broadcast operand from that of the result."""
     if x.shape == shape:
         return x

@@ -46,25 +46,24 @@ class Moments:
     high: np.ndarray
 
     @staticmethod
-    def of(values: np.ndarray) -> "Moments":
-        """Returns the moments along the last axis of `[..., R]` float64, without NaN."""
-        used = ~np.isnan(values)
-        count = used.sum(axis=-1, dtype=np.float64)
-        number = np.maximum(count, 1.0)
-        whole = bool(used.all())
+    def of(values: Any, xp: Any = np) -> "Moments":
+        """Returns the moments along the last axis of `[..., R]` float64, without NaN, by NumPy or `jax.numpy`."""
+        used = ~xp.isnan(values)
+        count = used.sum(axis=-1, dtype=xp.float64)
+        number = xp.maximum(count, 1.0)
+        whole = xp is np and bool(used.all())
 
-        def filled(array: np.ndarray, other: float) -> np.ndarray:
-            return array if whole else np.where(used, array, other)
+        def filled(array: Any, other: float) -> Any:
+            return array if whole else xp.where(used, array, other)
 
         with np.errstate(invalid="ignore", over="ignore"):
             mean = filled(values, 0.0).sum(axis=-1) / number
             deviation = filled(values - mean[..., None], 0.0)
             drift = deviation.sum(axis=-1)  # The rounding error of the mean.
-            np.square(deviation, out=deviation)
-            squares = np.maximum(deviation.sum(axis=-1) - drift * drift / number, 0.0)
-            rest = np.where(np.isfinite(drift), drift, 0.0) / number
-        low = filled(values, np.inf).min(axis=-1, initial=np.inf)
-        high = filled(values, -np.inf).max(axis=-1, initial=-np.inf)
+            squares = xp.maximum((deviation * deviation).sum(axis=-1) - drift * drift / number, 0.0)
+            rest = xp.where(xp.isfinite(drift), drift, 0.0) / number
+        low = filled(values, xp.inf).min(axis=-1, initial=xp.inf)
+        high = filled(values, -xp.inf).max(axis=-1, initial=-xp.inf)
         return Moments(count, mean, rest, squares, low, high)
 
     def merged(self, other: "Moments") -> "Moments":
@@ -92,9 +91,9 @@ class Moments:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt(found["variance"] / found["count"])
 
-    def packed(self) -> np.ndarray:
+    def packed(self, xp: Any = np) -> Any:
         """Returns all six as one array `[6, ...]`."""
-        return np.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
+        return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
     def unpacked(array: np.ndarray) -> "Moments":
@@ -131,14 +130,11 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
     return count, mean, rest, squares, xp.minimum(low_a, low_b), xp.maximum(high_a, high_b)
 
 
-def bins_of(values: np.ndarray) -> np.ndarray:
+def bins_of(values: Any, xp: Any = np) -> Any:
     """Returns the bin of each float64 as int32, in the order of the numbers; zero is in bin 0, NaN in the last one."""
-    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
-    size = ((bits & MAGNITUDE) >> SHIFT).astype(np.int32)
-    size -= np.int32(LEAST - 1)
-    np.maximum(size, 0, out=size)
-    np.negative(size, out=size, where=bits < 0)
-    return np.where(np.isnan(values), NOTHING, size)
+    bits = xp.asarray(values, xp.float64).view(xp.int64)
+    size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
+    return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
@@ -172,15 +168,15 @@ class Histogram:
     @staticmethod
     def of(values: np.ndarray) -> "Histogram":
         """Returns the histogram of each row of `[rows, R]`, without NaN."""
-        runs = values.shape[-1]
-        if not values.size:
-            return Histogram.empty()
-        bins = np.sort(bins_of(values), axis=-1).ravel()
-        first = np.empty(bins.size, bool)
-        np.not_equal(bins[1:], bins[:-1], out=first[1:])
-        first[::runs] = True
+        return Histogram.of_sorted(np.sort(bins_of(values), axis=-1))
+
+    @staticmethod
+    def of_sorted(bins: np.ndarray) -> "Histogram":
+        """Returns the histogram of rows of sorted bins `[rows, R]`."""
+        first = np.ones(bins.shape, bool)
+        np.not_equal(bins[:, 1:], bins[:, :-1], out=first[:, 1:])
         starts = np.flatnonzero(first)
-        return Histogram.of_starts(starts, bins[starts], runs, bins.size)
+        return Histogram.of_starts(starts, bins.ravel()[starts], max(1, bins.shape[-1]), bins.size)
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":

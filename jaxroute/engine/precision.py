@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
-from jaxroute.core.primitives import bind
+from jaxroute.core.xla import bind
 
 # Further operations that call a jaxpr once, and add derivatives.
 _DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}

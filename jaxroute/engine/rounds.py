@@ -30,8 +30,7 @@ from jaxroute.core.protocols import (
     is_policy,
     stage_length_of,
 )
-from jaxroute.core.trees import classes_of
-from jaxroute.core.types import Metric, PyTree, Spec
+from jaxroute.core.types import Metric, PyTree, Spec, classes_of
 from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.

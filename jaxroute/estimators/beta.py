@@ -1,13 +1,13 @@
 """Upper quantiles of beta distributions at a fixed cost."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 # Newton steps with plain logarithms, which take half the time of `log1p`; terms of the continued fraction in these steps and in the last one.
 _ROUGH_STEPS, _TERMS = 2, (2, 4)
 
 
-def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax.Array) -> jax.Array:
+def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array:
     """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
     Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above
@@ -47,12 +47,12 @@ def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax
     return -jnp.expm1(-high)
 
 
-def _moved(high: jax.Array, excess: jax.Array, step: jax.Array) -> jax.Array:
+def _moved(high: Array, excess: Array, step: Array) -> Array:
     """Takes a Newton step; the slope of the tail's logarithm is `-1 / (x fraction)`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 
-def _fraction(x: jax.Array, a: jax.Array, b: jax.Array, terms: int) -> jax.Array:
+def _fraction(x: Array, a: Array, b: Array, terms: int) -> Array:
     """Returns `I_x(a, b) B(a, b) / (x^a (1 - x)^b)` by its continued fraction, for `x` below the mean."""
     y = 1.0 - x
     below = jnp.zeros_like(x)
@@ -64,7 +64,7 @@ def _fraction(x: jax.Array, a: jax.Array, b: jax.Array, terms: int) -> jax.Array
     return 1.0 / (a * (a * y - b * x + 1.0) / (a + 1.0) + below)
 
 
-def _stirling(a: jax.Array) -> jax.Array:
+def _stirling(a: Array) -> Array:
     """Returns `log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for `a` of at least 1, by Stirling's series; its last term makes it exact at 1."""
     inverse = 1.0 / a
     square = jnp.square(inverse)

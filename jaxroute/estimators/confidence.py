@@ -2,14 +2,14 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxroute.core.types import Leaf
 
 
-def bernstein_radius(mean: jax.Array, count: jax.Array, gamma: Leaf) -> jax.Array:
+def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
     """Returns the radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
 
     A mean below zero (noise is not clipped) counts as zero under the root.
@@ -27,7 +27,7 @@ def bernstein_radius(mean: jax.Array, count: jax.Array, gamma: Leaf) -> jax.Arra
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
 
-def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
+def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> Array:
     """Returns the radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite for a count of zero.
 
     Source: Hoeffding (1963); with `log_term = log(2 pi^2 K t^3 / (3 delta))` C2MAB-V, Lemma 1.
@@ -43,7 +43,7 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
 
 
-def union_log_term(num_means: int | jax.Array, t: ArrayLike, delta: Leaf) -> jax.Array:
+def union_log_term(num_means: int | Array, t: ArrayLike, delta: Leaf) -> Array:
     """Returns `log(2 pi^2 K t^3 / (3 delta))`, for which Hoeffding radii of `K` means hold in all rounds with probability `1 - delta / 2`.
 
     Source: C2MAB-V, Lemma 1.
@@ -56,7 +56,7 @@ def union_log_term(num_means: int | jax.Array, t: ArrayLike, delta: Leaf) -> jax
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
 
 
-def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> jax.Array:
+def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> Array:
     """Returns the confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
 
     `curvature / 2 sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 from flax import struct
-from jax import lax
+from jax import Array, lax
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
@@ -42,10 +42,10 @@ class Pairs(NamedTuple):
       valid: `[n]` bool, whether the anchor has a positive and a negative.
     """
 
-    positive: jax.Array
-    negatives: jax.Array
-    is_negative: jax.Array
-    valid: jax.Array
+    positive: Array
+    negatives: Array
+    is_negative: Array
+    valid: Array
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
@@ -84,7 +84,7 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 
 
 def cosine_pairs(
-    cosine: jax.Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
+    cosine: Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
     """Returns for each prompt the one with the most similar utilities and those with the least similar ones.
 
@@ -116,7 +116,7 @@ def cosine_pairs(
 _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instead of one per operation.
 
 
-def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
+def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
     """Returns the InfoNCE loss `[]`, summed over the valid anchors: small if anchors are near their positives and far from their negatives.
 
     `log(e^{s_p} + sum_n e^{s_n}) - s_p` with `s_j = z_i . z_j / temperature`.
@@ -154,7 +154,7 @@ class ProjectionHead(nn.Module):
     normalize: bool = True
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         z = nn.Dense(self.out, name="output")(nn.relu(nn.Dense(self.width, name="hidden")(x)))
         if self.normalize:  # The floor makes the derivative finite if all hidden units are zero.
             z = z * lax.rsqrt(jnp.maximum(jnp.sum(jnp.square(z), axis=-1, keepdims=True), 1e-12))
@@ -175,21 +175,21 @@ class Projection:
     losses: Leaf
     module: ProjectionHead = struct.field(pytree_node=False)
 
-    def __call__(self, features: jax.Array | np.ndarray) -> Any:
+    def __call__(self, features: Array | np.ndarray) -> Any:
         return _represented(self.params, jnp.asarray(features, jnp.float32), self.module)
 
 
 @functools.partial(quick_jit, static_argnums=2)
-def _represented(params: Any, features: jax.Array, module: ProjectionHead) -> Any:
+def _represented(params: Any, features: Array, module: ProjectionHead) -> Any:
     """Computes representations in one program, instead of one program per operation."""
     return module.apply({"params": params}, features)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "optimiser", "epochs", "batch", "num_negatives"))
 def train_projection(
-    key: jax.Array,
-    features: jax.Array | np.ndarray,
-    cosine: jax.Array | np.ndarray,
+    key: Array,
+    features: Array | np.ndarray,
+    cosine: Array | np.ndarray,
     *,
     module: ProjectionHead,
     optimiser: optax.GradientTransformation,
@@ -219,7 +219,7 @@ def train_projection(
     params = module.init(k_init, of_each[:1])["params"]
     of_all = cosine_pairs(cosines, positive_above, negative_below, num_negatives)
 
-    def step(carry: tuple[Any, Any], epoch: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+    def step(carry: tuple[Any, Any], epoch: Array) -> tuple[tuple[Any, Any], Array]:
         params, state = carry
         x, pairs = of_each, of_all
         if batch is not None and batch < size:
@@ -228,8 +228,8 @@ def train_projection(
             x = of_each[rows]
             pairs = cosine_pairs(cosines[rows][:, rows], positive_above, negative_below, num_negatives)
 
-        def loss(params: Any) -> jax.Array:
-            return info_nce(cast(jax.Array, module.apply({"params": params}, x)), pairs, temperature)
+        def loss(params: Any) -> Array:
+            return info_nce(cast(Array, module.apply({"params": params}, x)), pairs, temperature)
 
         value, gradient = jax.value_and_grad(loss)(params)
         updates, state = optimiser.update(gradient, state, params)

@@ -1,9 +1,8 @@
 """Square roots of `V^-1` as products of rank-one factors, for many large models with few observations each."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
@@ -32,23 +31,23 @@ class Factors:
       scale: `[]` `ridge^-1/2`.
     """
 
-    rows: jax.Array
-    mix: jax.Array
-    owner: jax.Array
-    after: jax.Array
-    first: jax.Array
-    last: jax.Array
-    pages: jax.Array
-    filled: jax.Array
-    in_use: jax.Array
-    scale: jax.Array
+    rows: Array
+    mix: Array
+    owner: Array
+    after: Array
+    first: Array
+    last: Array
+    pages: Array
+    filled: Array
+    in_use: Array
+    scale: Array
 
 
-def _times(a: jax.Array, b: jax.Array) -> jax.Array:
+def _times(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def _page(spread: Factors, page: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
     """Returns `A` and `T` of a page."""
     return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
 
@@ -81,12 +80,12 @@ class ByFactors:
             scale=1.0 / jnp.sqrt(jnp.asarray(ridge, jnp.float32)),
         )
 
-    def add(self, spread: Factors, chosen: jax.Array, x: jax.Array) -> Factors:
+    def add(self, spread: Factors, chosen: Array, x: Array) -> Factors:
         for k in range(chosen.shape[0]):
             spread = self._add(spread, chosen[k], x[k])
         return spread
 
-    def _add(self, spread: Factors, parameter: jax.Array, x: jax.Array) -> Factors:
+    def _add(self, spread: Factors, parameter: Array, x: Array) -> Factors:
         counts, none = parameter >= 0, spread.owner.shape[0] - 1
         place = (jnp.maximum(parameter, 0),)
         first, last, pages, filled = (
@@ -94,7 +93,7 @@ class ByFactors:
         )
         pages = jnp.where(counts, pages, 0)
 
-        def through(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             """Multiplies by `Q'` of the next page; the last page is followed by empty ones."""
             page, a = carry
             rows, mix = _page(spread, page)
@@ -116,7 +115,7 @@ class ByFactors:
         # Whole pages are written: the written values must depend on all reads, or the tables would be copied in every round.
         rows, mix = xla.barrier((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
 
-        def put(table: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
+        def put(table: Array, place: Array, value: Array) -> Array:
             return numerics.put(table, (place,), jnp.where(counts, value, numerics.at(table, (place,))))
 
         return spread.replace(
@@ -132,10 +131,10 @@ class ByFactors:
             in_use=spread.in_use + new.astype(jnp.int32),
         )
 
-    def sample(self, spread: Factors, noise: jax.Array) -> jax.Array:
+    def sample(self, spread: Factors, noise: Array) -> Array:
         number = xla.largest_over_runs(spread.in_use)
 
-        def through(step: jax.Array, samples: jax.Array) -> jax.Array:
+        def through(step: Array, samples: Array) -> Array:
             """Multiplies by `Q` of a page, from the last page to the first."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
@@ -145,7 +144,7 @@ class ByFactors:
 
         return spread.scale * lax.fori_loop(0, number, through, noise)
 
-    def min_eigenvalue(self, spread: Factors) -> jax.Array:
+    def min_eigenvalue(self, spread: Factors) -> Array:
         num, dim = spread.first.shape[0], spread.rows.shape[-1]
         eye = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
         return 1.0 / jnp.square(jnp.linalg.norm(self.sample(spread, eye), ord=2, axis=(-2, -1)))

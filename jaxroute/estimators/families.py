@@ -8,9 +8,9 @@ Source: Garivier and Cappe (2011), sections 2 and 5; Cappe, Garivier, Maillard, 
 
 from typing import Protocol
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.core.rewards import Assumptions
@@ -28,20 +28,20 @@ _OTHER_FAMILY = "give the family of the rewards, for example family=families.Gau
 class Family(Protocol):
     """Family of distributions; see `Bernoulli`."""
 
-    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+    def divergence(self, mean: Array, other: Array) -> Array:
         """Returns the divergence `kl(mean, other)`, elementwise."""
         ...
 
-    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+    def upper(self, mean: Array, level: Array) -> Array:
         """Returns the largest `q >= mean` with `kl(mean, q) <= level`, elementwise."""
         ...
 
-    def variance(self, mean: jax.Array) -> jax.Array:
+    def variance(self, mean: Array) -> Array:
         """Returns the variance of the distribution with this mean, elementwise."""
         ...
 
 
-def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
+def _part(mean: Array, change: Array) -> Array:
     """Returns `-mean log(1 + change / mean)`, zero for a mean of zero; exact for small changes.
 
     A ratio below -1, by rounding, counts as -1.
@@ -60,12 +60,12 @@ class Bernoulli:
 
     assumes = Assumptions(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
 
-    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+    def divergence(self, mean: Array, other: Array) -> Array:
         mean, other = jnp.clip(mean, 0.0, 1.0), jnp.clip(other, 0.0, 1.0)
         change = other - mean
         return _part(mean, change) + _part(1.0 - mean, -change)
 
-    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+    def upper(self, mean: Array, level: Array) -> Array:
         mean = jnp.clip(mean, 0.0, 1.0)
         rest = 1.0 - mean
         share, part = jnp.maximum(mean, _TINY), jnp.maximum(rest, 1e-12)
@@ -89,7 +89,7 @@ class Bernoulli:
         high = jnp.clip(jnp.where(slope > 0, high - excess / jnp.maximum(slope, 1e-12), high), 0.0, _MOST)
         return jnp.where((level > 0) & (rest > 0), jnp.maximum(-jnp.expm1(-high), mean), mean)
 
-    def variance(self, mean: jax.Array) -> jax.Array:
+    def variance(self, mean: Array) -> Array:
         mean = jnp.clip(mean, 0.0, 1.0)
         return mean * (1.0 - mean)
 
@@ -113,13 +113,13 @@ class Gaussian:
     def check(self) -> None:
         checks.positive("scale", self.scale, ())
 
-    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+    def divergence(self, mean: Array, other: Array) -> Array:
         return jnp.square((mean - other) / self.scale) * 0.5
 
-    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+    def upper(self, mean: Array, level: Array) -> Array:
         return mean + self.scale * jnp.sqrt(2.0 * level)
 
-    def variance(self, mean: jax.Array) -> jax.Array:
+    def variance(self, mean: Array) -> Array:
         return jnp.broadcast_to(jnp.asarray(self.scale, mean.dtype) ** 2, mean.shape)
 
 
@@ -132,11 +132,11 @@ class Poisson:
 
     assumes = Assumptions(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
 
-    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+    def divergence(self, mean: Array, other: Array) -> Array:
         change = other - mean
         return jnp.maximum(change + _part(mean, change), 0.0)
 
-    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+    def upper(self, mean: Array, level: Array) -> Array:
         # kl(x, q) >= (q - x)^2 / (2 q): above the root.
         change = level + jnp.sqrt(level * (level + 2.0 * mean))
         for _ in range(_STEPS):
@@ -145,7 +145,7 @@ class Poisson:
             change = jnp.where(slope > 0, jnp.maximum(change - excess / jnp.maximum(slope, 1e-12), 0.0), change)
         return mean + change
 
-    def variance(self, mean: jax.Array) -> jax.Array:
+    def variance(self, mean: Array) -> Array:
         return mean
 
 
@@ -158,11 +158,11 @@ class Exponential:
 
     assumes = Assumptions(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
 
-    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+    def divergence(self, mean: Array, other: Array) -> Array:
         relative = jnp.maximum((mean - other) / other, -1.0)
         return jnp.maximum(relative - jnp.log1p(relative), 0.0)
 
-    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+    def upper(self, mean: Array, level: Array) -> Array:
         # With v = log(q / x): kl = exp(-v) - 1 + v, below v^2 / 2; and above v - 1, so that 1 + level is above the root.
         log_ratio = jnp.minimum(1.0 + level, jnp.sqrt(2.0 * level) + level)
         for _ in range(_STEPS):
@@ -171,7 +171,7 @@ class Exponential:
             log_ratio = jnp.where(slope > 0, jnp.maximum(log_ratio - excess / jnp.maximum(slope, 1e-12), 0.0), log_ratio)
         return jnp.where(mean > 0, mean * jnp.exp(log_ratio), jnp.inf)
 
-    def variance(self, mean: jax.Array) -> jax.Array:
+    def variance(self, mean: Array) -> Array:
         return jnp.square(mean)
 
 

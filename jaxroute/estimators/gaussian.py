@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
@@ -20,12 +20,12 @@ _SMALL = 16
 WRITTEN_OUT = 2**15
 
 
-def cholesky(matrix: jax.Array) -> jax.Array:
+def cholesky(matrix: Array) -> Array:
     """Returns the lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
     size = matrix.shape[-1]
     if size > _SMALL:
         return jnp.linalg.cholesky(matrix)
-    columns: list[jax.Array] = []
+    columns: list[Array] = []
     for j in range(size):
         column = matrix[..., :, j]
         for other in columns:
@@ -35,7 +35,7 @@ def cholesky(matrix: jax.Array) -> jax.Array:
     return jnp.stack(columns, axis=-1)
 
 
-def solve_lower(lower: jax.Array, b: jax.Array) -> jax.Array:
+def solve_lower(lower: Array, b: Array) -> Array:
     """Solves `L x = b`.
 
     Args:
@@ -45,7 +45,7 @@ def solve_lower(lower: jax.Array, b: jax.Array) -> jax.Array:
     size = lower.shape[-1]
     if size > _SMALL:
         return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True)[..., 0]
-    entries: list[jax.Array] = []
+    entries: list[Array] = []
     for i in range(size):
         value = b[..., i]
         for j, entry in enumerate(entries):
@@ -54,7 +54,7 @@ def solve_lower(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.stack(entries, axis=-1)
 
 
-def solve_upper(lower: jax.Array, b: jax.Array) -> jax.Array:
+def solve_upper(lower: Array, b: Array) -> Array:
     """Solves `L' x = b`.
 
     Args:
@@ -64,7 +64,7 @@ def solve_upper(lower: jax.Array, b: jax.Array) -> jax.Array:
     size = lower.shape[-1]
     if size > _SMALL:
         return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True, transpose_a=True)[..., 0]
-    entries: list[jax.Array] = []
+    entries: list[Array] = []
     for i in reversed(range(size)):
         value = b[..., i]
         for k, entry in enumerate(entries):
@@ -73,7 +73,7 @@ def solve_upper(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.stack(entries[::-1], axis=-1)
 
 
-def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
+def solve(matrix: Array, b: Array) -> Array:
     """Solves `matrix x = b`.
 
     Args:
@@ -84,7 +84,7 @@ def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
     return solve_upper(lower, solve_lower(lower, b))
 
 
-def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) -> numerics.Sum:
+def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
     """Returns the inverse of `A + weight x x'` from that of `A`, symmetric to the last bit: asymmetry would not decay with the rest.
 
     Args:
@@ -97,7 +97,7 @@ def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) ->
     return inverse.add(-gain * (direction[:, None] * direction))
 
 
-def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
+def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
     """Returns a square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
 
     It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
@@ -129,7 +129,7 @@ class Sampler(Protocol):
         """
         ...
 
-    def add(self, spread: Any, chosen: jax.Array, x: jax.Array) -> Any:
+    def add(self, spread: Any, chosen: Array, x: Array) -> Any:
         """Returns the representation of `V_j + x x'`.
 
         Args:
@@ -139,7 +139,7 @@ class Sampler(Protocol):
         """
         ...
 
-    def sample(self, spread: Any, noise: jax.Array) -> jax.Array:
+    def sample(self, spread: Any, noise: Array) -> Array:
         """Returns samples `[N, M, d]` of `N(0, V^-1)`.
 
         Args:
@@ -148,7 +148,7 @@ class Sampler(Protocol):
         """
         ...
 
-    def min_eigenvalue(self, spread: Any) -> jax.Array:
+    def min_eigenvalue(self, spread: Any) -> Array:
         """Returns the least eigenvalue of each `V`, `[N]`."""
         ...
 
@@ -161,17 +161,17 @@ class ByCholesky:
         del observations
         return numerics.Sum.of(jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim)))
 
-    def add(self, spread: numerics.Sum, chosen: jax.Array, x: jax.Array) -> numerics.Sum:
+    def add(self, spread: numerics.Sum, chosen: Array, x: Array) -> numerics.Sum:
         for a in range(chosen.shape[0]):
             mask = numerics.one_hot(chosen[a], spread.total.shape[0])
             spread = spread.add(x[a][:, None] * x[a][None, :], mask[:, None, None])
         return spread
 
-    def sample(self, spread: numerics.Sum, noise: jax.Array) -> jax.Array:
+    def sample(self, spread: numerics.Sum, noise: Array) -> Array:
         lower = cholesky(spread.total)
         return jnp.stack([solve_upper(lower, noise[:, m]) for m in range(noise.shape[1])], axis=1)
 
-    def min_eigenvalue(self, spread: numerics.Sum) -> jax.Array:
+    def min_eigenvalue(self, spread: numerics.Sum) -> Array:
         return jnp.linalg.eigvalsh(spread.total)[:, 0]
 
 
@@ -183,19 +183,19 @@ class ByRoot:
         del observations
         return numerics.Sum.of(jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim)))
 
-    def add(self, spread: numerics.Sum, chosen: jax.Array, x: jax.Array) -> numerics.Sum:
+    def add(self, spread: numerics.Sum, chosen: Array, x: Array) -> numerics.Sum:
         for a in range(chosen.shape[0]):
             root = xla.barrier(spread.at(chosen[a]))
             grown = jax.tree.map(lambda new, old, a=a: jnp.where(chosen[a] >= 0, new, old), grown_root(root, x[a]), root)
             spread = spread.put(chosen[a], xla.barrier(grown))
         return spread
 
-    def sample(self, spread: numerics.Sum, noise: jax.Array) -> jax.Array:
+    def sample(self, spread: numerics.Sum, noise: Array) -> Array:
         root = spread.total
         if root.size >= WRITTEN_OUT:
             return jnp.einsum("nij,nmj->nmi", root, noise, precision="highest")
         terms = [root[:, None, :, j] * noise[:, :, j, None] for j in range(root.shape[-1])]
         return sum(terms[1:], terms[0])
 
-    def min_eigenvalue(self, spread: numerics.Sum) -> jax.Array:
+    def min_eigenvalue(self, spread: numerics.Sum) -> Array:
         return 1.0 / jnp.square(jnp.linalg.norm(spread.total, ord=2, axis=(-2, -1)))

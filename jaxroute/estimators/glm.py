@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, numerics, xla
@@ -23,7 +24,7 @@ from jaxroute.estimators.gaussian import sherman_morrison, solve
 from jaxroute.estimators.links import IDENTITY, Link
 
 
-def shortened(vector: jax.Array, bound: Leaf, axis: int = 0) -> jax.Array:
+def shortened(vector: Array, bound: Leaf, axis: int = 0) -> Array:
     """Scales `vector` down to a norm of `bound` along an axis if it is longer."""
     length = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(vector), axis=axis, keepdims=True), 1e-30))
     return vector * jnp.minimum(1.0, bound / length)
@@ -37,7 +38,7 @@ class GLMState(Protocol):
     """
 
     @property
-    def theta(self) -> jax.Array: ...
+    def theta(self) -> Array: ...
 
 
 class GLM(Protocol):
@@ -67,9 +68,7 @@ class GLM(Protocol):
         """
         ...
 
-    def add(
-        self, state: Any, phi: jax.Array, reward: jax.Array, seen: jax.Array, ridge: Leaf, link: Link, bound: Leaf
-    ) -> Any:
+    def add(self, state: Any, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf) -> Any:
         """Returns the state after a pair, if it was seen.
 
         Args:
@@ -94,7 +93,7 @@ class OnlineState:
       target: `[d]` sum of linearised targets.
     """
 
-    theta: jax.Array
+    theta: Array
     inverse: numerics.Sum
     target: numerics.Sum
 
@@ -117,14 +116,7 @@ class OnlineGLM:
         return OnlineState(theta=zero, inverse=numerics.Sum.of(inverse), target=numerics.Sum.of(zero))
 
     def add(
-        self,
-        state: OnlineState,
-        phi: jax.Array,
-        reward: jax.Array,
-        seen: jax.Array,
-        ridge: Leaf,
-        link: Link,
-        bound: Leaf,
+        self, state: OnlineState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> OnlineState:
         """Returns the state after a pair, if it was seen."""
         del ridge
@@ -148,10 +140,10 @@ class ExactState:
       number: `[]` int32 number of pairs.
     """
 
-    theta: jax.Array
-    features: jax.Array
-    rewards: jax.Array
-    number: jax.Array
+    theta: Array
+    features: Array
+    rewards: Array
+    number: Array
 
 
 @struct.dataclass
@@ -187,14 +179,7 @@ class ExactGLM:
         )
 
     def add(
-        self,
-        state: ExactState,
-        phi: jax.Array,
-        reward: jax.Array,
-        seen: jax.Array,
-        ridge: Leaf,
-        link: Link,
-        bound: Leaf,
+        self, state: ExactState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> ExactState:
         """Returns the state after a pair, if it was seen."""
         place = numerics.one_hot(state.number, self.capacity) & seen
@@ -216,7 +201,7 @@ class FrozenState:
       theta: `[d]` estimate.
     """
 
-    theta: jax.Array
+    theta: Array
 
 
 @struct.dataclass
@@ -246,23 +231,14 @@ class FrozenGLM:
         return FrozenState(theta=jnp.asarray(self.theta, jnp.float32))
 
     def add(
-        self,
-        state: FrozenState,
-        phi: jax.Array,
-        reward: jax.Array,
-        seen: jax.Array,
-        ridge: Leaf,
-        link: Link,
-        bound: Leaf,
+        self, state: FrozenState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> FrozenState:
         """Returns the state unchanged."""
         del phi, reward, seen, ridge, link, bound
         return state
 
 
-def newton_step(
-    theta: jax.Array, features: jax.Array, rewards: jax.Array, seen: jax.Array, ridge: Leaf, link: Link
-) -> jax.Array:
+def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
     """Takes a Newton step on the penalised score equation.
 
     Args:
@@ -308,10 +284,10 @@ def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 
 
 
 @functools.partial(jax.jit, static_argnames=("link", "iterations"))
-def _fitted(features: jax.Array, rewards: jax.Array, ridge: jax.Array, link: Link, iterations: int) -> jax.Array:
+def _fitted(features: Array, rewards: Array, ridge: Array, link: Link, iterations: int) -> Array:
     everything = jnp.ones(rewards.shape, bool)
 
-    def step(_: jax.Array, theta: jax.Array) -> jax.Array:
+    def step(_: Array, theta: Array) -> Array:
         return theta + newton_step(theta, features, rewards, everything, ridge, link)
 
     return jax.lax.fori_loop(0, iterations, step, jnp.zeros((features.shape[1],), features.dtype))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from flax import struct
+from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jaxroute.core import checks, draws, numerics, xla
@@ -22,7 +23,7 @@ class Head(Protocol):
 
     def check(self) -> None: ...
 
-    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Any:
+    def init(self, key: Array, num_features: int, num_outputs: int) -> Any:
         """Returns the initial parameters, a pytree.
 
         Args:
@@ -32,22 +33,22 @@ class Head(Protocol):
         """
         ...
 
-    def logits(self, params: Any, x: jax.Array) -> jax.Array:
+    def logits(self, params: Any, x: Array) -> Array:
         """Returns the logits `[M]` for predictions."""
         ...
 
-    def training_logits(self, key: jax.Array, params: Any, x: jax.Array) -> jax.Array:
+    def training_logits(self, key: Array, params: Any, x: Array) -> Array:
         """Returns the logits `[M]` for training; `key` is for dropout."""
         ...
 
 
-def binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+def binary_cross_entropy(logits: Array, labels: Array) -> Array:
     """Returns the mean over outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
     # Not by |logits|: its derivative at 0, where training begins, is not that of the loss.
     return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
 
-def squared_norm(tree: Any) -> jax.Array:
+def squared_norm(tree: Any) -> Array:
     """Returns the sum of squares of all arrays in a pytree."""
     return sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros((), jnp.float32))
 
@@ -65,7 +66,7 @@ class Logistic:
     def check(self) -> None:
         checks.non_negative("init_spread", self.init_spread, ())
 
-    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> dict[str, jax.Array]:
+    def init(self, key: Array, num_features: int, num_outputs: int) -> dict[str, Array]:
         k_w, k_b = draws.split(key)
         spread = jnp.asarray(self.init_spread, jnp.float32)
         return {
@@ -73,26 +74,26 @@ class Logistic:
             "b": spread * draws.normal(k_b, (num_outputs,)),
         }
 
-    def logits(self, params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    def logits(self, params: dict[str, Array], x: Array) -> Array:
         return numerics.combine(x, params["w"]) + params["b"]
 
-    def training_logits(self, key: jax.Array, params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    def training_logits(self, key: Array, params: dict[str, Array], x: Array) -> Array:
         del key
         return self.logits(params, x)
 
 
-def _uniform_init(fan_in: int) -> Callable[..., jax.Array]:
+def _uniform_init(fan_in: int) -> Callable[..., Array]:
     """Initialises uniformly on `+-1 / sqrt(fan_in)`, as PyTorch does for a linear layer and its bias."""
 
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> jax.Array:
+    def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)
 
     return init
 
 
 def _vector_matrix(
-    x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
-) -> jax.Array:
+    x: Array, kernel: Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     """Computes `x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
     return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # The layer norm reads it three times.
@@ -110,7 +111,7 @@ class _Mlp(nn.Module):
     outputs: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> jax.Array:
+    def __call__(self, x: Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> Array:
         def dense(size: int, fan_in: int, name: str) -> nn.Dense:
             init = _uniform_init(fan_in)
             return nn.Dense(size, kernel_init=init, bias_init=init, dot_general=_vector_matrix, name=name)
@@ -143,18 +144,18 @@ class Mlp:
     def _module(self, num_features: int, num_outputs: int) -> _Mlp:
         return _Mlp(width=min(num_features, 768) if self.width is None else self.width, outputs=num_outputs)
 
-    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Any:
+    def init(self, key: Array, num_features: int, num_outputs: int) -> Any:
         module = self._module(num_features, num_outputs)
         return module.init(key, jnp.zeros(num_features), 1.0, 1.0)["params"]
 
-    def _apply(self, params: Any, x: jax.Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> Any:
+    def _apply(self, params: Any, x: Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> Any:
         module = self._module(x.shape[-1], params["output"]["bias"].shape[-1])
         return module.apply({"params": params}, x, keep_input, keep_hidden)
 
-    def logits(self, params: Any, x: jax.Array) -> jax.Array:
+    def logits(self, params: Any, x: Array) -> Array:
         return self._apply(params, x, 1.0, 1.0)
 
-    def keep(self, key: jax.Array, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
+    def keep(self, key: Array, num_features: int, width: int) -> tuple[Array, Array]:
         """Draws the dropout factors of inputs `[d]` and hidden units `[h]`: 0, or 1 / (1 - dropout).
 
         Args:
@@ -167,5 +168,5 @@ class Mlp:
         keep_input = jnp.where(draws.uniform(k_input, (num_features,)) < kept, 1.0 / kept, 0.0)
         return keep_input, jnp.where(draws.uniform(k_hidden, (width,)) < kept, 1.0 / kept, 0.0)
 
-    def training_logits(self, key: jax.Array, params: Any, x: jax.Array) -> jax.Array:
+    def training_logits(self, key: Array, params: Any, x: Array) -> Array:
         return self._apply(params, x, *self.keep(key, x.shape[-1], params["norm"]["bias"].shape[-1]))

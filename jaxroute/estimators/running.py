@@ -1,8 +1,8 @@
 """Running means of observations."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxroute.core import numerics
@@ -18,9 +18,9 @@ class RunningMean:
       errors: rounding errors of the means, see `numerics.accumulate`.
     """
 
-    count: jax.Array
-    mean: jax.Array
-    errors: dict[str, jax.Array]
+    count: Array
+    mean: Array
+    errors: dict[str, Array]
 
     @classmethod
     def empty(cls, size: int) -> "RunningMean":
@@ -41,7 +41,7 @@ class RunningMean:
         means = jnp.where(counts > 0, means, 0.0)
         return cls(counts, means, numerics.no_errors(mean=means))
 
-    def add(self, seen: jax.Array, value: jax.Array) -> "RunningMean":
+    def add(self, seen: Array, value: Array) -> "RunningMean":
         """Returns the means with new values.
 
         Args:
@@ -52,6 +52,6 @@ class RunningMean:
         step = (value - self.mean) / jnp.maximum(count, 1).astype(jnp.float32)
         return numerics.accumulate(self, seen, mean=step).replace(count=count)
 
-    def losses(self) -> jax.Array:
+    def losses(self) -> Array:
         """Returns the sum `[K]` of `1 - value`, without loss of small sums among many values."""
         return self.count.astype(jnp.float32) * jnp.maximum((1.0 - self.mean) - self.errors["mean"], 0.0)

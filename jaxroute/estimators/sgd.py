@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
@@ -25,7 +26,7 @@ class TheorySteps:
     mu: Leaf
     smoothness: Leaf
 
-    def __call__(self, steps_done: jax.Array) -> jax.Array:
+    def __call__(self, steps_done: Array) -> Array:
         return jnp.minimum(2.0 / (self.mu * (jnp.asarray(steps_done, float) + 2.0)), 1.0 / self.smoothness)
 
     def check(self) -> None:

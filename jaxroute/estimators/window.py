@@ -2,9 +2,9 @@
 
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics, xla
 
@@ -24,15 +24,15 @@ class WindowSums:
       order: `[K]` int32 order of ties; see `numerics.argmax`.
     """
 
-    pulls: jax.Array
-    reward_sum: jax.Array
-    actions: jax.Array
-    rewards: jax.Array
-    errors: dict[str, jax.Array]
-    order: jax.Array | None = None
+    pulls: Array
+    reward_sum: Array
+    actions: Array
+    rewards: Array
+    errors: dict[str, Array]
+    order: Array | None = None
 
     @classmethod
-    def empty(cls, key: jax.Array, num_models: int, window: int) -> Self:
+    def empty(cls, key: Array, num_models: int, window: int) -> Self:
         """Returns the empty window.
 
         Args:
@@ -50,7 +50,7 @@ class WindowSums:
             order=draws.order(key, num_models),
         )
 
-    def add(self, action: jax.Array, reward: jax.Array, t: jax.Array) -> Self:
+    def add(self, action: Array, reward: Array, t: Array) -> Self:
         """Returns the window after round `t` with its model and reward; round `t - W` leaves."""
         place = (jnp.asarray(t, jnp.int32) % self.actions.shape[-1],)
         old_action, old_reward = xla.barrier((numerics.at(self.actions, place), numerics.at(self.rewards, place)))

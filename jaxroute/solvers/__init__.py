@@ -5,8 +5,8 @@
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many.
-- `branching_any_win`: the same by branch and bound; returns a `SearchedSelection`.
-- `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `SparseMix`.
+- `branching_any_win`: the same by branch and bound; returns a `BranchingSolution`.
+- `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `BranchingSolution`.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: approximations of any win for many models.
 - `best_subset`: best set within a budget, by enumeration.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
@@ -20,7 +20,7 @@
 
 from jaxroute.core.exports import public_names
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
-from jaxroute.solvers.branching import SearchedSelection, SparseMix, branching_any_win, sparse_fill
+from jaxroute.solvers.branching import BranchingSolution, branching_any_win, sparse_fill
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
 from jaxroute.solvers.perturbed import perturbed
 from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
@@ -40,38 +40,10 @@ from jaxroute.solvers.selection import (
 )
 
 __all__ = [
-    "Ascent",
-    "FillSolution",
-    "Projection",
-    "SearchedSelection",
-    "Selection",
-    "SparseMix",
-    "annealed",
-    "best_any_win",
-    "best_models",
-    "best_pair",
-    "best_subset",
-    "branching_any_win",
-    "budgeted_fill",
-    "continuous_greedy_any_win",
-    "differentiable_lp",
-    "discrete_index",
-    "exact_any_win",
-    "index_by_bisection",
-    "linear_index",
-    "linear_selection",
-    "log_any_win",
-    "log_weight_of_best",
-    "pairwise",
-    "perturbed",
-    "polish_any_win",
-    "project",
-    "projected_gradient",
-    "select",
-    "smoothed_lp",
-    "sparse_fill",
-    "swap",
-    "two_point_index",
-    "uniform_index",
-]
+    "Ascent", "BranchingSolution", "FillSolution", "Projection", "Selection", "annealed", "best_any_win", "best_models",
+    "best_pair", "best_subset", "branching_any_win", "budgeted_fill", "continuous_greedy_any_win", "differentiable_lp",
+    "discrete_index", "exact_any_win", "index_by_bisection", "linear_index", "linear_selection", "log_any_win",
+    "log_weight_of_best", "pairwise", "perturbed", "polish_any_win", "project", "projected_gradient", "select",
+    "smoothed_lp", "sparse_fill", "swap", "two_point_index", "uniform_index",
+]  # fmt: skip
 __dir__ = public_names(__name__)

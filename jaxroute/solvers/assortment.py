@@ -8,14 +8,14 @@ Source: ACQB, section 3 (line 7 of Algorithm 1).
 
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.solvers import boundary
 
 
-def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
+def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
     """Returns the logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
 
     Args:
@@ -23,7 +23,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
       size: `K` (static).
     """
     checks.count("size", size, maximum=len(utilities))
-    largest: list[jax.Array] = []
+    largest: list[Array] = []
     for value in utilities:
         # Insertion into the descending list of the largest values.
         for i, other in enumerate(largest):
@@ -36,7 +36,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
     return top + jnp.log1p(sum((jnp.exp(other - top) for other in largest[1:]), start=jnp.zeros_like(top)))
 
 
-def best_models(utility: jax.Array, size: jax.Array | int) -> jax.Array:
+def best_models(utility: Array, size: Array | int) -> Array:
     """Returns the mask of the models with the largest utilities; ties go to the lower index.
 
     Args:
@@ -46,7 +46,7 @@ def best_models(utility: jax.Array, size: jax.Array | int) -> jax.Array:
     return numerics.rank(boundary.vector("utility", utility)) < size
 
 
-def best_pair(utility: jax.Array, size: int, waiting: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
     """Returns the query and the `size` models with the largest departure rate.
 
     Args:

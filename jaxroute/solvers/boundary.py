@@ -6,9 +6,10 @@ Values are validated only if they are concrete; under `jit`, `vmap` and `grad` a
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from jaxroute.core import checks
@@ -17,20 +18,21 @@ from jaxroute.core import checks
 _SCALARS = ("budget", "total", "size", "most", "temperature")
 _NON_NEGATIVE = ("cost", "budget", "total", "size", "most", "upper", "capacity", "temperature")
 _INFINITE = ("budget", "utility")
-Number = jax.Array | float
+# A number of a problem, traced or not.
+Number = Array | float
 
 
 def known(value: Any) -> bool:
     """Whether the values are concrete, not only their shape."""
-    return not isinstance(value, jax.core.Tracer)
+    return not isinstance(value, Tracer)
 
 
-def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[jax.Array]:
+def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
     """Converts the arguments of a solver to arrays of one type: that of the first one, `[K]`, at least float32.
 
     With `groups` sizes may be `[M]`. Numbers become 0 where `mask` `[K]` is False. Raises `ValueError` on invalid values.
     """
-    found: list[jax.Array] = []
+    found: list[Array] = []
     for name, value in given.items():
         if name not in _SCALARS:
             if mask is not None:
@@ -44,7 +46,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
     return found
 
 
-def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
+def vector(name: str, value: Any, length: int | None = None) -> Array:
     """Returns `value` as an array `[K]` of at least float32."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
@@ -53,12 +55,12 @@ def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
     return array
 
 
-def bounds(name: str, value: Any, like: jax.Array) -> jax.Array:
+def bounds(name: str, value: Any, like: Array) -> Array:
     """Returns upper bounds `[K]` of the amounts: 1 by default; 1 and 0 for a mask."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
-def _checked(name: str, value: Any) -> jax.Array:
+def _checked(name: str, value: Any) -> Array:
     if not known(value):
         return _real(value)
     try:
@@ -79,7 +81,7 @@ def _checked(name: str, value: Any) -> jax.Array:
     return array
 
 
-def _real(array: jax.Array) -> jax.Array:
+def _real(array: Array) -> Array:
     """Converts to at least float32; a Python number retains its precision."""
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return array if wide else array.astype(jnp.float32)
@@ -90,12 +92,12 @@ def rounding(dtype: DTypeLike) -> float:
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
-def finite(*values: jax.Array) -> jax.Array:
+def finite(*values: Array) -> Array:
     """Whether all numbers are finite, `[]` bool, by one reduction."""
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
-def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: jax.Array) -> jax.Array:
+def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: Array) -> Array:
     """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
 
     The cheapest point may exceed the budget, and the sum its bounds, by the relative tolerance `rounding`.
@@ -112,7 +114,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
     return enough & (budget >= 0.0) & (least <= budget * (1.0 + slack)) & finite(*values)
 
 
-def require_feasible(feasible: jax.Array, budget: jax.Array, name: str, total: jax.Array, upper: jax.Array) -> None:
+def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
     """Raises `ValueError` for an infeasible problem with concrete values; `name` is the argument for the sum `total`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))

@@ -12,17 +12,19 @@ Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method;
 solution of its relaxation. The bounds by dominance are ours.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 
 # Default limit of the nodes of a search.
 MOST_NODES = 100_000
@@ -42,32 +44,40 @@ class Program(NamedTuple):
       constant: `[]` objective at `low`.
     """
 
-    gain: jax.Array
-    rows: jax.Array
-    limit: jax.Array
-    low: jax.Array
-    high: jax.Array
-    constant: jax.Array
+    gain: Array
+    rows: Array
+    limit: Array
+    low: Array
+    high: Array
+    constant: Array
 
 
-class NodeSolution(NamedTuple):
-    """Solution of a node's program at a basis.
+class Basis(NamedTuple):
+    """Solution of a node's program at a basis, and the next basis.
 
     Attributes:
       x: `[n]` basic solution, moved into the box.
       bound: `[]` upper bound of the values in the node, up to the margin, for any basis.
       reduced: `[n]` reduced gains: the loss of `bound` per unit that `x` is away from the end it prefers.
       price: `[R]` multipliers of the rows.
-      margin: `[]` tolerance in comparisons with the best point.
-      best: `[]` value of the best point so far.
+      feasible: `[]` bool, whether the basic solution is in the box, and so optimal.
+      impossible: `[]` bool, whether no point of the box meets the rows.
+      stuck: `[]` bool, whether it is neither, and no pivot exceeds rounding.
+      upper: `[n + R]` bool, columns at their upper bound.
+      basis: `[R]` int32 next basis.
+      next_upper: `[n + R]` bool, columns at their upper bound there.
     """
 
-    x: jax.Array
-    bound: jax.Array
-    reduced: jax.Array
-    price: jax.Array
-    margin: jax.Array
-    best: jax.Array
+    x: Array
+    bound: Array
+    reduced: Array
+    price: Array
+    feasible: Array
+    impossible: Array
+    stuck: Array
+    upper: Array
+    basis: Array
+    next_upper: Array
 
 
 class Branches(NamedTuple):
@@ -80,10 +90,10 @@ class Branches(NamedTuple):
       splits: `[]` bool, whether the node can be split.
     """
 
-    value: jax.Array
+    value: Array
     near: Any
     far: Any
-    splits: jax.Array
+    splits: Array
 
 
 class SearchResult(NamedTuple):
@@ -100,14 +110,14 @@ class SearchResult(NamedTuple):
       steps: `[]` int32 steps of the loop, pivots included.
     """
 
-    x: jax.Array
+    x: Array
     piece: Any
-    value: jax.Array
-    price: jax.Array
-    residual: jax.Array
-    converged: jax.Array
-    nodes: jax.Array
-    steps: jax.Array
+    value: Array
+    price: Array
+    residual: Array
+    converged: Array
+    nodes: Array
+    steps: Array
 
 
 class _Search(NamedTuple):
@@ -127,15 +137,15 @@ class _Search(NamedTuple):
     """
 
     piece: Any
-    basis: jax.Array
-    upper: jax.Array
-    pivots: jax.Array
+    basis: Array
+    upper: Array
+    pivots: Array
     stack: Any
-    bounds: jax.Array
-    waiting: jax.Array
-    lost: jax.Array
+    bounds: Array
+    waiting: Array
+    lost: Array
     found: SearchResult
-    running: jax.Array
+    running: Array
 
 
 def tolerance(dtype: DTypeLike) -> float:
@@ -146,19 +156,19 @@ def tolerance(dtype: DTypeLike) -> float:
 def search(
     start: Any,
     program: Callable[[Any], Program],
-    branch: Callable[[Any, NodeSolution], Branches],
+    branch: Callable[[Any, Basis, Array, Array], Branches],
     *,
     equal: tuple[bool, ...],
     depth: int,
-    most_nodes: jax.Array | int = MOST_NODES,
-    needed: jax.Array | bool = True,
+    most_nodes: Array | int = MOST_NODES,
+    needed: Array | bool = True,
 ) -> SearchResult:
     """Depth-first branch and bound.
 
     Args:
       start: piece of the root, a pytree of arrays.
       program: function from a piece to its relaxation; columns and gains may differ between nodes.
-      branch: function from a solved node to its value and two branches.
+      branch: function from a piece, its solution, the value of the best point and the margin of comparisons to value and branches.
       equal: rows with equality (static).
       depth: capacity of the stack of pieces (static); pieces beyond it are abandoned.
       most_nodes: `[]` limit of visited nodes; up to `depth` more until a point is found.
@@ -166,83 +176,10 @@ def search(
     """
     root = jax.eval_shape(program, start)
     count, dtype, num_rows = root.gain.shape[-1], root.gain.dtype, len(equal)
-    most_pivots = 8 * (count + num_rows)
     slacks = count + lax.iota(jnp.int32, num_rows)
-    lowest = jnp.full((), -jnp.inf, dtype)
-    zero = jnp.zeros((), jnp.int32)
-
-    def go_on(s: _Search) -> jax.Array:
-        return s.running
-
-    def step(s: _Search) -> _Search:
-        lp = program(s.piece)
-        view = _simplex(lp, equal, s.basis, s.upper)
-        best = s.found.value
-        margin = _margin(best)
-        hopeless = ~(view.bound > best + margin)
-        tired = (s.pivots >= most_pivots) | view.stuck
-        pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
-        done = ~hopeless & (view.feasible | (tired & ~view.impossible))
-
-        solved = NodeSolution(view.x, view.bound, view.reduced, view.price, margin, best)
-        sides = branch(s.piece, solved)
-        value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
-        better = value > best
-        best = jnp.where(better, value, best)
-        margin = _margin(best)
-        found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
-        beaten = view.bound <= best + margin
-        splits = done & ~beaten & sides.splits
-        stuck = done & ~beaten & ~sides.splits & ~view.feasible
-        room = s.waiting < depth
-        lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
-
-        stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, sides.far)
-        bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
-        waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
-
-        # Return to the last piece that may contain a better point.
-        back = ~pivot & ~splits
-        place = lax.iota(jnp.int32, depth + 1)
-        alive = (place < waiting) & (bounds > best + margin)
-        last = jnp.max(jnp.where(alive, place, -1))
-        popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
-        piece = _where(back, popped, _where(splits, sides.near, s.piece))
-        waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
-        running = ~(back & (last < 0))
-
-        nodes = found.nodes + jnp.where(pivot, 0, 1)
-        # The first dive continues until it has found a point.
-        over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
-        left = jnp.maximum(
-            jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
-            jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
-        )
-        lost = jnp.where(over, jnp.maximum(lost, left), lost)
-        found = found._replace(nodes=nodes, steps=found.steps + 1)
-        return _Search(
-            piece=piece,
-            basis=jnp.where(pivot, view.basis, s.basis),
-            upper=jnp.where(pivot, view.next_upper, view.upper),
-            pivots=jnp.where(pivot, s.pivots + 1, 0),
-            stack=stack,
-            bounds=bounds,
-            waiting=waiting,
-            lost=lost,
-            found=found,
-            running=running & ~over,
-        )
-
-    found = SearchResult(
-        x=jnp.zeros((count,), dtype),
-        piece=start,
-        value=lowest,
-        price=jnp.zeros((num_rows,), dtype),
-        residual=jnp.zeros((), dtype),
-        converged=jnp.asarray(True),
-        nodes=zero,
-        steps=zero,
-    )
+    lowest, zero = jnp.full((), -jnp.inf, dtype), jnp.zeros((), jnp.int32)
+    nothing = jnp.zeros((count,), dtype), start, lowest, jnp.zeros((num_rows,), dtype), jnp.zeros((), dtype)
+    found = SearchResult(*nothing, converged=jnp.asarray(True), nodes=zero, steps=zero)
     first = _Search(
         piece=start,
         basis=slacks,
@@ -255,51 +192,90 @@ def search(
         found=found,
         running=jnp.asarray(needed, bool),
     )
-    last = lax.while_loop(go_on, step, first)
+    last = lax.while_loop(lambda s: s.running, functools.partial(_step, program, branch, equal, most_nodes), first)
     found = last.found
     complete = ~(last.lost > found.value + _margin(found.value))
     residual = jnp.where(complete, 0.0, last.lost - found.value)
     return found._replace(residual=residual, converged=complete)
 
 
-def _margin(best: jax.Array) -> jax.Array:
+def _step(
+    program: Callable[[Any], Program],
+    branch: Callable[[Any, Basis, Array, Array], Branches],
+    equal: tuple[bool, ...],
+    most_nodes: Array | int,
+    s: _Search,
+) -> _Search:
+    """Solves or pivots the current node of a `search`, and chooses the next node."""
+    depth = s.bounds.shape[0] - 1
+    lp = program(s.piece)
+    view = _simplex(lp, equal, s.basis, s.upper)
+    best = s.found.value
+    margin = _margin(best)
+    hopeless = ~(view.bound > best + margin)
+    tired = (s.pivots >= 8 * s.upper.size) | view.stuck
+    pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
+    done = ~hopeless & (view.feasible | (tired & ~view.impossible))
+
+    sides = branch(s.piece, view, best, margin)
+    value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
+    better = value > best
+    best = jnp.where(better, value, best)
+    margin = _margin(best)
+    found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
+    beaten = view.bound <= best + margin
+    splits = done & ~beaten & sides.splits
+    stuck = done & ~beaten & ~sides.splits & ~view.feasible
+    room = s.waiting < depth
+    lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
+
+    stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, sides.far)
+    bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
+    waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
+
+    # Return to the last piece that may contain a better point.
+    back = ~pivot & ~splits
+    place = lax.iota(jnp.int32, depth + 1)
+    alive = (place < waiting) & (bounds > best + margin)
+    last = jnp.max(jnp.where(alive, place, -1))
+    popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
+    piece = _where(back, popped, _where(splits, sides.near, s.piece))
+    waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
+    running = ~(back & (last < 0))
+
+    nodes = found.nodes + jnp.where(pivot, 0, 1)
+    # The first dive continues until it has found a point.
+    over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
+    left = jnp.maximum(
+        jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
+        jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
+    )
+    lost = jnp.where(over, jnp.maximum(lost, left), lost)
+    found = found._replace(nodes=nodes, steps=found.steps + 1)
+    return _Search(
+        piece=piece,
+        basis=jnp.where(pivot, view.basis, s.basis),
+        upper=jnp.where(pivot, view.next_upper, view.upper),
+        pivots=jnp.where(pivot, s.pivots + 1, 0),
+        stack=stack,
+        bounds=bounds,
+        waiting=waiting,
+        lost=lost,
+        found=found,
+        running=running & ~over,
+    )
+
+
+def _margin(best: Array) -> Array:
     """Returns the margin by which a bound may exceed the best value without counting as better. It is not relative to the bound, which may be huge."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
-def _where(mask: jax.Array, new: Any, old: Any) -> Any:
+def _where(mask: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(mask, n, o), new, old)
 
 
-class _Basis(NamedTuple):
-    """State of a program at a basis, and the next basis.
-
-    Attributes:
-      x: `[n]` basic solution, moved into the box.
-      bound: `[]` upper bound of the program.
-      reduced: `[n]` reduced gains.
-      price: `[R]` multipliers.
-      feasible: `[]` bool, whether the basic solution is in the box, and so optimal.
-      impossible: `[]` bool, whether no point of the box meets the rows.
-      stuck: `[]` bool, whether it is neither, and no pivot exceeds rounding.
-      upper: `[n + R]` bool, columns at their upper bound.
-      basis: `[R]` int32 next basis.
-      next_upper: `[n + R]` bool, columns at their upper bound there.
-    """
-
-    x: jax.Array
-    bound: jax.Array
-    reduced: jax.Array
-    price: jax.Array
-    feasible: jax.Array
-    impossible: jax.Array
-    stuck: jax.Array
-    upper: jax.Array
-    basis: jax.Array
-    next_upper: jax.Array
-
-
-def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.Array) -> _Basis:
+def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
     """Takes a step of the dual simplex method with bounds on both sides.
 
     Args:
@@ -317,7 +293,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     gain = jnp.concatenate([lp.gain, jnp.zeros((num_rows,), dtype)])
     span = jnp.concatenate([range_, jnp.where(np.asarray(equal), 0.0, jnp.maximum(slack, 0.0))])
 
-    def basics(basis: jax.Array) -> jax.Array:
+    def basics(basis: Array) -> Array:
         return basis[:, None] == lax.iota(jnp.int32, count + num_rows)  # [R, n + R]
 
     inverse, regular = _inverse(jnp.sum(jnp.where(basics(basis)[None], columns[:, None, :], 0.0), axis=-1))
@@ -363,7 +339,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     first = jnp.min(jnp.where(eligible, (jnp.abs(slope) + slope_tol) / size, jnp.inf))
     entering = numerics.argmax(jnp.where(eligible & (jnp.abs(slope) / size <= first), helps, -1.0))
     leaving = jnp.any(chosen & worst[:, None], axis=0)
-    return _Basis(
+    return Basis(
         x=jnp.clip(lp.low + x, lp.low, lp.high),
         bound=bound,
         reduced=reduced[:count],
@@ -377,7 +353,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     )
 
 
-def _inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _inverse(matrix: Array) -> tuple[Array, Array]:
     """Inverts a small matrix `[R, R]` by elimination with pivots, and returns whether it is invertible."""
     size, dtype = matrix.shape[-1], matrix.dtype
     table = jnp.concatenate([matrix, jnp.eye(size, dtype=dtype)], axis=1)
@@ -394,44 +370,44 @@ def _inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return table[:, size:], regular
 
 
-class SparseMix(NamedTuple):
-    """Best mix of a limited number of models.
+class BranchingSolution(NamedTuple):
+    """Result of `sparse_fill` (a mix of models) or of `branching_any_win` (a relaxed selection).
 
     Attributes:
-      members: `[K]` bool, models of the mix.
-      amount: `[K]` amounts.
-      value: `[]` value of the mix; -inf if none is feasible.
-      multiplier: `[]` shadow price of the budget in the last linear program.
-      residual: `[]` bound on the improvement by another mix; 0 for a complete search.
+      x: `[K]` amounts of the mix, or selection in [0, 1].
+      members: `[K]` bool, models of the mix or of the selection.
+      value: `[]` objective: value of the mix, or `-log` of the probability that all models fail; -inf if nothing is feasible.
+      multiplier: `[]` shadow price of the budget in the linear program that found `x`.
+      residual: `[]` bound on the improvement of `value` by another `x`; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32, nodes of the search.
       steps: `[]` int32, steps of its loop.
       feasible: `[]` bool, whether the constraints admit a point and all numbers are finite.
     """
 
-    members: jax.Array
-    amount: jax.Array
-    value: jax.Array
-    multiplier: jax.Array
-    residual: jax.Array
-    converged: jax.Array
-    nodes: jax.Array
-    steps: jax.Array
-    feasible: jax.Array
+    x: Array
+    members: Array
+    value: Array
+    multiplier: Array
+    residual: Array
+    converged: Array
+    nodes: Array
+    steps: Array
+    feasible: Array
 
 
 def sparse_fill(
-    value: jax.Array,
-    cost: jax.Array,
-    capacity: jax.Array,
-    budget: jax.Array | float,
-    most: jax.Array | int,
+    value: Array,
+    cost: Array,
+    capacity: Array,
+    budget: Number,
+    most: Array | int,
     *,
-    valid: jax.Array | None = None,
-    priority: jax.Array | None = None,
-    most_nodes: jax.Array | int = MOST_NODES,
-    needed: jax.Array | bool = True,
-) -> SparseMix:
+    valid: Array | None = None,
+    priority: Array | None = None,
+    most_nodes: Array | int = MOST_NODES,
+    needed: Array | bool = True,
+) -> BranchingSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
     The relaxation counts a model by the used share of its capacity until the model is decided to be in the mix. A dominated model (in value, cost
@@ -471,7 +447,7 @@ def sparse_fill(
     spends = jnp.where(capacity > 0.0, capacity * ((cost - budget) / unit), 0.0)
     tol = tolerance(dtype)
 
-    def program(piece: tuple[jax.Array, jax.Array]) -> Program:
+    def program(piece: tuple[Array, Array]) -> Program:
         inside, outside = piece
         places = most - jnp.sum(inside.astype(dtype))
         return Program(
@@ -483,14 +459,14 @@ def sparse_fill(
             constant=jnp.zeros((), dtype),
         )
 
-    def branch(piece: tuple[jax.Array, jax.Array], at: NodeSolution) -> Branches:
+    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> Branches:
         inside, outside = piece
         free = ~inside & ~outside
         splits = jnp.any(free)  # If all models are decided, both sides are equal and are solved once more.
         used = inside | (free & (at.x > tol))
         fits = jnp.sum(used.astype(dtype)) <= most
         # Bounds after excluding a free model, and after including it.
-        least = at.best + at.margin
+        least = best + margin
         kept = jnp.maximum(at.reduced, 0.0)
         placed = jnp.maximum(at.reduced + at.price[2], 0.0) - at.price[2]
         out = free & (at.bound - kept + placed <= least)
@@ -499,7 +475,7 @@ def sparse_fill(
         part = jnp.minimum(at.x, 1.0 - at.x)
         chosen = numerics.one_hot(numerics.argmax(jnp.where(part > tol, 1.0 + part, at.x), free), count)
 
-        def here(x: jax.Array) -> jax.Array:
+        def here(x: Array) -> Array:
             return numerics.pick(chosen, x)
 
         v, c, a = here(value), here(cost), here(capacity)
@@ -522,53 +498,25 @@ def sparse_fill(
     inside, outside = found.piece
     feasible = sound & (found.value > -jnp.inf)
     members = ~outside & (inside | (found.x > tol)) & feasible
-    return SparseMix(
-        members=members,
-        amount=jnp.where(members, found.x * capacity, 0.0),
-        value=jnp.where(sound, found.value, -jnp.inf),
-        multiplier=jnp.maximum(found.price[1], 0.0) / unit,
-        residual=found.residual,
-        converged=found.converged & boundary.finite(value, cost, capacity),
-        nodes=found.nodes,
-        steps=found.steps,
-        feasible=feasible,
+    amount = jnp.where(members, found.x * capacity, 0.0)
+    found = found._replace(value=jnp.where(sound, found.value, -jnp.inf))
+    price = jnp.maximum(found.price[1], 0.0) / unit
+    converged = found.converged & boundary.finite(value, cost, capacity)
+    return BranchingSolution(
+        amount, members, found.value, price, found.residual, converged, found.nodes, found.steps, feasible
     )
 
 
-class SearchedSelection(NamedTuple):
-    """Relaxed selection of a search.
-
-    Attributes:
-      z: `[K]` selection in [0, 1].
-      value: `[]` `-log` of the probability that all models fail.
-      multiplier: `[]` shadow price of the budget in the linear program that found it.
-      residual: `[]` bound on the improvement of `value` by another selection; 0 for a complete search.
-      converged: `[]` bool, whether the search is complete.
-      nodes: `[]` int32, nodes of the search.
-      steps: `[]` int32, steps of its loop.
-      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite.
-    """
-
-    z: jax.Array
-    value: jax.Array
-    multiplier: jax.Array
-    residual: jax.Array
-    converged: jax.Array
-    nodes: jax.Array
-    steps: jax.Array
-    feasible: jax.Array
-
-
 def branching_any_win(
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    w: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Sequence[int] | None = None,
-    most_nodes: jax.Array | int = MOST_NODES,
-) -> SearchedSelection:
+    most_nodes: Array | int = MOST_NODES,
+) -> BranchingSolution:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by branch and bound.
 
     `-log` of the probability that all fail is a sum of convex functions of each `z_k`. A convex function is below its chord between two ends.
@@ -603,33 +551,31 @@ def branching_any_win(
     together = kinds.T.astype(int) @ kinds > 0
     short = 64 * np.finfo(dtype).eps
 
-    def weight(z: jax.Array) -> jax.Array:
+    def weight(z: Array) -> Array:
         return -jnp.log1p(-w * z)
 
-    def program(piece: tuple[jax.Array, jax.Array]) -> Program:
+    def program(piece: tuple[Array, Array]) -> Program:
         low, high = piece
         span = high - low
         base = weight(low)
         gain = jnp.where(span > 0.0, (weight(high) - base) / jnp.where(span > 0.0, span, 1.0), 0.0)
         return Program(gain, rows, limit, low, high, jnp.sum(base))
 
-    def branch(piece: tuple[jax.Array, jax.Array], at: NodeSolution) -> Branches:
+    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> Branches:
         low, high = piece
         lp = program(piece)
         wide = high - low > short
         true = weight(at.x)
         gap = weight(low) + lp.gain * (at.x - low) - true
         # Distance of a model from its preferred end at which the bound falls to the best value.
-        reach = (at.bound - at.best + at.margin) / jnp.where(at.reduced == 0.0, np.finfo(dtype).tiny, jnp.abs(at.reduced))
-        low, high = (
-            jnp.where(at.reduced > 0.0, jnp.maximum(low, high - reach), low),
-            jnp.where(at.reduced < 0.0, jnp.minimum(high, low + reach), high),
-        )
+        reach = (at.bound - best + margin) / jnp.where(at.reduced == 0.0, np.finfo(dtype).tiny, jnp.abs(at.reduced))
+        nearer = jnp.where(at.reduced > 0.0, jnp.maximum(low, high - reach), low)
+        low, high = nearer, jnp.where(at.reduced < 0.0, jnp.minimum(high, low + reach), high)
         splits = jnp.any(wide)
         wide = high - low > short
         chosen = numerics.one_hot(numerics.argmax(gap, wide), count)
 
-        def here(x: jax.Array) -> jax.Array:
+        def here(x: Array) -> Array:
             return numerics.pick(chosen, x)
 
         x, bottom, top = here(at.x), here(low), here(high)
@@ -643,27 +589,16 @@ def branching_any_win(
         mine = jnp.sum(jnp.where(chosen, place, 0))
         behind = kin & (probability <= better) & (cost >= cheaper) & (~same | (place > mine))
         ahead = kin & allowed & (probability >= better) & (cost <= cheaper) & (~same | (place < mine))
-        below = (
-            jnp.where(chosen | behind, jnp.minimum(low, ends), low),
-            jnp.where(chosen | behind, jnp.minimum(high, ends), high),
-        )
-        above = (
-            jnp.where(chosen | ahead, jnp.maximum(low, ends), low),
-            jnp.where(chosen | ahead, jnp.maximum(high, ends), high),
-        )
+        below = tuple(jnp.where(chosen | behind, jnp.minimum(end, ends), end) for end in (low, high))
+        above = tuple(jnp.where(chosen | ahead, jnp.maximum(end, ends), end) for end in (low, high))
         up = x - bottom >= top - x
         return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), splits)
 
     start = (jnp.zeros((count,), dtype), (allowed & (most > 0.0)).astype(dtype))
     equal = (False,) * rows.shape[0]
     found = search(start, program, branch, equal=equal, depth=2 * count + 16, most_nodes=most_nodes)
-    return SearchedSelection(
-        z=jnp.where(allowed & feasible, found.x * most, 0.0),
-        value=jnp.where(feasible, found.value, -jnp.inf),
-        multiplier=jnp.maximum(found.price[0], 0.0) / unit,
-        residual=found.residual,
-        converged=found.converged & feasible,
-        nodes=found.nodes,
-        steps=found.steps,
-        feasible=feasible,
-    )
+    z = jnp.where(allowed & feasible, found.x * most, 0.0)
+    found = found._replace(value=jnp.where(feasible, found.value, -jnp.inf))
+    price = jnp.maximum(found.price[0], 0.0) / unit
+    converged = found.converged & feasible
+    return BranchingSolution(z, z > 0.0, found.value, price, found.residual, converged, found.nodes, found.steps, feasible)

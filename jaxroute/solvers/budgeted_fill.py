@@ -6,10 +6,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 
 
 class FillSolution(NamedTuple):
@@ -23,11 +24,11 @@ class FillSolution(NamedTuple):
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
 
-    amount: jax.Array
-    multiplier: jax.Array
-    feasible: jax.Array
-    residual: jax.Array
-    converged: jax.Array
+    amount: Array
+    multiplier: Array
+    feasible: Array
+    residual: Array
+    converged: Array
 
 
 def default_steps(size: int) -> int:
@@ -39,19 +40,19 @@ def default_steps(size: int) -> int:
 
 
 # A fill: amounts `[K]`, their cost `[]` and their value `[]`.
-_Fill = tuple[jax.Array, jax.Array, jax.Array]
+_Fill = tuple[Array, Array, Array]
 
 
 def budgeted_fill(
-    value: jax.Array,
-    cost: jax.Array,
-    capacity: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float = 1.0,
+    value: Array,
+    cost: Array,
+    capacity: Array,
+    budget: Number,
+    total: Number = 1.0,
     *,
     groups: Sequence[int] | None = None,
-    valid: jax.Array | None = None,
-    priority: jax.Array | None = None,
+    valid: Array | None = None,
+    priority: Array | None = None,
     steps: int | None = None,
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
@@ -97,22 +98,22 @@ def budgeted_fill(
     # Last tie-break of all fills: the cheaper model, then by priority.
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
-    def fill(keys: Sequence[jax.Array], ahead: Callable[[Sequence, Sequence], jax.Array]) -> _Fill:
+    def fill(keys: Sequence[Array], ahead: Callable[[Sequence, Sequence], Array]) -> _Fill:
         """Returns the fill in an order, its cost and its value."""
         used = xla.sum_over_better(capacity, keys, ahead, together=together)
         x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
-    def lexicographic(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+    def lexicographic(other: Sequence[Array], this: Sequence[Array]) -> Array:
         tie = (other[1] > this[1]) | ((other[1] == this[1]) & (other[2] < this[2]))
         return (other[0] > this[0]) | ((other[0] == this[0]) & tie)
 
-    def at(slope: jax.Array) -> _Fill:
+    def at(slope: Array) -> _Fill:
         """Returns the fill at a multiplier."""
         # Computed together with the slope; otherwise the compiler moves the differences out of the loop, and writes and reads each.
         (values, costs), slope = xla.compute_once(((value, cost), slope))
 
-        def ahead(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        def ahead(other: Sequence[Array], this: Sequence[Array]) -> Array:
             return (other[0] - this[0]) - slope * (other[1] - this[1]) > 0
 
         # Rounded gains need not be transitive: three collinear models may be ahead of each other in a circle. The number of models
@@ -120,7 +121,7 @@ def budgeted_fill(
         order = xla.sum_over_better(jnp.full_like(place, size), (values, costs), ahead, together=together, start=place)
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
-    def slope_of(over: _Fill, under: _Fill) -> jax.Array:
+    def slope_of(over: _Fill, under: _Fill) -> Array:
         """Returns the multiplier at which two fills have the same Lagrangian."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
@@ -129,7 +130,7 @@ def budgeted_fill(
     limit = budget * (1.0 + boundary.rounding(value.dtype))
     slack, affordable = best[1] <= limit, cheapest[1] <= limit
 
-    def step(_: jax.Array, ends: tuple[_Fill, _Fill]) -> tuple[_Fill, _Fill]:
+    def step(_: Array, ends: tuple[_Fill, _Fill]) -> tuple[_Fill, _Fill]:
         over, under = ends
         new = at(slope_of(over, under))
         above = new[1] > limit

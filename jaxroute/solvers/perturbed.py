@@ -5,17 +5,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.solvers import boundary
 
 # `(weight [K]) -> z [K]`.
-Solver = Callable[[jax.Array], jax.Array]
+Solver = Callable[[Array], Array]
 
 
-def perturbed(
-    solver: Solver, samples: int, sigma: float, *, antithetic: bool = True
-) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def perturbed(solver: Solver, samples: int, sigma: float, *, antithetic: bool = True) -> Callable[[Array, Array], Array]:
     """Returns the mean of `solver(weight + sigma * noise)` over normal noise, with a derivative in the weights.
 
     The derivative `E[z noise^T] / sigma` of the smoothed solver uses the same samples; the solver is never differentiated. Both are unbiased for the
@@ -55,17 +54,17 @@ def perturbed(
         checks.positive("sigma", sigma, ())
 
     @jax.custom_jvp
-    def mean(weight: jax.Array, noise: jax.Array) -> jax.Array:
+    def mean(weight: Array, noise: Array) -> Array:
         return jnp.mean(jax.vmap(solver)(weight + sigma * noise), axis=0)
 
     @mean.defjvp
-    def _(primals: tuple[jax.Array, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    def _(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
         weight, noise = primals
         z = jax.vmap(solver)(weight + sigma * noise)
         along = jnp.sum(noise * tangents[0], axis=1) / sigma
         return jnp.mean(z, axis=0), jnp.mean(z * along[:, None], axis=0)
 
-    def smooth(weight: jax.Array, key: jax.Array) -> jax.Array:
+    def smooth(weight: Array, key: Array) -> Array:
         weight = boundary.vector("weight", weight)
         number = samples // 2 if antithetic else samples
         noise = jax.random.normal(key, (number, weight.shape[0]), weight.dtype)

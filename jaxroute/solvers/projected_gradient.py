@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 from jaxroute.solvers.projection import project
 
 
@@ -24,23 +25,23 @@ class Ascent(NamedTuple):
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
 
-    z: jax.Array
-    feasible: jax.Array
-    residual: jax.Array
-    converged: jax.Array
+    z: Array
+    feasible: Array
+    residual: Array
+    converged: Array
 
 
 def projected_gradient(
-    gradient: Callable[[jax.Array], jax.Array],
-    cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float,
+    gradient: Callable[[Array], Array],
+    cost: Array,
+    budget: Number,
+    total: Number,
     *,
-    upper: jax.Array | None = None,
+    upper: Array | None = None,
     at_most: bool = False,
     optimizer: optax.GradientTransformation,
     steps: int,
-    start: jax.Array | None = None,
+    start: Array | None = None,
     implicit: bool = True,
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
@@ -72,9 +73,7 @@ def projected_gradient(
     if start is None:
         start = jnp.full_like(cost, 1.0) * total / cost.shape[-1]
 
-    def step(
-        carry: tuple[jax.Array, jax.Array, optax.OptState], number: None
-    ) -> tuple[tuple[jax.Array, jax.Array, optax.OptState], None]:
+    def step(carry: tuple[Array, Array, optax.OptState], number: None) -> tuple[tuple[Array, Array, optax.OptState], None]:
         del number
         z, _, state = carry
         updates: Any
@@ -84,11 +83,11 @@ def projected_gradient(
 
     first = project(start, cost, budget, total, upper=upper, at_most=at_most)
 
-    def climb(start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def climb(start: Array) -> tuple[Array, Array]:
         (z, before, _), _ = lax.scan(step, (start, start, optimizer.init(start)), None, length=steps)
         return z, lax.stop_gradient(z - before)
 
-    def moved(z: jax.Array) -> jax.Array:
+    def moved(z: Array) -> Array:
         return z - project(z + gradient(z), cost, budget, total, upper=upper, at_most=at_most).z
 
     if implicit:
@@ -101,7 +100,7 @@ def projected_gradient(
     return Ascent(z, feasible, residual, feasible & (residual <= 64.0 * np.finfo(z.dtype).eps))
 
 
-def _solve_linear(function: Callable[[jax.Array], jax.Array], side: jax.Array) -> jax.Array:
+def _solve_linear(function: Callable[[Array], Array], side: Array) -> Array:
     """Returns the least-norm `x` for which the linear `function` is nearest to `side`."""
     matrix = jax.jacfwd(function)(jnp.zeros_like(side))
     return jnp.linalg.pinv(matrix) @ side

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxroute.core import xla
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 
 # Newton steps on the multiplier of the budget; where Newton leaves the bracket, the bracket is halved.
 _STEPS = 24
@@ -31,28 +33,28 @@ class Projection(NamedTuple):
       converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible.
     """
 
-    z: jax.Array
-    sum_multiplier: jax.Array
-    budget_multiplier: jax.Array
-    feasible: jax.Array
-    residual: jax.Array
-    converged: jax.Array
+    z: Array
+    sum_multiplier: Array
+    budget_multiplier: Array
+    feasible: Array
+    residual: Array
+    converged: Array
 
 
 class _Solution(NamedTuple):
     """Projection without its certificate; the part with derivatives."""
 
-    z: jax.Array
-    sum_multiplier: jax.Array
-    budget_multiplier: jax.Array
-    feasible: jax.Array
+    z: Array
+    sum_multiplier: Array
+    budget_multiplier: Array
+    feasible: Array
 
 
 # Solver of `_rows`: `(change, sum_side, budget_side) -> (least change, multiplier of the sum, multiplier of the budget)`.
-_RowSolver = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
+_RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
-def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
+def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
     """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, exactly, by interpolation between two of the `2 K` breakpoints.
 
     With `at_most`, zero if the sum is already below `total`.
@@ -72,20 +74,20 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
     return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
-def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
+def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
     """Computes `_level` up to rounding by a few steps of Newton's method inside a bracket, `K` operations each."""
     eps = np.finfo(u.dtype).eps
 
-    def at(nu: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def at(nu: Array) -> tuple[Array, Array]:
         left = u - nu
         excess = jnp.sum(jnp.clip(left, 0.0, upper)) - total
         return excess, jnp.sum(((left > 0.0) & (left < upper)).astype(u.dtype))
 
-    def go_on(state: tuple[jax.Array, ...]) -> jax.Array:
+    def go_on(state: tuple[Array, ...]) -> Array:
         number, _, _, _, excess, _, width, last = state
         return (number < _MOST_STEPS) & (jnp.abs(excess) > 4.0 * eps * total) & (width < last)
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         number, low, high, nu, excess, free, width, _ = state
         low, high = jnp.where(excess > 0.0, nu, low), jnp.where(excess > 0.0, high, nu)
         newton = nu + excess / jnp.maximum(free, 1.0)
@@ -102,7 +104,7 @@ def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bo
     return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
-def _smallest_gap(cost: jax.Array) -> jax.Array:
+def _smallest_gap(cost: Array) -> Array:
     """Returns the smallest non-zero difference between two costs, or between one and zero; inf if there is none."""
     if cost.shape[-1] > _MANY:
         gaps = jnp.diff(jnp.sort(cost))
@@ -112,7 +114,7 @@ def _smallest_gap(cost: jax.Array) -> jax.Array:
     return jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
 
 
-def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool) -> _Solution:
+def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
     """Finds the budget's multiplier by Newton's method inside a bracket; the multiplier of the sum is exact in each step."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
@@ -120,13 +122,13 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     extra = cost - margin
     largest = jnp.max(jnp.where(upper > 0.0, jnp.abs(y), 0.0))
 
-    def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def at(multiplier: Array) -> tuple[Array, Array, Array]:
         u = y - multiplier * extra
         nu = _level(u, upper, total, at_most)
         z = jnp.clip(u - nu, 0.0, upper)
         return nu, z, jnp.sum(cost * z) - budget
 
-    def slope(nu: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def slope(nu: Array, z: Array) -> tuple[Array, Array]:
         """Returns the decrease of the cost per unit of the multiplier on this piece, and the rounding error of the cost where it is constant."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
@@ -143,7 +145,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     nu, z, excess = at(jnp.zeros((), y.dtype))
     slack = excess <= 0.0
 
-    def step(state: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
+    def step(state: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         low, high, here, nu, z, excess = state
         low, high = jnp.where(excess > 0.0, here, low), jnp.where(excess > 0.0, high, here)
         fall, noise = slope(nu, z)
@@ -174,7 +176,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
     other = jnp.where(dear, 0.0, jnp.clip(z + moved * left, 0.0, upper))
 
-    def toward(z: jax.Array, other: jax.Array) -> jax.Array:
+    def toward(z: Array, other: Array) -> Array:
         spend, least = jnp.sum(cost * z), jnp.sum(cost * other)
         share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
         return jnp.where(spend > budget * (1.0 + boundary.rounding(y.dtype)), z + share * (other - z), z)
@@ -184,11 +186,11 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
 
 
 def _steps_as_needed(
-    step: Callable[[tuple[jax.Array, ...]], tuple[jax.Array, ...]], start: tuple[jax.Array, ...], tolerance: jax.Array
-) -> tuple[jax.Array, ...]:
+    step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
+) -> tuple[Array, ...]:
     """Repeats `step` until the budget (the last entry of the state) is met, is slack without a price, or the price does not change."""
 
-    def go_on(state: tuple[Any, ...]) -> jax.Array:
+    def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
         slack = (here == 0.0) & (excess <= 0.0)
         return (number < 2 * _STEPS) & ~slack & (jnp.abs(excess) > tolerance) & (here != before)
@@ -200,7 +202,7 @@ def _steps_as_needed(
     return jax.lax.while_loop(go_on, one, (jnp.zeros((), jnp.int32), jnp.full_like(start[2], -1.0), start))[2]
 
 
-def _margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
+def _margin(cost: Array, cheapest: Array, at_most: bool) -> Array:
     """Returns the cost `[]` of the most expensive model among the cheapest that make up the sum: the origin of shifted costs.
 
     A large multiplier of the budget orders models by cost, and models between their bounds have costs near that one. With a fixed sum the origin of
@@ -209,7 +211,7 @@ def _margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
     return jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
-def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
+def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
     """Returns the cheapest amounts `[K]` that sum to `total` (zero if the sum may be smaller)."""
     if at_most:
         return jnp.zeros_like(cost)
@@ -221,9 +223,7 @@ def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool
     return jnp.clip(total - xla.weighted_sum_over_better(upper, -cost), 0.0, upper)
 
 
-def _rows(
-    z: jax.Array, cost: jax.Array, upper: jax.Array, nu: jax.Array, multiplier: jax.Array, at_most: bool
-) -> tuple[jax.Array, _RowSolver]:
+def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
     """Returns the free coordinates `[K]`, and a solver of the active rows on them.
 
     The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates to avoid cancellation in the 2 x 2 matrix of
@@ -238,7 +238,7 @@ def _rows(
     # Free costs that are equal up to rounding cannot satisfy the budget.
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
-    def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
         """Returns the projection of `change` `[K]` that adds `sum_side` to the sum and `budget_side` to the cost, and both multipliers."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
@@ -251,16 +251,8 @@ def _rows(
 
 
 def _polish(
-    y: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array,
-    total: jax.Array,
-    upper: jax.Array,
-    at_most: bool,
-    nu: jax.Array,
-    multiplier: jax.Array,
-    z: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
+) -> tuple[Array, Array, Array]:
     """Recomputes the free coordinates from the equations of the active rows, if they remain inside the box.
 
     First from `y`, then from the residuals that rounding left in the rows.
@@ -278,16 +270,12 @@ def _polish(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
-def _project(
-    y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool
-) -> _Solution:
+def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
     return _solve(y, cost, budget, total, upper, at_most)
 
 
 @_project.defjvp
-def _project_jvp(
-    at_most: bool, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
-) -> tuple[_Solution, _Solution]:
+def _project_jvp(at_most: bool, primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[_Solution, _Solution]:
     """Differentiates the piecewise linear projection: on a piece it solves the equations of the active rows on the free coordinates."""
     y, cost, budget, total, upper = primals
     d_y, d_cost, d_budget, d_total, d_upper = tangents
@@ -309,13 +297,7 @@ def _project_jvp(
 
 
 def project(
-    y: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float,
-    *,
-    upper: jax.Array | None = None,
-    at_most: bool = False,
+    y: Array, cost: Array, budget: Number, total: Number, *, upper: Array | None = None, at_most: bool = False
 ) -> Projection:
     """Returns the nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
@@ -348,14 +330,8 @@ def project(
 
 
 def _certificate(
-    found: _Solution,
-    y: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array,
-    total: jax.Array,
-    upper: jax.Array,
-    at_most: bool,
-) -> tuple[jax.Array, jax.Array]:
+    found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
+) -> tuple[Array, Array]:
     """Returns the residual of the optimality conditions, and whether it is rounding; dead code if neither is read."""
     z, nu, multiplier = jax.lax.stop_gradient((found.z, found.sum_multiplier, found.budget_multiplier))
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
@@ -371,13 +347,13 @@ def _certificate(
 
 
 def smoothed_lp(
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float,
-    temperature: jax.Array | float,
+    weight: Array,
+    cost: Array,
+    budget: Number,
+    total: Number,
+    temperature: Number,
     *,
-    upper: jax.Array | None = None,
+    upper: Array | None = None,
     at_most: bool = False,
 ) -> Projection:
     """Maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`: a differentiable linear program.
@@ -410,7 +386,7 @@ def smoothed_lp(
     return project(weight / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
 
 
-def _temperature(value: jax.Array | float) -> jax.Array | float:
+def _temperature(value: Number) -> Number:
     """Validates a temperature."""
     if boundary.known(value) and not np.all(np.asarray(value) > 0.0):
         raise ValueError(f"temperature must be above 0, got {value}")
@@ -418,14 +394,14 @@ def _temperature(value: jax.Array | float) -> jax.Array | float:
 
 
 def differentiable_lp(
-    reward: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float = 1.0,
+    reward: Array,
+    cost: Array,
+    budget: Number,
+    total: Number = 1.0,
     *,
-    capacity: jax.Array | None = None,
+    capacity: Array | None = None,
     at_most: bool = False,
-    temperature: jax.Array | float = 0.1,
+    temperature: Number = 0.1,
 ) -> Projection:
     """Returns the best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
 
@@ -459,7 +435,7 @@ def differentiable_lp(
     return priced(found, temperature)
 
 
-def priced(found: Projection, temperature: jax.Array | float) -> Projection:
+def priced(found: Projection, temperature: Number) -> Projection:
     """Returns a projection with multipliers in the units of the weights instead of weights over temperature."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature

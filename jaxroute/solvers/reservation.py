@@ -8,15 +8,15 @@ Source: Weitzman (1979); Belloni, Chen and Wei (2026), eq. (2).
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxroute.core import checks, xla
 
 
-def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Array | float) -> jax.Array:
+def uniform_index(low: Array | float, width: Array | float, cost: Array | float) -> Array:
     """Returns the index of a box whose score is uniform on `[low, low + width]`; elementwise.
 
     Args:
@@ -28,9 +28,7 @@ def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Ar
     return jnp.where(cost <= 0.5 * width, inside, low + 0.5 * width - cost)
 
 
-def two_point_index(
-    low: jax.Array | float, high: jax.Array | float, probability: jax.Array | float, cost: jax.Array | float
-) -> jax.Array:
+def two_point_index(low: Array | float, high: Array | float, probability: Array | float, cost: Array | float) -> Array:
     """Returns the index of a box whose score has two values; elementwise.
 
     Args:
@@ -44,12 +42,12 @@ def two_point_index(
 
 
 def index_by_bisection(
-    excess: Callable[[jax.Array], jax.Array],
-    cost: jax.Array | float,
-    low: jax.Array | float = -1.0,
-    high: jax.Array | float = 1.0,
+    excess: Callable[[Array], Array],
+    cost: Array | float,
+    low: Array | float = -1.0,
+    high: Array | float = 1.0,
     steps: int = 40,
-) -> jax.Array:
+) -> Array:
     """Finds the root of `excess(s) = cost` in `[low, high]`, elementwise, by a fixed number of halvings; NaN if the cost is not finite.
 
     Its derivative is zero, because halvings only compare. The true derivative in the cost is one over the slope of `excess` at the root.
@@ -67,7 +65,7 @@ def index_by_bisection(
         jnp.broadcast_to(jnp.asarray(high, cost.dtype), cost.shape),
     )
 
-    def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
         worth = excess(middle) > cost
@@ -127,10 +125,7 @@ def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge
     psi = checks.numbers("features", features)
     if psi.ndim != 2 or 0 in psi.shape:
         raise ValueError(f"features must have shape [n, m], got {psi.shape}")
-    score, cost = (
-        checks.numbers("values", values, psi.shape[:1]),
-        checks.non_negative("costs", costs, psi.shape[:1]),
-    )
+    score, cost = (checks.numbers("values", values, psi.shape[:1]), checks.non_negative("costs", costs, psi.shape[:1]))
     if not cost.sum() > 0:
         raise ValueError("costs must be above 0 somewhere, or the index is not bounded")
     number = len(psi)

@@ -7,10 +7,9 @@ import functools
 import operator
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
@@ -21,17 +20,17 @@ TOLERANCE = 1e-5
 _WORD = 32
 
 
-def _fractional(x: jax.Array) -> jax.Array:
+def _fractional(x: Array) -> Array:
     return (x > TOLERANCE) & (x < 1.0 - TOLERANCE)
 
 
-def _at(values: jax.Array, place: jax.Array) -> jax.Array:
+def _at(values: Array, place: Array) -> Array:
     """Returns `values` `[M]` at each integer `place` `[K]`; zero outside the range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
 
-def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array:
+def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
     The two lowest-indexed fractional coordinates meet; one becomes 0 or 1 and the other takes the remainder. Marginals are `z`. The size is the
@@ -55,7 +54,7 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     # The set as bits of words takes one pass over the meetings; a mask `[K]` would take one for each of its elements.
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
-    def settle(place: jax.Array | int, is_in: jax.Array) -> None:
+    def settle(place: Array | int, is_in: Array) -> None:
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
@@ -77,7 +76,7 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     )
 
 
-def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+def decompose(z: Array) -> tuple[Array, Array]:
     """Writes `z` `[K]` as a mixture of `K + 1` sets whose sizes are the floor or the ceiling of its sum.
 
     Systematic sampling as a decomposition: with `C` the prefix sums of `z`, model `k` is in the set of offset `u` if a point
@@ -90,7 +89,7 @@ def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     return _sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)]))
 
 
-def _prefixes(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _prefixes(z: Array) -> tuple[Array, Array]:
     """Returns the prefix sums of `z` `[K]` and their fractional parts; `[K]` each."""
     upper = numerics.prefix_sums(z)
     upper = jnp.where(
@@ -99,7 +98,7 @@ def _prefixes(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     return upper, upper - jnp.floor(upper)
 
 
-def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     """Returns weights `[n]` and sets `[n, K]` bool of the intervals of offsets between neighbouring points.
 
     Args:
@@ -119,7 +118,7 @@ def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.A
     return weight, members
 
 
-def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.Array:
+def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
     """Swap rounding: merges the sets of `decompose` sequentially and trades elements by coins with the bias of their weights.
 
     A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
@@ -141,18 +140,16 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
     return swap_with(boundary.vector("z", z), lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
 
 
-def swap_with(
-    z: jax.Array, trades: Callable[[np.ndarray], jax.Array], surplus: Callable[[np.ndarray], jax.Array]
-) -> jax.Array:
+def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
     """Computes `swap` with coins that are drawn on demand: for `n` merges, `trades` returns `[n, M]` uniforms and `surplus` `[n]`."""
     size = z.shape[-1]
     upper, fraction = xla.barrier(_prefixes(z))
     largest = xla.barrier(jnp.max(fraction))
 
-    def of_two() -> jax.Array:
+    def of_two() -> Array:
         return _merged(*_sets_between(upper, jnp.stack([largest, jnp.ones_like(largest)])), trades, surplus)
 
-    def of_all() -> jax.Array:
+    def of_all() -> Array:
         return _merged(*_sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])), trades, surplus)
 
     if size == 1:
@@ -166,18 +163,15 @@ def swap_with(
 
 
 def _merged(
-    weight: jax.Array,
-    members: jax.Array,
-    trades: Callable[[np.ndarray], jax.Array],
-    surplus: Callable[[np.ndarray], jax.Array],
-) -> jax.Array:
+    weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
+) -> Array:
     """Returns the set `[K]` bool after merging `n` sets, by the coins of the last of `K` merges; see `swap`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.
     weight, members, uniforms, surplus_uniforms = xla.barrier((weight, members, trades(merges), surplus(merges)))
 
-    def merge(m: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def merge(m: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         kept, kept_weight = carry
         new, new_weight = numerics.at(members, (m + 1,)), numerics.at(weight, (m + 1,))
         coins, surplus_coin = numerics.at(uniforms, (m,)), numerics.at(surplus_uniforms, (m,))

@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import Array
 
 from jaxroute.core import checks
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 from jaxroute.solvers.projection import Projection, priced, project
 from jaxroute.solvers.selection import any_win_weight, exact_any_win, linear_selection
 
@@ -19,13 +21,13 @@ REWARDS = ("sum", "any", "all")
 
 def select(
     reward: Reward,
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    weight: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    temperature: jax.Array | float = 0.1,
-    allowed: jax.Array | None = None,
+    temperature: Number = 0.1,
+    allowed: Array | None = None,
     at_most: bool | None = None,
 ) -> Projection:
     """Returns the best relaxed selection `z` `[K]` of models under a budget and a size, differentiable in all arguments.
@@ -97,7 +99,7 @@ def select(
     return found
 
 
-def _check_probabilities(reward: str, weight: jax.Array) -> None:
+def _check_probabilities(reward: str, weight: Array) -> None:
     if reward == "sum" or not boundary.known(weight):
         return
     values = np.asarray(weight)
@@ -107,15 +109,13 @@ def _check_probabilities(reward: str, weight: jax.Array) -> None:
         raise ValueError(f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {wrong[0]:g}")
 
 
-def _additive(reward: str, weight: jax.Array) -> jax.Array:
+def _additive(reward: str, weight: Array) -> Array:
     """Returns each model's contribution to `f`, `[K]`."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
-def _exact(
-    weight: jax.Array, cost: jax.Array, budget: jax.Array, size: jax.Array, upper: jax.Array, reward: str, at_most: bool
-) -> Projection:
+def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
     """Runs the exact solvers, for a temperature of zero."""
     allowed = upper > 0.0
     if reward == "any":

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics, xla
 from jaxroute.solvers import boundary
+from jaxroute.solvers.boundary import Number
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
@@ -45,21 +46,21 @@ class Selection(NamedTuple):
       nodes: `[]` int32 nodes of the search.
     """
 
-    z: jax.Array
-    multiplier: jax.Array
-    feasible: jax.Array
-    residual: jax.Array | float = 0.0
-    converged: jax.Array | bool = True
-    nodes: jax.Array | int = 0
+    z: Array
+    multiplier: Array
+    feasible: Array
+    residual: Number = 0.0
+    converged: Array | bool = True
+    nodes: Array | int = 0
 
 
 def linear_selection(
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    weight: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Groups = None,
     exact_size: bool = True,
     steps: int | None = None,
@@ -95,7 +96,7 @@ def linear_selection(
     return Selection(solution.amount[:count], solution.multiplier, solution.feasible & enough)
 
 
-def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
+def group_sums(groups: Groups, values: Array) -> Array:
     """Returns the sum of `values` `[..., K]`, or the sum in each group `[..., M]`."""
     if groups is None:
         return jnp.sum(values, axis=-1)
@@ -144,21 +145,16 @@ class _AnyWinSets(NamedTuple):
     full: int
     labels: np.ndarray
     pairs: np.ndarray
-    left: jax.Array
-    lose: jax.Array
+    left: Array
+    lose: Array
 
 
 # Candidates that may join a set: numbers of each model (`w`, `1 / cost`, whether free) or of each pair (`w`, other `w`, other cost, `1 / gap`).
-_Candidates = tuple[jax.Array, ...]
+_Candidates = tuple[Array, ...]
 
 
 def _any_win_sets(
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
-    groups: Groups,
-    sizes: tuple[int, int] | None,
+    w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
     """Enumerates the sets, and the contributions of one model or a pair of models to them."""
     count, dtype = w.shape[-1], w.dtype
@@ -173,7 +169,7 @@ def _any_win_sets(
     pairs = np.asarray(both, int).reshape(-1, 2)
     rows = jnp.asarray(sets, dtype)
 
-    def over_sets(values: jax.Array) -> jax.Array:
+    def over_sets(values: Array) -> Array:
         return jnp.dot(rows, values, precision=lax.Precision.HIGHEST)
 
     left, lose = budget - over_sets(cost), jnp.exp(over_sets(jnp.log1p(-w)))
@@ -194,19 +190,19 @@ def _any_win_sets(
     return _AnyWinSets(sets, full, labels, pairs, left, lose), singles, doubles
 
 
-def _rows(values: jax.Array, places: np.ndarray | jax.Array) -> jax.Array:
+def _rows(values: Array, places: np.ndarray | Array) -> Array:
     """Returns `values[places]` for places within the range."""
     return jnp.asarray(values).at[places].get(mode="promise_in_bounds")
 
 
-def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Returns the probability that all fail if a model joins up to the budget, its fraction, and the gain of `-log` per unit of budget."""
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
     return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
 
-def _join_two(pair: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Returns the same for two models with fractions that sum to one and exhaust the budget; the fraction is that of the first."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -215,9 +211,7 @@ def _join_two(pair: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.
     return jnp.where(part * (1.0 - part) >= 0.0, loss, _BARRED), part, price
 
 
-def _least_with_one(
-    models: _Candidates, group: np.ndarray, joined: np.ndarray, left: jax.Array, lose: jax.Array
-) -> jax.Array:
+def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns the least loss `[sets]` of each set over the models that may join it, model by model for all sets.
 
     Args:
@@ -228,7 +222,7 @@ def _least_with_one(
       lose: `[M, sets]` probability that the whole set fails.
     """
 
-    def compare(best: jax.Array, model: Any) -> tuple[jax.Array, None]:
+    def compare(best: Array, model: Any) -> tuple[Array, None]:
         values, group, barred = model
         loss, *_ = _join_one(values, left, lose[0] if lose.shape[0] == 1 else lose[group])
         return jnp.minimum(best, loss + barred), None
@@ -238,9 +232,7 @@ def _least_with_one(
     return lax.scan(compare, best, (models, group, barred))[0]
 
 
-def _least_with_two(
-    pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: jax.Array, lose: jax.Array
-) -> jax.Array:
+def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns the least loss `[sets]` of each set over the pairs that may join it, set by set for its own pairs only.
 
     The losses are computed once before their minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
@@ -261,7 +253,7 @@ def _least_with_two(
     free = np.where(fits, free, free[:, :1])
     barred = np.where(fits[:, 0], 0.0, _BARRED).astype(left.dtype)
 
-    def compare(_: None, one: Any) -> tuple[None, jax.Array]:
+    def compare(_: None, one: Any) -> tuple[None, Array]:
         left, lose, free, group, barred = one
         lose = lose[0] if lose.shape[0] == 1 else _rows(lose, group)
         loss = _join_two(tuple(_rows(x, free) for x in pairs), left, lose)[0]
@@ -271,8 +263,8 @@ def _least_with_two(
 
 
 def _best_join(
-    table: _AnyWinSets, place: jax.Array, singles: _Candidates, doubles: _Candidates | None, cost: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
+) -> tuple[Array, Array]:
     """Returns the best selection `[K]` that contains set number `place`, and its multiplier `[]`."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
@@ -308,15 +300,15 @@ def num_vertices(num_models: int, largest: int) -> int:
 
 
 def exact_any_win(
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    w: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Groups = None,
     sizes: tuple[int, int] | None = None,
-    most_nodes: jax.Array | int = MOST_NODES,
+    most_nodes: Array | int = MOST_NODES,
 ) -> Selection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
@@ -342,8 +334,8 @@ def exact_any_win(
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     count = w.shape[0]
     if num_vertices(count, count if sizes is None else sizes[1]) > _MOST_VERTICES:
-        searched = branching_any_win(w, cost, budget, size, allowed=allowed, groups=groups, most_nodes=most_nodes)
-        return Selection(*(getattr(searched, name) for name in Selection._fields))
+        found = branching_any_win(w, cost, budget, size, allowed=allowed, groups=groups, most_nodes=most_nodes)
+        return Selection(found.x, found.multiplier, found.feasible, found.residual, found.converged, found.nodes)
     feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
     total = jnp.sum(size)
     low, high = (0, count) if sizes is None else sizes
@@ -365,12 +357,12 @@ def exact_any_win(
 
 
 def best_subset(
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    weight: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Groups = None,
     exact_size: bool,
     sizes: tuple[int, int],
@@ -405,7 +397,7 @@ def best_subset(
     codes = (sets @ (1 << np.arange(count))).astype(np.int32)
     codes = np.append(codes, np.full(-len(codes) % block, codes[0]))  # The padding repeats the first set.
 
-    def compare(best: Any, codes: jax.Array) -> tuple[Any, None]:
+    def compare(best: Any, codes: Array) -> tuple[Any, None]:
         members = ((codes[:, None] >> np.arange(count)) & 1).astype(weight.dtype)
         value, spend, barred, *numbers = jnp.moveaxis(jnp.dot(members, columns, precision=lax.Precision.HIGHEST), 1, 0)
         usable = barred == 0.0
@@ -429,28 +421,28 @@ def best_subset(
     return Selection(z, jnp.zeros((), weight.dtype), feasible)
 
 
-def any_win_gradient(w: jax.Array, z: jax.Array) -> jax.Array:
+def any_win_gradient(w: Array, z: Array) -> Array:
     """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)`, proportional to that of the probability of any win."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
-def any_win_weight(w: jax.Array | np.ndarray, xp: Any = jnp) -> Any:
+def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
     """Returns `-log(1 - w)`, weights whose sum orders sets by the probability of any win; finite for `w = 1`."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
-def any_win(w: jax.Array | np.ndarray, z: jax.Array | np.ndarray) -> Any:
+def any_win(w: Array | np.ndarray, z: Array | np.ndarray) -> Any:
     """Returns `1 - prod(1 - w_k z_k)`, the relaxed probability `[...]` that any model wins, for JAX or NumPy arrays `[..., K]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
 def continuous_greedy_any_win(
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    w: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
@@ -467,7 +459,7 @@ def continuous_greedy_any_win(
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
 
-    def step(z: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+    def step(z: Array, _: None) -> tuple[Array, Array]:
         weight = any_win_gradient(w, z)
         found = linear_selection(
             weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False, steps=dual_steps
@@ -479,13 +471,7 @@ def continuous_greedy_any_win(
 
 
 def log_any_win(
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
-    *,
-    allowed: jax.Array | None = None,
-    groups: Groups = None,
+    w: Array, cost: Array, budget: Number, size: Number, *, allowed: Array | None = None, groups: Groups = None
 ) -> Selection:
     """Selects for any win by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
@@ -502,12 +488,12 @@ def log_any_win(
 
 def polish_any_win(
     start: Selection,
-    w: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    size: jax.Array | float,
+    w: Array,
+    cost: Array,
+    budget: Number,
+    size: Number,
     *,
-    allowed: jax.Array | None = None,
+    allowed: Array | None = None,
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
@@ -531,7 +517,7 @@ def polish_any_win(
     return lax.scan(step, start._replace(feasible=feasible), None, length=steps)[0]
 
 
-def best_any_win(candidates: Sequence[Selection], w: jax.Array) -> Selection:
+def best_any_win(candidates: Sequence[Selection], w: Array) -> Selection:
     """Returns the candidate with the largest `any_win`, the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:

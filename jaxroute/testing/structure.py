@@ -13,8 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import ENVIRONMENT, POLICY, Members, has_plan, misspelt, stage_length_of
-from jaxroute.core.trees import classes_of
-from jaxroute.core.types import Metric, Spec, planned_state
+from jaxroute.core.types import Metric, Spec, classes_of, planned_state
 from jaxroute.engine.grid import check_pytree
 from jaxroute.engine.rounds import spec_for
 

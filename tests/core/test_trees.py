@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core.quick import quick_jit
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import once
 
 

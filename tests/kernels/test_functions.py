@@ -9,7 +9,7 @@ from c_functions import by_c, emitted, operations_of, source_of_function, statem
 from jax import lax
 from lane_cases import R, assert_same, floats, integers, keys
 
-from jaxroute.core import numerics, primitives
+from jaxroute.core import numerics, xla
 from jaxroute.kernels import host, ir
 from jaxroute.kernels.ir import Unsupported
 
@@ -47,12 +47,12 @@ MORE = {
         floats(11, 21),
     ),
     "products of stacks": (lambda x, y: jnp.einsum("bij,bjk->bik", x, y), floats(2, 3, 9), floats(2, 9, 10)),
-    "NaN and ties": (lambda x: (primitives.first_best(x), primitives.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
+    "NaN and ties": (lambda x: (xla.first_best(x), xla.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
     "ties by an order": (
         lambda x, i: (
-            primitives.first_best(x, None, i),
-            primitives.first_best(x, x < 1, i),
-            primitives.first_best(jnp.stack([x, -x]), None, jnp.stack([i, i])),
+            xla.first_best(x, None, i),
+            xla.first_best(x, x < 1, i),
+            xla.first_best(jnp.stack([x, -x]), None, jnp.stack([i, i])),
         ),
         TIED,
         ORDERS,

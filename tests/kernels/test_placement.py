@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from jaxroute.core import numerics, primitives, xla
+from jaxroute.core import numerics, xla
 from jaxroute.kernels.placement import by_rows
 
 TABLE = (4, 50)
@@ -53,9 +53,7 @@ ROWS = {
     "a number, too": lambda table, place, t: numerics.put(
         put(table, place, at(table, t)), (place, t), numerics.at(table, (t, place))
     ),
-    "behind a barrier": lambda table, place, t: put(
-        primitives.compute_once(table), place, at(primitives.compute_once(table), 1)
-    ),
+    "behind a barrier": lambda table, place, t: put(xla.compute_once(table), place, at(xla.compute_once(table), 1)),
     "in a function": lambda table, place, t: jax.jit(put)(table, place, jnp.ones(50)),
     "in a loop": in_a_loop,
     "until it is large": until_it_is_large,

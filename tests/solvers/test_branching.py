@@ -109,7 +109,7 @@ def check_mixes(cases, dtype, error, may_be_unfinished=0):
             continue
         feasible, branched = feasible + 1, branched + (found.nodes > 1)
         assert expected - error <= found.value <= most_of_all + error, row
-        x = found.amount[: len(u)].astype(float)
+        x = found.x[: len(u)].astype(float)
         assert not (x[~found.members[: len(u)]] > 1e-5).any() and found.members.sum() <= most, row
         assert (
             x.sum() == pytest.approx(1, abs=1e-5)
@@ -164,9 +164,9 @@ def check_selections(cases, dtype, error):
         expected = optimum._any_win_by_chords(*plain)
         *arrays, allowed = padded(width, w, c)
         found = jax.tree.map(np.asarray, solve(*(x.astype(dtype) for x in arrays), b, dtype(places), allowed))
-        z = found.z[: len(w)].astype(float)
+        z = found.x[: len(w)].astype(float)
         branched += found.nodes > 1
-        assert found.converged and not found.z[len(w) :].any(), row
+        assert found.converged and not found.x[len(w) :].any(), row
         assert (z >= 0).all() and (z <= 1).all() and z.sum() <= places * (1 + 1e-5) and c @ z <= b * (1 + 1e-5) + 1e-7, row
         assert any_win(plain[0], z) == pytest.approx(any_win(plain[0], expected), abs=error), row
     assert branched > 0.4 * len(cases)
@@ -202,8 +202,8 @@ def test_any_win_against_enumeration(groups, size):
         allowed = rng.random(9) < (0.8 if row % 2 else 1.0)
         problem = (w, c, np.float32(rng.random() * 2), np.float32(size))
         mine, other = searched(*problem, allowed=allowed), compared(*problem, allowed=allowed)
-        assert mine.converged and not np.asarray(mine.z)[~allowed].any(), row
-        assert float(any_win(w, mine.z)) == pytest.approx(float(any_win(w, other.z)), abs=2e-6), row
+        assert mine.converged and not np.asarray(mine.x)[~allowed].any(), row
+        assert float(any_win(w, mine.x)) == pytest.approx(float(any_win(w, other.z)), abs=2e-6), row
 
 
 def test_mixes_of_equal_models():
@@ -244,15 +244,13 @@ def test_a_limit_of_nodes_is_reported():
         for limit in (1, 20, 2000):
             found = jax.tree.map(np.asarray, solve(limit))
             assert not found.converged and limit <= found.nodes <= limit + 41
-            assert (
-                c @ found.amount <= b * (1 + 1e-9) and found.amount.sum() == pytest.approx(1) and found.members.sum() <= 10
-            )
+            assert c @ found.x <= b * (1 + 1e-9) and found.x.sum() == pytest.approx(1) and found.members.sum() <= 10
             assert found.value <= best + 1e-9 <= found.value + found.residual + 2e-9
         assert found.residual < 1e-3
         w, c = np.random.default_rng(0).random((2, 40))
         full, early = (branching_any_win(jnp.asarray(w), jnp.asarray(c), 0.7, 8.0, most_nodes=n) for n in (10_000, 2))
         assert full.converged and int(full.nodes) > 2 and int(early.nodes) == 2 and not early.converged
-        assert float(c @ early.z) <= 0.7 + 1e-9
+        assert float(c @ early.x) <= 0.7 + 1e-9
         assert float(early.value) <= float(full.value) <= float(early.value + early.residual) + 1e-9
 
 
@@ -301,7 +299,7 @@ def test_kernels_search_too():
 
     def selection(u, c):
         found = branching_any_win(u, c, 0.7, 4.0)
-        return found.z > 0.5, found.nodes, found.converged
+        return found.x > 0.5, found.nodes, found.converged
 
     for fn in (mix, selection):
         theirs = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1))(u, c)

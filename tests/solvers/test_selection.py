@@ -253,11 +253,7 @@ def test_linear_weights_have_no_guarantee_for_any_win():
 
 @pytest.mark.parametrize(
     ("weight", "budget", "exact_size", "expected"),
-    [
-        (-np.log1p(-MU), 0.45, False, (1, 3, 4, 5)),
-        (MU, 0.5, True, (1, 3, 4, 5)),
-        (np.log(MU), 0.3, True, (0, 3, 4, 5)),
-    ],
+    [(-np.log1p(-MU), 0.45, False, (1, 3, 4, 5)), (MU, 0.5, True, (1, 3, 4, 5)), (np.log(MU), 0.3, True, (0, 3, 4, 5))],
 )
 def test_worked_examples_of_the_best_set(weight, budget, exact_size, expected):
     found = best_subset(weight, COST, jnp.float32(budget), 4.0, exact_size=exact_size, sizes=(4 if exact_size else 0, 4))

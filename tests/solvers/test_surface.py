@@ -29,11 +29,8 @@ CASES = {
     ),
     "best_models": (lambda w: solvers.best_models(w, 3), (W,)),
     "best_pair": (lambda w: solvers.best_pair(jnp.stack([w, w[::-1] + 0.1]), 2), (W,)),
-    "best_subset": (
-        lambda w, c, b: solvers.best_subset(w, c, b, 3, exact_size=True, sizes=(3, 3)).z,
-        (W, COST, 1.3),
-    ),
-    "branching_any_win": (lambda w, c, b: solvers.branching_any_win(w, c, b, 3.0).z, (W, COST, 1.3)),
+    "best_subset": (lambda w, c, b: solvers.best_subset(w, c, b, 3, exact_size=True, sizes=(3, 3)).z, (W, COST, 1.3)),
+    "branching_any_win": (lambda w, c, b: solvers.branching_any_win(w, c, b, 3.0).x, (W, COST, 1.3)),
     "budgeted_fill": (lambda w, c, a, b: solvers.budgeted_fill(w, c, a, b).amount, (W, COST, CAPACITY, 0.45)),
     "continuous_greedy_any_win": (lambda w, c, b: solvers.continuous_greedy_any_win(w, c, b, 3.0).z, (W, COST, 1.3)),
     "exact_any_win": (lambda w, c, b: solvers.exact_any_win(w, c, b, 3.0).z, (W, COST, 1.3)),
@@ -45,7 +42,7 @@ CASES = {
     "log_any_win": (lambda w, c, b: solvers.log_any_win(w, c, b, 3.0).z, (W, COST, 1.3)),
     "pairwise": (lambda z, u: solvers.pairwise(z, u, whole_sum=False), (CAPACITY, UNIFORMS[0])),
     "polish_any_win": (lambda w, c, b: solvers.polish_any_win(selection(w, c, b), w, c, b, 2.5).z, (W, COST, 1.1)),
-    "sparse_fill": (lambda w, c, a, b: solvers.sparse_fill(w, c, a, b, 3).amount, (W, COST, CAPACITY, 0.45)),
+    "sparse_fill": (lambda w, c, a, b: solvers.sparse_fill(w, c, a, b, 3).x, (W, COST, CAPACITY, 0.45)),
     "swap": (lambda z, u, v: solvers.swap(z, u, v), (CAPACITY, UNIFORMS, UNIFORMS[1])),
 }
 DIFFERENTIABLE = {

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import draws, numerics, primitives, xla
+from jaxroute.core import draws, numerics, xla
 
 R = 5
 
@@ -69,7 +69,7 @@ ELEMENTWISE = {
     "broadcasting": (lambda x, y: (x[:, None] + y[None, :], x[:, None] < y, jnp.outer(x, y)), floats(3), floats(4)),
     "scalars": (lambda x, i: (x + i, x * 2, i + 1, jnp.full((2, 2), x)), floats(), integers(9)),
     "barrier": (lambda x: lax.optimization_barrier((x, jnp.ones(3), x.sum())), floats(3)),
-    "once": (lambda x: primitives.compute_once((x, jnp.ones(3), {"sum": x.sum()})), floats(3)),
+    "once": (lambda x: xla.compute_once((x, jnp.ones(3), {"sum": x.sum()})), floats(3)),
     "nextafter": (lambda x: jnp.nextafter(x, 2 * x), floats(3)),
 }  # fmt: skip
 
@@ -77,8 +77,8 @@ SHAPING = {
     "reductions": (lambda x: (x.sum(), x.sum(0), x.mean(1), x.max(1), x.min(), x.prod(0), x.std()), floats(3, 4)),
     "logical reductions": (lambda a: (a.any(), a.all(0), a.sum(1)), booleans(3, 4)),
     "argmax": (lambda x: (jnp.argmax(x), jnp.argmax(x, 0), jnp.argmin(x, 1)), integers(3, 4, 3)),
-    "first best": (lambda x, a: (primitives.first_best(x[:, 0]), primitives.first_best(x, a), primitives.first_best(TABLE[0], a[0])), floats(4, 3), booleans(4, 3)),
-    "sums": (lambda x: primitives.sums([x, 2 * x, TABLE]), floats(4, 3)),
+    "first best": (lambda x, a: (xla.first_best(x[:, 0]), xla.first_best(x, a), xla.first_best(TABLE[0], a[0])), floats(4, 3), booleans(4, 3)),
+    "sums": (lambda x: xla.sums([x, 2 * x, TABLE]), floats(4, 3)),
     "reshape": (lambda x: (x.reshape(6, 2), x.ravel(), x.reshape(2, 2, 3), x[..., None], x[None].squeeze(0)), floats(4, 3)),
     "transpose": (lambda x: (x.T, jnp.moveaxis(x[None], 0, -1), jnp.swapaxes(x, 0, 1)[::-1]), floats(4, 3)),
     "slices": (lambda x: (x[1:3], x[::2], x[:, -1], x[-2], x[::-1, 1:]), floats(4, 3)),

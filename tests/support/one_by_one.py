@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import primitives
+from jaxroute.core import xla
 from jaxroute.core.functions import DEFINITIONS
 
 _IEEE = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt, "square": np.square}
@@ -73,11 +73,11 @@ def _results(eqn, args):
             total = total + product
         return [total]
     if name in ("reduce_max", "reduce_min") and floats:
-        return [out + jnp.float32(0) for out in primitives.bind(eqn, args)]
+        return [out + jnp.float32(0) for out in xla.bind(eqn, args)]
     if name in ("max", "min") and floats:
         a, b = args
         return [jnp.where((a != a) | (a > b if name == "max" else a < b), a, b)]
     if floats and name in _IEEE:  # XLA makes a product of a quotient, even of one alone, if the divisor is broadcast.
         with np.errstate(all="ignore"):
             return [jnp.asarray(_IEEE[name](*map(np.asarray, args)))]
-    return primitives.bind(eqn, args)
+    return xla.bind(eqn, args)

@@ -15,7 +15,7 @@ from reference import queueing as ref
 from scipy.special import expit
 
 from jaxroute.core import draws
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 from jaxroute.problems import queueing as rq
 
 FLOWS = {

@@ -10,12 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.extend.core import JaxprEqn
 
-from jaxroute.core import primitives
+from jaxroute.core import xla
 from jaxroute.core.batching.values import Value, spread
 
 READS = ("dynamic_slice", "gather")
@@ -53,7 +52,7 @@ class Tables:
         """Registers a value that was read from an array, and returns it in the form to be used from now on."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
-        value = primitives.compute_once(value)  # Otherwise the read might be repeated after the write.
+        value = xla.compute_once(value)  # Otherwise the read might be repeated after the write.
         self._reads.setdefault(id(table.array), (table.array, []))[1].append(value)
         return value
 
@@ -62,7 +61,7 @@ class Tables:
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))
-        return table._replace(array=primitives.compute_once([table.array, *reads])[0])
+        return table._replace(array=xla.compute_once([table.array, *reads])[0])
 
 
 def _is_long(table: Value) -> bool:
@@ -83,7 +82,7 @@ def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
     return _scatter(eqn, values, size)
 
 
-def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], jax.Array] | None:
+def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
     """Returns the axes along which the start of a slice differs between runs and its indices `[R, axes]`; None if that is no simple gather.
 
     A simple gather has length one along those axes and full length along the others.
@@ -210,12 +209,12 @@ def _vectors_last(indices: Value) -> Any:
     return jnp.swapaxes(indices.array, -1, -2) if indices.mapped else indices.array
 
 
-def _countable(index: jax.Array) -> jax.Array:
+def _countable(index: Array) -> Array:
     """Converts an index to a type that can be compared with the length of any axis."""
     return index if index.dtype.itemsize >= 4 else index.astype(jnp.int32)
 
 
-def _write_slice(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: jax.Array) -> jax.Array:
+def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
     """Writes `operand` `[..., R]` at the `index` `[n]` that all runs share, in place."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
@@ -235,7 +234,7 @@ def _write_slice(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: j
     return _update_slice(operand, new, starts)
 
 
-def _write_by_comparison(eqn: JaxprEqn, operand: jax.Array, index: jax.Array, updates: jax.Array) -> jax.Array:
+def _write_by_comparison(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
     """Writes `operand` `[..., R]` at the `index` `[n, R]` of each run, by comparison with all indices."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims

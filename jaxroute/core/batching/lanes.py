@@ -22,7 +22,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from jaxroute.core import arithmetic, primitives, rounding
+from jaxroute.core import arithmetic, rounding, xla
 from jaxroute.core.batching import indexing
 from jaxroute.core.batching.dependence import (
     BARRIERS,
@@ -35,8 +35,8 @@ from jaxroute.core.batching.dependence import (
 )
 from jaxroute.core.batching.indexing import Tables
 from jaxroute.core.batching.values import Value, enter, leave, spread
-from jaxroute.core.primitives import bind
 from jaxroute.core.rounding import Trait, trait_of
+from jaxroute.core.xla import bind
 
 # Operands of equal shape, or scalars; the run axis is an additional trailing axis.
 # fmt: off
@@ -157,7 +157,7 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
             outs = [out._replace(trait=trait) for out in outs]
         # XLA regards a definition as cheap and would recompute it in each consumer.
         if arithmetic.is_defined(eqn) and (not outs[0].mapped or uses[eqn.outvars[0]] > 1):
-            outs = [out._replace(array=primitives.compute_once(out.array)) for out in outs]
+            outs = [out._replace(array=xla.compute_once(out.array)) for out in outs]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -331,11 +331,7 @@ def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any
 def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
-    consts, carry, xs = (
-        values[:num_consts],
-        values[num_consts : num_consts + num_carry],
-        values[num_consts + num_carry :],
-    )
+    consts, carry, xs = (values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :])
     # The scanned axis is the first, the run axis the last: they do not meet.
     mapped = carry_dependence(
         [v.mapped for v in carry],
@@ -452,8 +448,7 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     carry, inner = values[num_cond + num_body :], params["body_jaxpr"]
     variables = inner.jaxpr.invars[num_body:]
     mapped = carry_dependence(
-        [v.mapped for v in carry],
-        lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now),
+        [v.mapped for v in carry], lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now)
     )
     apart = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
     if apart:

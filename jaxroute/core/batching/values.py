@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core.batching.dependence import is_key
 from jaxroute.core.rounding import Trait
@@ -50,6 +50,6 @@ def spread(value: Value, size: int) -> Value:
     return Value(_append_axis(value.array, size), True, trait=value.trait | Trait.EVEN)
 
 
-def _append_axis(array: Any, size: int) -> jax.Array:
+def _append_axis(array: Any, size: int) -> Array:
     shape = jnp.shape(array)
     return lax.broadcast_in_dim(array, (*shape, size), tuple(range(len(shape))))

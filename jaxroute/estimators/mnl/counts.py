@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
@@ -31,10 +31,10 @@ class Counts:
       listed: `[N]` int32 number of these queries.
     """
 
-    tried: jax.Array
-    accepted: jax.Array
-    queries: jax.Array
-    listed: jax.Array
+    tried: Array
+    accepted: Array
+    queries: Array
+    listed: Array
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
@@ -53,7 +53,7 @@ class Counts:
             listed=jnp.zeros((num_items,), jnp.int32),
         )
 
-    def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "Counts":
+    def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "Counts":
         """Returns the counts with one more observation.
 
         Args:
@@ -75,7 +75,7 @@ class Counts:
             listed=numerics.put(self.listed, (item,), listed + new.astype(jnp.int32)),
         )
 
-    def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
+    def sums(self, table: Array, chosen: Array) -> Derivatives:
         """Returns the gradient of the chosen item, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p`.
 
         Args:
@@ -86,11 +86,11 @@ class Counts:
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
         listed, queries = xla.barrier((numerics.at(self.listed, place), numerics.at(self.queries, place)))
 
-        def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
+        def sums(theta: Array, *, hessian: bool = True) -> Sums:
             del hessian
             parameter = numerics.at(theta, place)
 
-            def step(gradient: jax.Array, queries: jax.Array, first: jax.Array) -> jax.Array:
+            def step(gradient: Array, queries: Array, first: Array) -> Array:
                 query = queries.astype(jnp.int32)
                 x = xla.compute_once(jnp.take(by_query, query, axis=0, mode="clip"))
                 missed = jnp.take(tried, query) * jax.nn.sigmoid(numerics.project(x, parameter)) - jnp.take(accepted, query)
@@ -118,12 +118,12 @@ class PairCounts:
       listed: `[N]` int32 number of entries.
     """
 
-    places: jax.Array
-    queries: jax.Array
-    others: jax.Array
-    tried: jax.Array
-    accepted: jax.Array
-    listed: jax.Array
+    places: Array
+    queries: Array
+    others: Array
+    tried: Array
+    accepted: Array
+    listed: Array
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
@@ -140,7 +140,7 @@ class PairCounts:
             listed=jnp.zeros((num_items,), jnp.int32),
         )
 
-    def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "PairCounts":
+    def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "PairCounts":
         """Returns the counts with one more observation.
 
         Args:
@@ -154,7 +154,7 @@ class PairCounts:
         once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
-    def _with(self, query: jax.Array, item: jax.Array, other: jax.Array, won: jax.Array, counts: jax.Array) -> "PairCounts":
+    def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
         """Returns the counts with one more trial in the list of an item, if it counts."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
@@ -163,7 +163,7 @@ class PairCounts:
         new = counts & (place == 0)
         slot = (item, jnp.where(new, listed, jnp.maximum(place.astype(jnp.int32) - 1, 0)))
 
-        def put(table: jax.Array, value: jax.Array) -> jax.Array:
+        def put(table: Array, value: Array) -> Array:
             now, table = xla.barrier((numerics.at(table, slot), table))
             return numerics.put(table, slot, jnp.where(new, value.astype(table.dtype), now))
 
@@ -176,7 +176,7 @@ class PairCounts:
             listed=numerics.put(self.listed, row, listed + new.astype(jnp.int32)),
         )
 
-    def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
+    def sums(self, table: Array, chosen: Array) -> Derivatives:
         """Returns the gradient, eq. (4) without the ridge; see `Counts.sums`. `p_j` includes one other item.
 
         Args:
@@ -191,16 +191,16 @@ class PairCounts:
         ]
         listed = [numerics.at(self.listed, place) for place in places]
         in_use = [xla.largest_over_runs(number) for number in listed]
-        of_others: list[jax.Array] = []  # From the first call, because other parameters do not change.
+        of_others: list[Array] = []  # From the first call, because other parameters do not change.
 
-        def features(queries: jax.Array) -> jax.Array:
+        def features(queries: Array) -> Array:
             return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
 
-        def utilities_of_others(theta: jax.Array, a: int) -> jax.Array:
+        def utilities_of_others(theta: Array, a: int) -> Array:
             """Returns the utility of the other item in each entry of a list, `[C]`."""
             queries, others = lists[a][:2]
 
-            def step(part: tuple[jax.Array, ...], first: jax.Array) -> tuple[jax.Array, ...]:
+            def step(part: tuple[Array, ...], first: Array) -> tuple[Array, ...]:
                 del first
                 _, queries, others = part
                 theirs = xla.compute_once(jnp.take(theta, others.astype(jnp.int32), axis=0, mode="clip"))
@@ -209,7 +209,7 @@ class PairCounts:
             empty = jnp.zeros(queries.shape, theta.dtype)
             return xla.chunked_map_inplace((empty, queries, others), in_use[a], step)[0]
 
-        def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
+        def sums(theta: Array, *, hessian: bool = True) -> Sums:
             del hessian
             if not of_others:
                 of_others.extend(utilities_of_others(theta, a) for a in range(len(lists)))
@@ -217,7 +217,7 @@ class PairCounts:
             gradients = []
             for a, b in ((0, 1), (1, 0)):
 
-                def step(gradient: jax.Array, part: tuple[jax.Array, ...], first: jax.Array, a: int = a, b: int = b) -> Any:
+                def step(gradient: Array, part: tuple[Array, ...], first: Array, a: int = a, b: int = b) -> Any:
                     queries, others, tried, accepted, utility = part
                     x = features(queries)
                     own = xla.compute_once(numerics.project(x, parameters[a]))
@@ -234,13 +234,13 @@ class PairCounts:
         return sums
 
 
-def _one_more(table: jax.Array, cell: tuple[jax.Array, ...], counts: jax.Array) -> jax.Array:
+def _one_more(table: Array, cell: tuple[Array, ...], counts: Array) -> Array:
     """Adds one to a `cell` of `table`, if it `counts`."""
     # Computed once, the table too: two writes in one loop would visit all of it.
     now, table = xla.barrier((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 
-def _of_item(tables: tuple[jax.Array, ...], item: jax.Array) -> list[jax.Array]:
+def _of_item(tables: tuple[Array, ...], item: Array) -> list[Array]:
     """Returns the rows of an item in tables of counts, as floats."""
     return [xla.barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]

@@ -1,15 +1,13 @@
 """Loss function that all solvers minimise, as the paper writes it, and the probabilities of one row."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import xla
 from jaxroute.core.types import Leaf
 
 
-def negative_log_likelihood(
-    theta: jax.Array, features: jax.Array, offered: jax.Array, chosen: jax.Array, ridge: Leaf
-) -> jax.Array:
+def negative_log_likelihood(theta: Array, features: Array, offered: Array, chosen: Array, ridge: Leaf) -> Array:
     """Returns the regularised negative log-likelihood `[]`, for tests and for reading; the solvers use derivatives from packed sums.
 
     `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`,
@@ -35,7 +33,7 @@ def negative_log_likelihood(
     return 0.5 * ridge * jnp.sum(theta**2) - jnp.sum(log_accepted)
 
 
-def probabilities(logits: jax.Array, present: jax.Array) -> jax.Array:
+def probabilities(logits: Array, present: Array) -> Array:
     """Returns the probabilities `p_j` `[K, C]` of the items of each row, without overflow.
 
     Args:

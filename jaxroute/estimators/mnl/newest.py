@@ -1,8 +1,8 @@
 """Contribution of the last observation to the derivatives of the loss."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import numerics, xla
 from jaxroute.estimators.mnl.likelihood import probabilities
@@ -20,11 +20,11 @@ class NewestObservation:
       shown: `[K]` bool, shown items; None if unused.
     """
 
-    x: jax.Array
-    gradient: jax.Array
-    weight: jax.Array
-    took: jax.Array | None = None
-    shown: jax.Array | None = None
+    x: Array
+    gradient: Array
+    weight: Array
+    took: Array | None = None
+    shown: Array | None = None
 
     def rows_of(self, a: int, number: int) -> list[int]:
         """Returns the rows of `x` that concern a parameter: that of its item, or all of them for a single parameter.
@@ -36,7 +36,7 @@ class NewestObservation:
         return list(range(self.x.shape[0])) if number == 1 else [a]
 
 
-def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, chosen: jax.Array) -> NewestObservation:
+def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Array) -> NewestObservation:
     """Returns the contribution of an observation with a parameter per item.
 
     Args:
@@ -60,7 +60,7 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     return NewestObservation(seen, missed[:, None] * seen, weight, (took & present).astype(jnp.float32), present)
 
 
-def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> NewestObservation:
+def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestObservation:
     """Returns the contribution of an observation with one parameter for all items.
 
     Args:

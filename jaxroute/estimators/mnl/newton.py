@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
@@ -20,7 +20,7 @@ _CONTRACTS = 0.5
 _STEPS = 5
 
 
-def safe(reach: jax.Array) -> jax.Array:
+def safe(reach: Array) -> Array:
     """Returns the length of a Newton step at which the loss decreases for any features and ridge, if a full step moves logits by at most `reach`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
@@ -39,22 +39,22 @@ class _Point(NamedTuple):
       steps: `[]` int32 number of steps, the same in all runs.
     """
 
-    theta: jax.Array
-    inverse: jax.Array
-    push: jax.Array
-    error: jax.Array
-    drift: jax.Array
-    decrement: jax.Array
-    wanted: jax.Array
-    steps: jax.Array
+    theta: Array
+    inverse: Array
+    push: Array
+    error: Array
+    drift: Array
+    decrement: Array
+    wanted: Array
+    steps: Array
 
 
-def _left(reach: jax.Array, decrement: jax.Array) -> jax.Array:
+def _left(reach: Array, decrement: Array) -> Array:
     """Bounds the decrement `[]` after a full step that moves logits by at most `reach`, from the decrement before it."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
-def _of_logit(error: jax.Array, drift: jax.Array, inverse: jax.Array, longest: jax.Array) -> jax.Array:
+def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
     """Bounds the error `[]` of a logit by the decrement."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
@@ -69,8 +69,8 @@ class NewtonState:
       residual: `[]` largest bound, over all fits, of the error of a logit.
     """
 
-    longest: jax.Array
-    residual: jax.Array
+    longest: Array
+    residual: Array
 
 
 @struct.dataclass
@@ -104,8 +104,8 @@ class Newton:
         return NewtonState(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
 
     def fit(
-        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
-    ) -> tuple[jax.Array, Any]:
+        self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, Any]:
         """Returns parameters at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
@@ -117,20 +117,13 @@ class Newton:
         end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 
-    def residual(self, state: "NewtonState | TrackedState") -> jax.Array:
+    def residual(self, state: "NewtonState | TrackedState") -> Array:
         """Returns the largest bound, over all fits, of the error of a logit, `[]`."""
         return state.residual
 
     def _from(
-        self,
-        start: _Point,
-        sums: Derivatives,
-        theta: jax.Array,
-        masks: list[jax.Array],
-        ridge: Leaf,
-        longest: jax.Array,
-        spread: float,
-    ) -> tuple[_Point, jax.Array]:
+        self, start: _Point, sums: Derivatives, theta: Array, masks: list[Array], ridge: Leaf, longest: Array, spread: float
+    ) -> tuple[_Point, Array]:
         """Takes the Newton steps that each run needs, and bounds the error of a logit after them.
 
         Args:
@@ -158,7 +151,7 @@ class Newton:
             wanted = ~stalled & (_of_logit(error, reach, inverse, longest) > self.tolerance)
             return _Point(now.theta - safe(reach) * full, inverse, -gradient, error, reach, decrement, wanted, now.steps + 1)
 
-        def again(now: _Point) -> jax.Array:
+        def again(now: _Point) -> Array:
             return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         def one(now: _Point) -> _Point:
@@ -181,10 +174,10 @@ class TrackedState:
       residual: `[]` largest bound, over all fits, of the error of a logit.
     """
 
-    inverse: jax.Array
-    push: jax.Array
-    longest: jax.Array
-    residual: jax.Array
+    inverse: Array
+    push: Array
+    longest: Array
+    residual: Array
 
 
 @struct.dataclass
@@ -213,14 +206,8 @@ class Tracked(Newton):
         return TrackedState(inverse, jnp.zeros((num, dim), jnp.float32), zero, zero)
 
     def fit(
-        self,
-        state: TrackedState,
-        sums: Derivatives,
-        theta: jax.Array,
-        chosen: jax.Array,
-        ridge: Leaf,
-        new: NewestObservation,
-    ) -> tuple[jax.Array, TrackedState]:
+        self, state: TrackedState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, TrackedState]:
         """See `Solver.fit`."""
         if new.x.shape[0] != 1 or new.took is None:
             raise TypeError("new must be one row of one item as new_row and new_pair make it; Newton(...) takes others")
@@ -264,23 +251,23 @@ class Tracked(Newton):
         )
 
 
-def longest_of(before: jax.Array, new: NewestObservation) -> jax.Array:
+def longest_of(before: Array, new: NewestObservation) -> Array:
     """Returns the norm of the longest features so far."""
     return xla.compute_once(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
-def _placed(masks: list[jax.Array], theta: jax.Array, values: jax.Array) -> jax.Array:
+def _placed(masks: list[Array], theta: Array, values: Array) -> Array:
     """Writes the `values` `[A d]` into `theta` `[N, d]` where the masks are True."""
     for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
     return xla.compute_once(theta)
 
 
-def inverted(matrix: jax.Array) -> jax.Array:
+def inverted(matrix: Array) -> Array:
     """Inverts a symmetric and positive definite matrix `[D, D]` by sweeps, one equal step per row."""
     size = matrix.shape[-1]
 
-    def sweep(place: jax.Array, a: jax.Array) -> jax.Array:
+    def sweep(place: Array, a: Array) -> Array:
         here = numerics.one_hot(place, size)
         row = lax.dynamic_index_in_dim(a, place, 0, keepdims=False)
         pivot = 1.0 / jnp.sum(jnp.where(here, row, 0.0))

@@ -2,10 +2,9 @@
 
 from typing import ClassVar, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
@@ -19,7 +18,7 @@ _LEAST_CURVATURE = 1e-6
 # Number of steps of each parameter without a smaller error after which only rounding remains.
 _PATIENCE = 4
 # State of `Online`: `B_j^-1` `[N, d, d]`, and the rounding errors of the parameters `[N, d]`.
-OnlineState: TypeAlias = tuple[numerics.Sum, jax.Array]
+OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 
 
 @struct.dataclass
@@ -41,14 +40,14 @@ class Online:
         return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
-        self, state: OnlineState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
-    ) -> tuple[jax.Array, OnlineState]:
+        self, state: OnlineState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, OnlineState]:
         """See `Solver.fit`."""
         del sums, ridge
         estimate, inverses = _online(numerics.Sum(theta, state[1]), state[0], chosen, new, None)
         return estimate.total, (inverses, estimate.error)
 
-    def residual(self, state: OnlineState) -> jax.Array:
+    def residual(self, state: OnlineState) -> Array:
         """Returns NaN, because the error is unknown."""
         return jnp.full((), jnp.nan, state[1].dtype)
 
@@ -63,9 +62,9 @@ class BFGSState:
       residual: `[]` largest estimate, over all fits, of the error of a logit.
     """
 
-    inverse: jax.Array
-    longest: jax.Array
-    residual: jax.Array
+    inverse: Array
+    longest: Array
+    residual: Array
 
 
 class _Point(NamedTuple):
@@ -82,14 +81,14 @@ class _Point(NamedTuple):
       steps: `[]` int32 number of steps, the same in all runs.
     """
 
-    theta: jax.Array
-    inverse: jax.Array
-    gradient: jax.Array
-    moves: jax.Array
-    least: jax.Array
-    since: jax.Array
-    wanted: jax.Array
-    steps: jax.Array
+    theta: Array
+    inverse: Array
+    gradient: Array
+    moves: Array
+    least: Array
+    since: Array
+    wanted: Array
+    steps: Array
 
 
 @struct.dataclass
@@ -123,30 +122,30 @@ class BFGS:
         zero = jnp.zeros((), jnp.float32)
         return BFGSState(_inverse_ridge(num, dim, ridge), zero, zero)
 
-    def residual(self, state: BFGSState) -> jax.Array:
+    def residual(self, state: BFGSState) -> Array:
         """Returns the largest estimate, over all fits, of the error of a logit, `[]`."""
         return state.residual
 
     def fit(
-        self, state: BFGSState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
-    ) -> tuple[jax.Array, BFGSState]:
+        self, state: BFGSState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, BFGSState]:
         """See `Solver.fit`."""
         number, size = chosen.shape[0], theta.shape[0]
         longest = longest_of(state.longest, new)
         spread = longest if new.x.shape[0] == 1 else 2.0 * longest
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
-        def gradients(theta: jax.Array) -> jax.Array:
+        def gradients(theta: Array) -> Array:
             """Returns eq. (4) for the chosen parameters; zero for -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
 
-        def moves(inverse: jax.Array, gradient: jax.Array) -> jax.Array:
+        def moves(inverse: Array, gradient: Array) -> Array:
             each = [numerics.at(inverse, (jnp.maximum(chosen[a], 0),)) for a in range(number)]
             return xla.compute_once(jnp.stack([numerics.combine(g, b) for g, b in zip(list(gradient), each, strict=True)]))
 
-        def residual(gradient: jax.Array, ways: jax.Array) -> jax.Array:
+        def residual(gradient: Array, ways: Array) -> Array:
             return scale * jnp.sqrt(jnp.maximum(jnp.sum(gradient * ways), 0.0))
 
         def one(now: _Point) -> _Point:
@@ -178,7 +177,7 @@ class BFGS:
             least = jnp.minimum(left, now.least)
             return xla.compute_once(_Point(theta, inverse, gradient, ways, least, since, wanted, now.steps + 1))
 
-        def again(now: _Point) -> jax.Array:
+        def again(now: _Point) -> Array:
             return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         estimate, inverses = _online(numerics.Sum.of(theta), numerics.Sum.of(state.inverse), chosen, new, spread)
@@ -198,13 +197,13 @@ class BFGS:
         )
 
 
-def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
+def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
     """Returns `I / ridge` for each parameter, `[N, d, d]`."""
     return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
 
 
 def _online(
-    theta: numerics.Sum, inverses: numerics.Sum, chosen: jax.Array, new: NewestObservation, spread: jax.Array | None
+    theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
     """Takes a step on the new observation alone, and adds its second derivatives to `B_j^-1`.
 

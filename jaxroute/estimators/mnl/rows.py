@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
@@ -21,7 +22,7 @@ def item_type(num_items: int) -> DTypeLike:
     return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
 
 
-def _written(table: jax.Array, new: jax.Array, t: jax.Array) -> jax.Array:
+def _written(table: Array, new: Array, t: Array) -> Array:
     """Writes `new` `[...]` into row `t` of `table` `[..., H]`."""
     return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
@@ -36,9 +37,9 @@ class Rows:
       accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
 
-    features: jax.Array
-    items: jax.Array
-    accepted: jax.Array
+    features: Array
+    items: Array
+    accepted: Array
 
     @classmethod
     def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
@@ -57,7 +58,7 @@ class Rows:
             accepted=jnp.full((rounds,), num_shown, jnp.int8),
         )
 
-    def write(self, t: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, valid: jax.Array | bool) -> "Rows":
+    def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
         """Returns the table with the observation of a round.
 
         Args:
@@ -74,7 +75,7 @@ class Rows:
             accepted=_written(self.accepted, accepted, t),
         )
 
-    def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
+    def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
         """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives.
 
         For `theta_a` of a chosen item `a` they are, summed over the rows `i` that show the item,
@@ -96,7 +97,7 @@ class Rows:
         pairs = [(a, b) for a in range(number) for b in range(a, number)]
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
-        def step(carry: jax.Array, part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array) -> jax.Array:
+        def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
             """Adds a chunk of rows: features `[d, C]`, items `[K, C]`, accepted places `[C]`."""
             del first
             x, items, accepted = part
@@ -128,10 +129,10 @@ class Rows:
 
 
 # Probabilities `p` of the shown items `[K, C]`, and the accepted one.
-_Choice = tuple[jax.Array, jax.Array]
+_Choice = tuple[Array, Array]
 
 
-def _of_one_shown(parameters: list[jax.Array], x: jax.Array, accepted: jax.Array, mine: list[jax.Array]) -> _Choice:
+def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
     """Returns utilities for rows that show one item each; only those of chosen items are computed.
 
     Rows of other items have the utility of the first chosen one and are masked later by `mine`. With one chosen item this saves a selection. With
@@ -144,7 +145,7 @@ def _of_one_shown(parameters: list[jax.Array], x: jax.Array, accepted: jax.Array
     return jax.nn.sigmoid(logit)[None], (accepted == 0)[None]
 
 
-def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> _Choice:
+def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
     """Returns utilities for rows that show several items, selected from the utilities of all items."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
@@ -156,7 +157,7 @@ def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
     return probabilities(logits, items >= 0), took
 
 
-def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
     """Returns the terms `[C]` of the entries: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two items.
 
     Args:
@@ -164,7 +165,7 @@ def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Ar
       share: `p_a` `[C]` of each chosen item; 0 if it was not shown.
       x: `[d, C]` features.
     """
-    scaled: dict[tuple[int, int, int], jax.Array] = {}
+    scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
     for a, b, i, j in entries:
         if (a, b, i) not in scaled:
@@ -174,10 +175,10 @@ def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Ar
     return terms
 
 
-def _assemble(blocks: dict[_Entry, jax.Array], number: int, dim: int) -> jax.Array:
+def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
     """Assembles the symmetric matrix `[A d, A d]` from its entries by item, item, row and column."""
 
-    def entry(a: int, i: int, b: int, j: int) -> jax.Array:
+    def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
             return blocks[a, b, i, j]
         return blocks[b, a, j, i]
@@ -196,9 +197,9 @@ class PairRows:
       accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
 
-    features: jax.Array
-    shown: jax.Array
-    accepted: jax.Array
+    features: Array
+    shown: Array
+    accepted: Array
 
     @classmethod
     def empty(cls, rounds: int, num_shown: int, dim: int) -> "PairRows":
@@ -210,9 +211,7 @@ class PairRows:
             accepted=jnp.full((rounds,), num_shown, jnp.int8),
         )
 
-    def write(
-        self, t: jax.Array, x: jax.Array, shown: jax.Array, accepted: jax.Array, valid: jax.Array | bool
-    ) -> "PairRows":
+    def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
         """Returns the table with the observation of a round.
 
         Args:
@@ -228,7 +227,7 @@ class PairRows:
             accepted=_written(self.accepted, accepted, t),
         )
 
-    def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
+    def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
         """Returns the derivatives of the sum in eq. (1), without the ridge, in the single parameter, the row of `theta` `[1, d]`.
 
         They are sums over the rows, with the shown items of each, of
@@ -247,7 +246,7 @@ class PairRows:
         zero = jnp.zeros(())
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
-        def step(carry: dict[str, Any], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array) -> dict[str, Any]:
+        def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
             """Adds a chunk of rows: features `[K, d, C]`, which are shown `[K, C]`, accepted places `[C]`."""
             del first
             x, present, accepted = part

@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar, Protocol
 
-import jax
 from flax import struct
+from jax import Array
 
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.mnl.newest import NewestObservation
@@ -18,14 +18,14 @@ class Sums:
       hessian: `[A d, A d]` second derivatives; None if not requested.
     """
 
-    gradient: jax.Array
-    hessian: jax.Array | None
+    gradient: Array
+    hessian: Array | None
 
 
 class Derivatives(Protocol):
     """Derivatives of the loss of all observations, as a function of the parameters."""
 
-    def __call__(self, theta: jax.Array, *, hessian: bool = True) -> Sums:
+    def __call__(self, theta: Array, *, hessian: bool = True) -> Sums:
         """Returns the derivatives at `theta` `[N, d]`.
 
         Args:
@@ -56,13 +56,13 @@ class Solver(Protocol):
         """
         ...
 
-    def residual(self, state: Any) -> jax.Array:
+    def residual(self, state: Any) -> Array:
         """Returns the largest remaining error of a logit, over all fits, by the stopping criterion, `[]`; NaN without a criterion."""
         ...
 
     def fit(
-        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: NewestObservation
-    ) -> tuple[jax.Array, Any]:
+        self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, Any]:
         """Returns new parameters and state.
 
         Args:

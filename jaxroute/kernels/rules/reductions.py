@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.core.primitives import place_mask
+from jaxroute.core.xla import place_mask
 from jaxroute.kernels import ir
 from jaxroute.kernels.rules.elementwise import beats, combined
 from jaxroute.kernels.rules.registry import aval_of, rule
@@ -131,7 +131,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Returns the first index of the maximum among the allowed elements, or the length if there is none, as `primitives.by_comparison`."""
+    """Returns the first index of the maximum among the allowed elements, or the length if there is none, as `xla.by_comparison`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:

@@ -80,10 +80,7 @@ def test_counts_have_its_gradient(K, double_precision):
         np.testing.assert_allclose(ours, gradient[jnp.asarray(S)], atol=1e-11)
 
 
-SOLVERS = {
-    "Newton": EXACT,
-    "BFGS": BFGS,
-}
+SOLVERS = {"Newton": EXACT, "BFGS": BFGS}
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -20,7 +20,7 @@ from helpers import doubles, x64
 from reference import cascade as ref
 
 from jaxroute.core import draws
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import gaussian, glm, links
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
 from jaxroute.core.quick import quick_jit
-from jaxroute.core.trees import classes_of
+from jaxroute.core.types import classes_of
 from jaxroute.problems.service.types import Request
 
 # Number of requests drawn for an optimum without a closed form.

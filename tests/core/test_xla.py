@@ -14,7 +14,7 @@ from helpers import ROOT
 from jax import lax
 from lowering import count, lowers
 
-from jaxroute.core import draws, numerics, primitives
+from jaxroute.core import draws, numerics, xla
 from jaxroute.core.batching.lanes import lanes
 from jaxroute.problems import default_policies, problems
 
@@ -33,7 +33,7 @@ SCORES = {
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
     """Loops and sums as a GPU has them."""
-    monkeypatch.setattr(primitives, "GPUS", ("cpu",))
+    monkeypatch.setattr(xla, "GPUS", ("cpu",))
 
 
 @pytest.mark.parametrize("allowed", [None, "some", "none"])
@@ -42,7 +42,7 @@ def as_on_a_gpu(monkeypatch):
 def test_the_first_best_is_the_same_by_comparison_and_by_pairs(name, allowed, axis):
     scores = SCORES[name]
     given = () if allowed is None else (np.zeros((4, 7), bool) if allowed == "none" else RNG.random((4, 7)) < 0.5,)
-    one, other = (f(jnp.asarray(scores), *given, axis=axis) for f in (primitives.by_comparison, primitives._by_pairs))
+    one, other = (f(jnp.asarray(scores), *given, axis=axis) for f in (xla.by_comparison, xla._by_pairs))
     np.testing.assert_array_equal(one, other)
     assert one.dtype == other.dtype == jnp.int32
     rows = np.moveaxis(scores, axis, -1)
@@ -63,8 +63,8 @@ def test_ties_go_by_an_order(size, allowed):
     masks = rng.random((200, size)) < 0.6 if allowed else np.ones((200, size), bool)
     orders = np.stack([np.asarray(draws.order(draws.key(i), size)) for i in range(200)])
     given = (masks, orders) if allowed else (orders,)
-    ways = [jax.jit(jax.vmap(lambda s, *g: primitives.first_best(s, *([] if allowed else [None]), *g)))(scores, *given)]
-    ways += [f(jnp.asarray(scores), *given, axis=1, ordered=True) for f in (primitives.by_comparison, primitives._by_pairs)]
+    ways = [jax.jit(jax.vmap(lambda s, *g: xla.first_best(s, *([] if allowed else [None]), *g)))(scores, *given)]
+    ways += [f(jnp.asarray(scores), *given, axis=1, ordered=True) for f in (xla.by_comparison, xla._by_pairs)]
     for i, (row, mask, order) in enumerate(zip(scores, masks, orders, strict=True)):
         inside = row[mask]
         tied = [] if not mask.any() or np.isnan(inside).any() else np.flatnonzero(mask & (row == inside.max()))
@@ -83,19 +83,19 @@ def test_orders_are_random():
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_first_best_of_a_batch(axis):
     scores, allowed = SCORES["ties"], RNG.random(7) < 0.5
-    both = jax.vmap(lambda s: primitives.first_best(s, allowed), in_axes=axis)(scores if axis == 0 else scores.T)
-    np.testing.assert_array_equal(both, [primitives.first_best(jnp.asarray(s), allowed) for s in scores])
+    both = jax.vmap(lambda s: xla.first_best(s, allowed), in_axes=axis)(scores if axis == 0 else scores.T)
+    np.testing.assert_array_equal(both, [xla.first_best(jnp.asarray(s), allowed) for s in scores])
 
 
 def test_a_choice_has_no_derivative_and_a_value_that_is_kept_has_its_own():
     x = jnp.asarray([0.3, 2.0, 1.0])
-    slope = jax.grad(lambda x: jnp.sum(primitives.compute_once(x) ** 2) + 0.0 * primitives.first_best(x))(x)
+    slope = jax.grad(lambda x: jnp.sum(xla.compute_once(x) ** 2) + 0.0 * xla.first_best(x))(x)
     np.testing.assert_allclose(slope, 2 * x)
 
 
 def sum_up_to(number, x):
     """The sum of the first `number` elements, by a loop as long as the longest of all runs, and that length."""
-    length = primitives.largest_over_runs(number)
+    length = xla.largest_over_runs(number)
     return lax.fori_loop(0, length, lambda i, total: total + jnp.where(i < number, x[i], 0.0), jnp.float32(0.0)), length
 
 
@@ -118,12 +118,12 @@ def test_the_largest_over_runs_bounds_a_loop_of_all():
 
 
 def test_the_largest_over_runs_has_no_derivative():
-    slope = jax.grad(lambda x: x * primitives.largest_over_runs(jnp.int32(3)).astype(jnp.float32))(2.0)
+    slope = jax.grad(lambda x: x * xla.largest_over_runs(jnp.int32(3)).astype(jnp.float32))(2.0)
     assert float(slope) == 3.0
 
 
 def test_nothing_can_be_kept():
-    assert primitives.compute_once(()) == ()
+    assert xla.compute_once(()) == ()
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 8, 30])
@@ -133,21 +133,21 @@ def test_a_loop_written_out_is_the_loop(count, as_on_a_gpu):
 
     start = jnp.float32(0.3), jnp.float32(0.0)
     want = lax.fori_loop(0, count, grow, start)
-    for got in (primitives.repeat(count, grow, start), jax.jit(lambda: primitives.repeat(count, grow, start))()):
+    for got in (xla.repeat(count, grow, start), jax.jit(lambda: xla.repeat(count, grow, start))()):
         np.testing.assert_allclose(got, want, rtol=1e-6)
-    mapped = jax.jit(lanes(lambda x: primitives.repeat(count, grow, (x, start[1])), 3))(jnp.full((3,), start[0]))
+    mapped = jax.jit(lanes(lambda x: xla.repeat(count, grow, (x, start[1])), 3))(jnp.full((3,), start[0]))
     np.testing.assert_allclose(mapped, np.repeat(np.asarray(want)[:, None], 3, 1), rtol=1e-6)
 
 
 def test_sums_together_are_the_sums(as_on_a_gpu):
     values = [jnp.asarray(SCORES["floats"][0]), jnp.arange(7.0)]
-    np.testing.assert_allclose(primitives.sums(values), [v.sum() for v in values], rtol=1e-6)
+    np.testing.assert_allclose(xla.sums(values), [v.sum() for v in values], rtol=1e-6)
 
 
 def test_only_a_cpu_keeps_draws_and_writes_loops_as_loops():
     def play(key):
         u = draws.uniform(key, (5,))
-        return numerics.argmax(u * u), primitives.repeat(6, lambda i, x: x * u[0] + i, u[1])
+        return numerics.argmax(u * u), xla.repeat(6, lambda i, x: x * u[0] + i, u[1])
 
     gpu = lowers(play, draws.key(0))
     cpu = jax.jit(play).lower(draws.key(0)).as_text()
