@@ -23,8 +23,8 @@ CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
 }
 """Arguments of `fit_projection` for each data set. Source: ACQB (Bae et al.), appendix B.2.
 
-Differs from the paper: the numbers of prompts and epochs for RouterBench, which it does not give, are SPROUT's. "30 prompts
-per epoch" for EmbedLLM is read as a random batch of 30.
+Differs from the paper: RouterBench's numbers of prompts and epochs, which it does not give, are SPROUT's. "30 prompts per epoch" for EmbedLLM is
+read as a random batch of 30.
 """
 
 # Relative size below which a centred utility vector is only rounding error.
@@ -51,12 +51,9 @@ class Pairs(NamedTuple):
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
     """Returns the rows (int64, ascending) of a balanced set: at most `per_model` random prompts among those on which each model is best.
 
-    Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
+    The best model of a row of `utility` `[n, N]` is the first on ties; `seed` decides the choice among its prompts.
 
-    Args:
-      utility: `[n, N]` utilities; ties go to the first model.
-      per_model: largest number of prompts per model.
-      seed: seed of the choice.
+    Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """
     values = _utility(utility)
     per_model = checks.count("per_model", per_model)
@@ -123,10 +120,7 @@ def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
 
-    Args:
-      z: `[n, e]` representations.
-      pairs: pairs of the `n` prompts.
-      temperature: `[]` temperature, above 0.
+    The representations `z` are `[n, e]`, and `pairs` those of the `n` prompts; the temperature is above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -181,7 +175,6 @@ class Projection:
 
 @functools.partial(quick_jit, static_argnums=2)
 def _represented(params: Any, features: Array, module: ProjectionHead) -> Any:
-    """Computes representations in one program, instead of one program per operation."""
     return module.apply({"params": params}, features)
 
 
@@ -200,7 +193,7 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Runs Algorithm 3 on a given set, without checks; can be mapped over `key`, thresholds and temperature.
+    """Trains a head by Algorithm 3 on the given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.
@@ -319,9 +312,8 @@ def fit_projection(
     )
 
 
-@functools.cache
+@functools.cache  # One object, so that fits share their compiled code.
 def _default_optimiser() -> optax.GradientTransformation:
-    """Returns one shared optimiser, so that fits share their compiled code."""
     return optax.adam(1e-3)
 
 

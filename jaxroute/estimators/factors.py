@@ -48,7 +48,7 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
-    """Returns `A` and `T` of a page."""
+    """Returns the matrices `A` and `T` of a page."""
     return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
 
 

@@ -35,62 +35,31 @@ def cholesky(matrix: Array) -> Array:
     return jnp.stack(columns, axis=-1)
 
 
-def solve_lower(lower: Array, b: Array) -> Array:
-    """Solves `L x = b`.
-
-    Args:
-      lower: `L` `[..., d, d]`.
-      b: `[..., d]`.
-    """
+def solve_triangular(lower: Array, b: Array, transposed: bool = False) -> Array:
+    """Solves `L x = b`, or `L' x = b` if `transposed`, for a lower triangular `L` `[..., d, d]` and `b` `[..., d]`."""
     size = lower.shape[-1]
     if size > _SMALL:
-        return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True)[..., 0]
-    entries: list[Array] = []
-    for i in range(size):
+        options: Any = {"left_side": True, "lower": True, "transpose_a": transposed}
+        return lax.linalg.triangular_solve(lower, b[..., None], **options)[..., 0]
+    entries: dict[int, Array] = {}
+    for i in reversed(range(size)) if transposed else range(size):
         value = b[..., i]
-        for j, entry in enumerate(entries):
-            value = value - lower[..., i, j] * entry
-        entries.append(xla.compute_once(value / lower[..., i, i]))
-    return jnp.stack(entries, axis=-1)
-
-
-def solve_upper(lower: Array, b: Array) -> Array:
-    """Solves `L' x = b`.
-
-    Args:
-      lower: `L` `[..., d, d]`.
-      b: `[..., d]`.
-    """
-    size = lower.shape[-1]
-    if size > _SMALL:
-        return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True, transpose_a=True)[..., 0]
-    entries: list[Array] = []
-    for i in reversed(range(size)):
-        value = b[..., i]
-        for k, entry in enumerate(entries):
-            value = value - lower[..., size - 1 - k, i] * entry
-        entries.append(xla.compute_once(value / lower[..., i, i]))
-    return jnp.stack(entries[::-1], axis=-1)
+        for j, entry in entries.items():
+            value = value - (lower[..., j, i] if transposed else lower[..., i, j]) * entry
+        entries[i] = xla.compute_once(value / lower[..., i, i])
+    return jnp.stack([entries[i] for i in range(size)], axis=-1)
 
 
 def solve(matrix: Array, b: Array) -> Array:
-    """Solves `matrix x = b`.
-
-    Args:
-      matrix: `[..., d, d]`, symmetric and positive definite.
-      b: `[..., d]`.
-    """
+    """Solves `matrix x = b` for `b` `[..., d]` and a symmetric and positive definite `matrix` `[..., d, d]`."""
     lower = cholesky(matrix)
-    return solve_upper(lower, solve_lower(lower, b))
+    return solve_triangular(lower, solve_triangular(lower, b), transposed=True)
 
 
 def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """Returns the inverse of `A + weight x x'` from that of `A`, symmetric to the last bit: asymmetry would not decay with the rest.
+    """Returns the inverse of `A + weight x x'` from the `inverse` of `A` `[d, d]`, for `x` `[d]` and a `weight` `[]` of at least 0.
 
-    Args:
-      inverse: `[d, d]`, symmetric.
-      x: `[d]`.
-      weight: `[]`, not negative.
+    The result is symmetric to the last bit, because an asymmetry would not decay.
     """
     direction = numerics.combine(x, inverse.total)
     gain = weight / (1.0 + weight * jnp.sum(x * direction))
@@ -98,13 +67,9 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 
 
 def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
-    """Returns a square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
+    """Returns a square root of `(V + x x')^-1` from a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
 
     It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
-
-    Args:
-      root: `[d, d]`.
-      x: `[d]`.
     """
     a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
@@ -116,36 +81,18 @@ def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """Representation of the design matrices `V`, from which parameters are sampled."""
+    """Sampler of `N(0, V^-1)` for the design matrix `V` of each parameter; `spread` is its representation of all `V`."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `V = ridge I` for each parameter.
-
-        Args:
-          num: number of parameters, `N`.
-          dim: dimension, `d`.
-          ridge: `[]` ridge.
-          observations: largest number of observations.
-        """
+        """Returns the representation of `V = ridge I` for `num` parameters of dimension `dim` and at most so many `observations`."""
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:
-        """Returns the representation of `V_j + x x'`.
-
-        Args:
-          spread: representation from `init` or `add`.
-          chosen: `[A]` int32 parameters; -1 for none.
-          x: `[A, d]` features for each parameter.
-        """
+        """Returns the representation of `V_j + x x'` for the `chosen` parameters `j` `[A]` (-1 for none) and their features `x` `[A, d]`."""
         ...
 
     def sample(self, spread: Any, noise: Array) -> Array:
-        """Returns samples `[N, M, d]` of `N(0, V^-1)`.
-
-        Args:
-          spread: representation of `V`.
-          noise: `[N, M, d]` standard normals.
-        """
+        """Returns samples `[N, M, d]` of `N(0, V^-1)` from standard normals `noise` of the same shape."""
         ...
 
     def min_eigenvalue(self, spread: Any) -> Array:
@@ -169,7 +116,7 @@ class ByCholesky:
 
     def sample(self, spread: numerics.Sum, noise: Array) -> Array:
         lower = cholesky(spread.total)
-        return jnp.stack([solve_upper(lower, noise[:, m]) for m in range(noise.shape[1])], axis=1)
+        return jnp.stack([solve_triangular(lower, noise[:, m], transposed=True) for m in range(noise.shape[1])], axis=1)
 
     def min_eigenvalue(self, spread: numerics.Sum) -> Array:
         return jnp.linalg.eigvalsh(spread.total)[:, 0]

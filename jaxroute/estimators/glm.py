@@ -118,7 +118,6 @@ class OnlineGLM:
     def add(
         self, state: OnlineState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> OnlineState:
-        """Returns the state after a pair, if it was seen."""
         del ridge
         s = jnp.sum(state.theta * phi)
         weight = jnp.where(seen, link.slope(s), 0.0)
@@ -181,7 +180,6 @@ class ExactGLM:
     def add(
         self, state: ExactState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
     ) -> ExactState:
-        """Returns the state after a pair, if it was seen."""
         place = numerics.one_hot(state.number, self.capacity) & seen
         features = jnp.where(place[:, None], phi, state.features)
         rewards = jnp.where(place, reward, state.rewards)
@@ -194,19 +192,8 @@ class ExactGLM:
 
 
 @struct.dataclass
-class FrozenState:
-    """State of `FrozenGLM`.
-
-    Attributes:
-      theta: `[d]` estimate.
-    """
-
-    theta: Array
-
-
-@struct.dataclass
 class FrozenGLM:
-    """Fixed estimate.
+    """Fixed estimate; the estimator is its own state.
 
     Attributes:
       theta: `[d]` estimate.
@@ -224,16 +211,12 @@ class FrozenGLM:
         if np.shape(self.theta) != (dim,):
             raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")
 
-    def init(self, dim: int, ridge: Leaf) -> FrozenState:
+    def init(self, dim: int, ridge: Leaf) -> "FrozenGLM":
         del ridge
-        if np.shape(self.theta) != (dim,):
-            raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")
-        return FrozenState(theta=jnp.asarray(self.theta, jnp.float32))
+        self.check_spec(dim, 0)
+        return FrozenGLM(theta=jnp.asarray(self.theta, jnp.float32))
 
-    def add(
-        self, state: FrozenState, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf
-    ) -> FrozenState:
-        """Returns the state unchanged."""
+    def add(self, state: Any, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf) -> Any:
         del phi, reward, seen, ridge, link, bound
         return state
 

@@ -1,6 +1,6 @@
 """Small classifiers trained online, one example at a time: several binary outputs from one feature vector.
 
-A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`; see `Head`.
+A head (see `Head`) maps features to logits; the policies train its parameters.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,7 @@ class Head(Protocol):
     def check(self) -> None: ...
 
     def init(self, key: Array, num_features: int, num_outputs: int) -> Any:
-        """Returns the initial parameters, a pytree.
-
-        Args:
-          key: typed key `[]`.
-          num_features: number of features, `d`.
-          num_outputs: number of outputs, `M`.
-        """
+        """Returns the initial parameters, a pytree, for `num_features` features (`d`) and `num_outputs` outputs (`M`)."""
         ...
 
     def logits(self, params: Any, x: Array) -> Array:
@@ -43,7 +37,7 @@ class Head(Protocol):
 
 
 def binary_cross_entropy(logits: Array, labels: Array) -> Array:
-    """Returns the mean over outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
+    """Returns the mean over `M` outputs of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)` and labels `s`, stable for large logits."""
     # Not by |logits|: its derivative at 0, where training begins, is not that of the loss.
     return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
@@ -156,13 +150,7 @@ class Mlp:
         return self._apply(params, x, 1.0, 1.0)
 
     def keep(self, key: Array, num_features: int, width: int) -> tuple[Array, Array]:
-        """Draws the dropout factors of inputs `[d]` and hidden units `[h]`: 0, or 1 / (1 - dropout).
-
-        Args:
-          key: typed key `[]`.
-          num_features: number of inputs, `d`.
-          width: number of hidden units, `h`.
-        """
+        """Draws the dropout factors of `num_features` inputs and of `width` hidden units: each is 0, or 1 / (1 - dropout)."""
         k_input, k_hidden = draws.split(key)
         kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)
         keep_input = jnp.where(draws.uniform(k_input, (num_features,)) < kept, 1.0 / kept, 0.0)

@@ -17,14 +17,9 @@ from jaxroute.estimators.gaussian import cholesky
 _TERMS, _MOST_TERMS = 64, 512
 
 
-def _triangle(dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns row and column of each entry of the lower triangle."""
-    return np.tril_indices(dim)
-
-
 def _places(dim: int) -> np.ndarray:
     """Returns the index in the triangle of each entry of the matrix, `[d, d]`."""
-    row, column = _triangle(dim)
+    row, column = np.tril_indices(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))
     return places
@@ -37,7 +32,7 @@ def _slim(x: Array) -> Array:
 
 def _form(x: Array, triangle: Array) -> Array:
     """Returns `x' A x` for each column of `x` `[d, K]` (or `[d, 1]`) and of the triangle `[d (d + 1) / 2, G]` of `A`."""
-    row, column = _triangle(x.shape[0])
+    row, column = np.tril_indices(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
     products = xla.compute_once(twice * x[row] * x[column])
@@ -64,14 +59,8 @@ class Ridge:
 
     @classmethod
     def start(cls, ridge: Leaf, dim: int, number: int) -> "Ridge":
-        """Returns the estimates before the first observation.
-
-        Args:
-          ridge: `[]` penalty, above 0.
-          dim: dimension, `d`.
-          number: number of parameters, `G`.
-        """
-        row, column = _triangle(dim)
+        """Returns the estimates of `number` (`G`) parameters of dimension `dim` (`d`) before the first observation; the `ridge` is above 0."""
+        row, column = np.tril_indices(dim)
         first = jnp.where(row == column, 1.0 / jnp.asarray(ridge, jnp.float32), 0.0)
         theta, triangle = jnp.zeros((dim, number), jnp.float32), jnp.broadcast_to(first[:, None], (len(row), number))
         return cls(theta, triangle, numerics.no_errors(theta=theta, triangle=triangle))
@@ -90,7 +79,7 @@ class Ridge:
           seen: `[G]` one-hot mask of the parameter.
         """
         dim = self.theta.shape[0]
-        row, column = _triangle(dim)
+        row, column = np.tril_indices(dim)
         error = y - numerics.pick(seen, self.predict(x))
         x = x[:, 0] if x.shape[-1] == 1 else numerics.pick(seen, x)
         own = xla.compute_once(numerics.pick(seen, self.triangle))
@@ -109,9 +98,5 @@ class Ridge:
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a sample `[d]` of `N(0, V^-1)` for a single parameter.
-
-        Args:
-          noise: `[d]` standard normals.
-        """
+        """Returns a sample `[d]` of `N(0, V^-1)` of a single parameter, from standard normals `noise` `[d]`."""
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))

@@ -16,12 +16,7 @@ from jaxroute.solvers import boundary
 
 
 def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
-    """Returns the logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
-
-    Args:
-      utilities: one array `[...]` per model.
-      size: `K` (static).
-    """
+    """Returns the logarithm of the largest sum of `exp(utility)` over `size` (static) models, elementwise over one array of utilities per model."""
     checks.count("size", size, maximum=len(utilities))
     largest: list[Array] = []
     for value in utilities:
@@ -37,12 +32,7 @@ def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
 
 
 def best_models(utility: Array, size: Array | int) -> Array:
-    """Returns the mask of the models with the largest utilities; ties go to the lower index.
-
-    Args:
-      utility: `[N]` utilities.
-      size: `[]` or static number of models, at most `N`.
-    """
+    """Returns the mask `[N]` of the `size` models with the largest `utility` `[N]`; ties go to the lower index."""
     return numerics.rank(boundary.vector("utility", utility)) < size
 
 

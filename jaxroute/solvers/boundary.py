@@ -56,7 +56,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds `[K]` of the amounts: 1 by default; 1 and 0 for a mask."""
+    """Returns upper bounds `[K]` of the amounts, in the shape and type of `like`: 1 by default, 1 or 0 for a mask."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 

@@ -166,7 +166,7 @@ def search(
     """Depth-first branch and bound.
 
     Args:
-      start: piece of the root, a pytree of arrays.
+      start: piece (part of the search space) of the root, a pytree of arrays.
       program: function from a piece to its relaxation; columns and gains may differ between nodes.
       branch: function from a piece, its solution, the value of the best point and the margin of comparisons to value and branches.
       equal: rows with equality (static).
@@ -267,7 +267,7 @@ def _step(
 
 
 def _margin(best: Array) -> Array:
-    """Returns the margin by which a bound may exceed the best value without counting as better. It is not relative to the bound, which may be huge."""
+    """Returns the excess of a bound over the best value that is only rounding. It is not relative to the bound, which may be huge."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -276,14 +276,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Takes a step of the dual simplex method with bounds on both sides.
-
-    Args:
-      lp: the program.
-      equal: rows with equality.
-      basis: `[R]` int32 basic columns.
-      upper: `[n + R]` bool, nonbasic columns at their upper bound.
-    """
+    """Takes a step of the dual simplex method with bounds on both sides; `basis` and `upper` are those of `_Search`."""
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
     # Shift the lower bounds to 0, so that small differences are not differences of large numbers.

@@ -17,26 +17,13 @@ from jaxroute.core import checks, xla
 
 
 def uniform_index(low: Array | float, width: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box whose score is uniform on `[low, low + width]`; elementwise.
-
-    Args:
-      low: smallest score.
-      width: width of the interval, positive.
-      cost: mean cost.
-    """
+    """Returns the index of a box with mean cost `cost` whose score is uniform on `[low, low + width]`; elementwise."""
     inside = low + width - jnp.sqrt(2.0 * width * cost)
     return jnp.where(cost <= 0.5 * width, inside, low + 0.5 * width - cost)
 
 
 def two_point_index(low: Array | float, high: Array | float, probability: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box whose score has two values; elementwise.
-
-    Args:
-      low: smaller score.
-      high: larger score.
-      probability: probability of the larger score, positive.
-      cost: mean cost.
-    """
+    """Returns the index of a box with mean cost `cost` whose score is `high` with a positive `probability` and `low` otherwise; elementwise."""
     above = high - cost / probability
     return jnp.where(above >= low, above, probability * high + (1.0 - probability) * low - cost)
 

@@ -55,6 +55,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: Array | int, is_in: Array) -> None:
+        """Adds the coordinate `place` to the set, if `is_in`."""
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
@@ -99,11 +100,9 @@ def _prefixes(z: Array) -> tuple[Array, Array]:
 
 
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
-    """Returns weights `[n]` and sets `[n, K]` bool of the intervals of offsets between neighbouring points.
+    """Returns the lengths `[n]` of the intervals between neighbouring points, and the set `[n, K]` bool of the offsets in each.
 
-    Args:
-      upper: prefix sums `[K]` from `_prefixes`.
-      points: `[n]` offsets at which the set changes, in any order; the last one is 1.
+    `upper` has the prefix sums `[K]` of `_prefixes`, `points` the offsets `[n]` at which the set changes, in any order; the last one is 1.
     """
     size = points.shape[-1]
     # Sorted by rank: a permutation without gathers.
@@ -165,7 +164,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool after merging `n` sets, by the coins of the last of `K` merges; see `swap`."""
+    """Returns the set `[K]` bool after merging `n` sets with the coins of the last `n - 1` of `K` merges; see `swap`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

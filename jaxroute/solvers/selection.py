@@ -105,12 +105,7 @@ def group_sums(groups: Groups, values: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """Returns all sets of models in order of size, then lexicographically: bool `[sets, K]`.
-
-    Args:
-      num_models: `K`.
-      largest: size of the largest sets.
-      smallest: size of the smallest sets.
+    """Returns all sets of `smallest` to `largest` of `num_models` models in order of size, then lexicographically: bool `[sets, K]`.
 
     Raises:
       ValueError: there are more than five million.
@@ -161,9 +156,8 @@ def _any_win_sets(
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
     sets = subsets(count, min(high, count) - 1)
-    full = int(
-        np.argmax(sets.sum(1) >= min(low, count) - 1)
-    )  # Smaller sets leave the size slack, with at most one fraction.
+    # Smaller sets leave the size slack, with at most one fraction.
+    full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))
     labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
     both = [pair for pair in itertools.combinations(range(count), 2) if labels[pair[0]] == labels[pair[1]]]
     pairs = np.asarray(both, int).reshape(-1, 2)
@@ -214,12 +208,8 @@ def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array
 def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns the least loss `[sets]` of each set over the models that may join it, model by model for all sets.
 
-    Args:
-      models: arrays `[K]` of `_join_one`.
-      group: `[K]` group of each model.
-      joined: `[sets, K]` bool, whether the model is already in the set.
-      left: `[sets]` remaining budget.
-      lose: `[M, sets]` probability that the whole set fails.
+    `models` are the candidates of `_join_one` with their `group` `[K]`; `joined` `[sets, K]` tells which models are already in a set. `left` and
+    `lose` are those of `_AnyWinSets`.
     """
 
     def compare(best: Array, model: Any) -> tuple[Array, None]:
@@ -235,14 +225,8 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns the least loss `[sets]` of each set over the pairs that may join it, set by set for its own pairs only.
 
-    The losses are computed once before their minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
-
-    Args:
-      pairs: arrays `[P]` of `_join_two`.
-      group: `[P]` group of each pair.
-      joined: `[sets, P]` bool, whether a model of the pair is already in the set.
-      left: `[sets]` remaining budget.
-      lose: `[M, sets]` probability that the whole set fails.
+    The arguments are as for `_least_with_one`, for pairs. The losses are computed once before their minimum is taken: fused with it they are not
+    vectorised over runs and take 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -451,10 +435,7 @@ def continuous_greedy_any_win(
     At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
     greedy".
 
-    Args:
-      w: `[K]` probabilities in [0, 1].
-      cost, budget, size, allowed, groups: as in `linear_selection`.
-      steps: linear programs (static).
+    `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -477,9 +458,7 @@ def log_any_win(
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
 
-    Args:
-      w: `[K]` probabilities in [0, 1].
-      cost, budget, size, allowed, groups: as in `linear_selection`.
+    `w` `[K]` has probabilities; the other arguments are those of `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
@@ -499,11 +478,7 @@ def polish_any_win(
 ) -> Selection:
     """Improves a selection by unit Frank-Wolfe steps; each reaches a vertex that is no worse, because the objective is convex.
 
-    Args:
-      start: initial selection.
-      w: `[K]` probabilities in [0, 1].
-      cost, budget, size, allowed, groups: as in `linear_selection`.
-      steps: how many (static).
+    `start` is the selection to improve, `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 

@@ -25,9 +25,11 @@ def test_written_out_factorisations(d, double_precision):
     b = rng.normal(size=(4, d))
     L = np.linalg.cholesky(V)
     np.testing.assert_allclose(gaussian.cholesky(jnp.asarray(V)), L, rtol=1e-10, atol=1e-12)
-    for ours, matrix in ((gaussian.solve_lower, L), (gaussian.solve_upper, np.swapaxes(L, 1, 2))):
+    for transposed, matrix in ((False, L), (True, np.swapaxes(L, 1, 2))):
         np.testing.assert_allclose(
-            ours(jnp.asarray(L), jnp.asarray(b)), np.linalg.solve(matrix, b[..., None])[..., 0], rtol=1e-7
+            gaussian.solve_triangular(jnp.asarray(L), jnp.asarray(b), transposed),
+            np.linalg.solve(matrix, b[..., None])[..., 0],
+            rtol=1e-7,
         )
     np.testing.assert_allclose(
         gaussian.solve(jnp.asarray(V), jnp.asarray(b)), np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroute.estimators.window import WindowSums
+from jaxroute.estimators.running import WindowSums
 
 
 @pytest.mark.parametrize("window", [1, 7, 50])

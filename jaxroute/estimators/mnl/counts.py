@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
-from jaxroute.estimators.mnl.types import Derivatives, Sums
+from jaxroute.estimators.mnl.likelihood import Derivatives, Sums
 
 
 def whole_type(most: int) -> DTypeLike:
@@ -38,13 +38,7 @@ class Counts:
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
-        """Returns counts without observations.
-
-        Args:
-          num_items: number of items, `N`.
-          num_queries: number of queries, `P`.
-          rounds: largest number of rounds.
-        """
+        """Returns counts without observations, for `num_items` items, `num_queries` queries of the table and at most `rounds` rounds."""
         zeros = jnp.zeros((num_items, num_queries), whole_type(rounds))
         return cls(
             tried=zeros,
@@ -54,12 +48,12 @@ class Counts:
         )
 
     def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "Counts":
-        """Returns the counts with one more observation.
+        """Returns the counts with one more observation, if it is `valid`.
 
         Args:
-          query: `[]` number of the query.
+          query: `[]` index of the query in the table.
           items: `[1]` shown item, -1 for none.
-          accepted: `[]` place of the accepted item, 1 for none.
+          accepted: `[]` 0 if it was accepted, else 1.
           valid: `[]` bool, whether there is an observation.
         """
         item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
@@ -76,11 +70,9 @@ class Counts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns the gradient of the chosen item, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p`.
+        """Returns the gradient of the `chosen` item `[1]`, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p`.
 
-        Args:
-          table: `[d, P]` features that all runs share.
-          chosen: `[1]` item.
+        The `table` `[d, P]` holds the features of all queries; all runs share it.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
@@ -105,9 +97,9 @@ class Counts:
 
 @struct.dataclass
 class PairCounts:
-    """Counts of pairs of items, their trials and acceptances, by query of a table: `Counts` for `K = 2`.
+    """Counts of the trials and acceptances of pairs of items by query of a table: `Counts` for `K = 2`.
 
-    Each item has a list of its trials: a query and the other shown item. The other item of one shown alone is the item itself.
+    Each item has a list of its trials: a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
       places: `[N, N, P]` int16 or int32 place, from 1, of another item and a query in an item's list; 0 for none.
@@ -141,21 +133,14 @@ class PairCounts:
         )
 
     def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "PairCounts":
-        """Returns the counts with one more observation.
-
-        Args:
-          query: `[]` number of the query.
-          items: `[2]` shown items, -1 for none.
-          accepted: `[]` place of the accepted item, 2 for none.
-          valid: `[]` bool, whether there is an observation.
-        """
+        """Returns the counts with one more observation; as `Counts.add` with two items, and an `accepted` of 2 for none."""
         first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
         valid &= first >= 0
         once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one more trial in the list of an item, if it counts."""
+        """Returns the counts with one more trial in the list of an item, if `counts` is True."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
@@ -177,12 +162,7 @@ class PairCounts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns the gradient, eq. (4) without the ridge; see `Counts.sums`. `p_j` includes one other item.
-
-        Args:
-          table: `[d, P]` features that all runs share.
-          chosen: `[2]` items.
-        """
+        """Returns the gradient of the `chosen` items `[2]`; as `Counts.sums`, but `p_j` depends on the other shown item, too."""
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
         lists = [
@@ -235,12 +215,11 @@ class PairCounts:
 
 
 def _one_more(table: Array, cell: tuple[Array, ...], counts: Array) -> Array:
-    """Adds one to a `cell` of `table`, if it `counts`."""
+    """Adds one to the element of `table` at the index `cell`, if `counts` is True."""
     # Computed once, the table too: two writes in one loop would visit all of it.
     now, table = xla.barrier((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 
 def _of_item(tables: tuple[Array, ...], item: Array) -> list[Array]:
-    """Returns the rows of an item in tables of counts, as floats."""
     return [xla.barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]

@@ -1,9 +1,12 @@
-"""Loss function that all solvers minimise, as the paper writes it, and the probabilities of one row."""
+"""Loss that all solvers minimise, the contribution of the last observation to its derivatives, and the interface of the solvers."""
+
+from typing import Any, ClassVar, Protocol
 
 import jax.numpy as jnp
+from flax import struct
 from jax import Array
 
-from jaxroute.core import xla
+from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
 
@@ -34,12 +37,130 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
 
 
 def probabilities(logits: Array, present: Array) -> Array:
-    """Returns the probabilities `p_j` `[K, C]` of the items of each row, without overflow.
+    """Returns the probabilities `p_j` `[K, C]` of the items in each of `C` rows from their utilities `logits`, without overflow.
 
-    Args:
-      logits: `[K, C]` utilities of the items of each row.
-      present: `[K, C]` bool, shown items.
+    `present` `[K, C]` tells which items were shown; the others have probability 0.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
     return weight / xla.compute_once(jnp.exp(-top) + jnp.sum(weight, axis=0))
+
+
+@struct.dataclass
+class NewestObservation:
+    """Contribution of the last observation to the derivatives in the parameters of some items, at the last fit.
+
+    Attributes:
+      x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
+      gradient: `[A, d]` gradient, `(p_j - y_j) x`.
+      weight: `[A]` or `[K]` like `x`, variance of the acceptance, `p_j (1 - p_j)`.
+      took: `[K]` float32, 1 for the accepted item; None if unused.
+      shown: `[K]` bool, shown items; None if unused.
+    """
+
+    x: Array
+    gradient: Array
+    weight: Array
+    took: Array | None = None
+    shown: Array | None = None
+
+    def rows_of(self, a: int, number: int) -> list[int]:
+        """Returns the rows of `x` that concern the parameter of index `a`: the row of its item, or all rows if `number`, the parameters' count, is 1."""
+        return list(range(self.x.shape[0])) if number == 1 else [a]
+
+
+def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Array) -> NewestObservation:
+    """Returns the contribution of an observation with a parameter per item.
+
+    Args:
+      logits: `[N]` utilities of all items at the last fit.
+      x: `[d]` features.
+      items: `[K]` shown items, -1 for none.
+      accepted: `[]` place of the accepted item, `K` for none.
+      chosen: `[A]` items in whose parameters derivatives are taken.
+    """
+    number = logits.shape[0]
+    shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
+    probability = probabilities(shown[:, None], (items >= 0)[:, None])
+    probability = xla.compute_once(probability[:, 0])
+    took = jnp.arange(items.shape[0]) == accepted
+    mine = (items == chosen[:, None]) & (items >= 0)
+    share = jnp.sum(jnp.where(mine, probability, 0.0), axis=1)
+    missed = share - jnp.sum(jnp.where(mine & took, 1.0, 0.0), axis=1)
+    seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
+    weight = share * (1.0 - share)
+    present = items >= 0
+    return NewestObservation(seen, missed[:, None] * seen, weight, (took & present).astype(jnp.float32), present)
+
+
+def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestObservation:
+    """Returns the contribution of an observation with one parameter for all items.
+
+    Args:
+      theta: `[d]` last fit.
+      x: `[K, d]` features of the pairs.
+      present: `[K]` bool, shown items.
+      accepted: `[]` place of the accepted item, `K` for none.
+    """
+    x = jnp.where(present[:, None], x, 0.0)
+    probability = probabilities(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
+    probability = xla.compute_once(probability[:, 0])
+    took = present & (jnp.arange(x.shape[0]) == accepted)
+    gradient = jnp.sum((probability - took)[:, None] * x, axis=0)
+    return NewestObservation(x, gradient[None], probability * (1.0 - probability), took.astype(jnp.float32), present)
+
+
+@struct.dataclass
+class Sums:
+    """Derivatives of the loss in the parameters of some items: sums over the observations, without the ridge.
+
+    Attributes:
+      gradient: `[A, d]` gradient `sum_i 1{j in S_i} (p_j - y_ij) x_i` of each item `j`: eq. (4) without its first term.
+      hessian: `[A d, A d]` second derivatives; None if not requested.
+    """
+
+    gradient: Array
+    hessian: Array | None
+
+
+class Derivatives(Protocol):
+    """Derivatives of the loss of all observations, as a function of the parameters."""
+
+    def __call__(self, theta: Array, *, hessian: bool = True) -> Sums:
+        """Returns the derivatives at the parameters `theta` `[N, d]`, with second derivatives if `hessian`."""
+        ...
+
+
+class Solver(Protocol):
+    """Solver of the estimate after each observation.
+
+    Attributes:
+      needs_hessian: whether it needs second derivatives, which counts of a pool do not provide.
+    """
+
+    needs_hessian: ClassVar[bool]
+
+    def check(self) -> None: ...
+
+    def init(self, num: int, dim: int, ridge: Leaf) -> Any:
+        """Returns the state before the first observation, for `num` parameters of dimension `dim` and a `ridge` `[]`."""
+        ...
+
+    def residual(self, state: Any) -> Array:
+        """Returns the largest remaining error of a logit, over all fits, by the stopping criterion, `[]`; NaN without a criterion."""
+        ...
+
+    def fit(
+        self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
+    ) -> tuple[Array, Any]:
+        """Returns new parameters and state.
+
+        Args:
+          state: state from `init` or the last fit.
+          sums: derivatives in the parameters of the items `chosen`, with the new observation.
+          theta: `[N, d]` last fit.
+          chosen: `[A]` int32 items whose parameters move; -1 for none.
+          ridge: `[]` ridge.
+          new: contribution of the last observation to the derivatives.
+        """
+        ...

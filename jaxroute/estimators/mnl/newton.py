@@ -9,8 +9,7 @@ from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.mnl.newest import NewestObservation
-from jaxroute.estimators.mnl.types import Derivatives
+from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation
 
 # Largest move of a logit for which a full Newton step lowers the loss: exp(z) - z - 1 < z^2.
 SAFE_MOVE = 1.79
@@ -55,7 +54,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds the error `[]` of a logit by the decrement."""
+    """Bounds the error `[]` of a logit by a bound of the decrement, `error`, and the move of a logit since `inverse` was computed, `drift`."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
@@ -99,7 +98,6 @@ class Newton:
         checks.count("passes", self.passes)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> Any:
-        """Returns the state without observations."""
         del num, dim, ridge
         return NewtonState(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
 
@@ -124,16 +122,10 @@ class Newton:
     def _from(
         self, start: _Point, sums: Derivatives, theta: Array, masks: list[Array], ridge: Leaf, longest: Array, spread: float
     ) -> tuple[_Point, Array]:
-        """Takes the Newton steps that each run needs, and bounds the error of a logit after them.
+        """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
-        Args:
-          start: initial point.
-          sums: see `Solver.fit`.
-          theta: `[N, d]` all parameters.
-          masks: mask `[N]` of each parameter that moves.
-          ridge: `[]` ridge.
-          longest: `[]` norm of the longest features.
-          spread: function from a step to the largest difference of the logits' moves, which bounds the third derivative.
+        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A logit moves by at most `longest` times
+        the norm of a step; `spread` times that bounds the difference of two moves, and so the third derivative.
         """
         dim = theta.shape[1]
 
@@ -200,7 +192,6 @@ class Tracked(Newton):
     tolerance: float = struct.field(pytree_node=False, default=5e-3)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
-        """Returns the state without observations."""
         inverse = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
         zero = jnp.zeros((), jnp.float32)
         return TrackedState(inverse, jnp.zeros((num, dim), jnp.float32), zero, zero)
@@ -208,7 +199,6 @@ class Tracked(Newton):
     def fit(
         self, state: TrackedState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, TrackedState]:
-        """See `Solver.fit`."""
         if new.x.shape[0] != 1 or new.took is None:
             raise TypeError("new must be one row of one item as new_row and new_pair make it; Newton(...) takes others")
         longest = longest_of(state.longest, new)

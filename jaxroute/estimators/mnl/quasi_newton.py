@@ -9,9 +9,8 @@ from jax import Array, lax
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
-from jaxroute.estimators.mnl.newest import NewestObservation
+from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation
 from jaxroute.estimators.mnl.newton import longest_of, safe
-from jaxroute.estimators.mnl.types import Derivatives
 
 # Smallest cosine between the step and the change of the gradient for an update of the second derivatives.
 _LEAST_CURVATURE = 1e-6
@@ -36,13 +35,11 @@ class Online:
         pass
 
     def init(self, num: int, dim: int, ridge: Leaf) -> OnlineState:
-        """Returns the state without observations."""
         return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
         self, state: OnlineState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, OnlineState]:
-        """See `Solver.fit`."""
         del sums, ridge
         estimate, inverses = _online(numerics.Sum(theta, state[1]), state[0], chosen, new, None)
         return estimate.total, (inverses, estimate.error)
@@ -118,7 +115,6 @@ class BFGS:
         checks.count("passes", self.passes)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> BFGSState:
-        """Returns the state without observations."""
         zero = jnp.zeros((), jnp.float32)
         return BFGSState(_inverse_ridge(num, dim, ridge), zero, zero)
 
@@ -129,7 +125,6 @@ class BFGS:
     def fit(
         self, state: BFGSState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, BFGSState]:
-        """See `Solver.fit`."""
         number, size = chosen.shape[0], theta.shape[0]
         longest = longest_of(state.longest, new)
         spread = longest if new.x.shape[0] == 1 else 2.0 * longest
@@ -205,14 +200,9 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Takes a step on the new observation alone, and adds its second derivatives to `B_j^-1`.
+    """Moves the `chosen` parameters `[A]` of `theta` `[N, d]` by a step on the new observation alone, and updates `B_j^-1` `[N, d, d]`.
 
-    Args:
-      theta: `[N, d]` parameters.
-      inverses: `[N, d, d]` `B_j^-1`.
-      chosen: `[A]` parameters that move.
-      new: the observation.
-      spread: `[]` largest move of a logit with a parameter, by which steps are shortened; None for full steps.
+    Steps are shortened to be `safe` if `spread` is given, the largest move of a logit per unit of a step.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

@@ -10,8 +10,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
-from jaxroute.estimators.mnl.likelihood import probabilities
-from jaxroute.estimators.mnl.types import Sums
+from jaxroute.estimators.mnl.likelihood import Sums, probabilities
 
 # Entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
 _Entry = tuple[int, int, int, int]
@@ -23,7 +22,7 @@ def item_type(num_items: int) -> DTypeLike:
 
 
 def _written(table: Array, new: Array, t: Array) -> Array:
-    """Writes `new` `[...]` into row `t` of `table` `[..., H]`."""
+    """Writes `new` `[...]` at index `t` of the last axis of `table` `[..., H]`."""
     return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
 
@@ -43,13 +42,9 @@ class Rows:
 
     @classmethod
     def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
-        """Returns an empty table with capacity for one observation per round.
+        """Returns an empty table with a row for each of `rounds` rounds (rounded up to `H` by `xla.chunked_size`).
 
-        Args:
-          rounds: number of rounds, rounded up to `H` by `xla.chunked_size`.
-          num_items: number of items, `N`.
-          num_shown: number of shown items, `K`.
-          dim: dimension, `d`.
+        A round shows at most `num_shown` (`K`) of `num_items` (`N`) items, with features of dimension `dim` (`d`).
         """
         rounds = xla.chunked_size(rounds)
         return cls(
@@ -59,15 +54,7 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with the observation of a round.
-
-        Args:
-          t: `[]` round.
-          x: `[d]` features.
-          items: `[K]` shown items.
-          accepted: `[]` place of the accepted item.
-          valid: `[]` bool, whether there is an observation.
-        """
+        """Returns the table with the observation of round `t`, if it is `valid`: features `x` `[d]`, shown `items` `[K]`, accepted place `[]`."""
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -133,10 +120,10 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns utilities for rows that show one item each; only those of chosen items are computed.
+    """Returns the probabilities and the accepted item of rows that show one item each; only utilities of chosen items are computed.
 
-    Rows of other items have the utility of the first chosen one and are masked later by `mine`. With one chosen item this saves a selection. With
-    several, the first one's utility starts the selecting sum and is subtracted where another item was shown.
+    Rows of other items have the utility of the first chosen item and are masked later by `mine`. With several chosen items this utility starts the
+    selecting sum and is subtracted where another item was shown.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -146,7 +133,7 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns utilities for rows that show several items, selected from the utilities of all items."""
+    """Returns the probabilities and the accepted items of rows that show several items, from the utilities of all items."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -158,12 +145,9 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns the terms `[C]` of the entries: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two items.
+    """Returns the terms `[C]` of entries of the matrix: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two items.
 
-    Args:
-      entries: entries of the matrix.
-      share: `p_a` `[C]` of each chosen item; 0 if it was not shown.
-      x: `[d, C]` features.
+    `share` has the `p_a` `[C]` of each chosen item (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -212,15 +196,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with the observation of a round.
-
-        Args:
-          t: `[]` round.
-          x: `[K, d]` features.
-          shown: `[K]` bool, used places.
-          accepted: `[]` place of the accepted item.
-          valid: `[]` bool, whether there is an observation.
-        """
+        """Returns the table with the observation of round `t`, if it is `valid`: features `x` `[K, d]`, `shown` `[K]`, accepted place `[]`."""
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
@@ -235,11 +211,7 @@ class PairRows:
             gradient: `sum_j (p_j - y_j) x_j`,
             hessian: `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
 
-        Args:
-          theta: `[1, d]` parameter.
-          chosen: not used.
-          in_use: see `Rows.sums`.
-          hessian: see `Rows.sums`.
+        `chosen` is not used; the other arguments are those of `Rows.sums`.
         """
         del chosen
         shown, dim = self.shown.shape[0], theta.shape[1]

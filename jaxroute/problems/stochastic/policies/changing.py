@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Spec
-from jaxroute.estimators.window import WindowSums
+from jaxroute.estimators.running import WindowSums
 from jaxroute.problems.stochastic.policies.base import BetaPrior, RangeBound
 from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
