@@ -12,6 +12,10 @@ A policy becomes a kernel in five steps:
    a CPU, or C++ for several runs at once, with a vector for each number (`lanes.h`).
 5. `cuda` and `host` compile the text in other threads while XLA compiles its program. `calls` connects XLA's program and the kernel.
 
+Words: a `Value` is an array of the traced function, and a place is the indices of one of its elements. A storage is a variable or an array of C. A
+group is a loop that several elementwise operations share. A wide kernel simulates several runs at once: a number that varies (differs between
+runs) is a vector, with a lane for each run. In most arrays the lanes of an element are neighbours; in an array apart, those of a run are.
+
 A function that cannot be written in C raises `Unsupported`, and the engine falls back to the scan.
 """
 
@@ -25,19 +29,9 @@ from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 from jaxroute.kernels.rollout import kernel_rollout
 
 __all__ = [
-    "Begun",
-    "DeviceKernel",
-    "SlowerThanScan",
-    "Unsupported",
-    "cache_folder",
-    "compilations",
-    "compiler",
-    "finish",
-    "kernel_rollout",
-    "nvrtc_version",
-    "raise_interrupt",
-    "trial",
-]
+    "Begun", "DeviceKernel", "SlowerThanScan", "Unsupported", "cache_folder", "compilations", "compiler", "finish", "kernel_rollout",
+    "nvrtc_version", "raise_interrupt", "trial",
+]  # fmt: skip
 
 
 def trial(platform: str) -> str | None:

@@ -14,7 +14,7 @@ MOST_S = 120
 
 # Threads for compilations.
 pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
-# Compilations and their GPU kernels.
+# Started compilations, each with its kernel on a GPU (None on a CPU).
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
 # Numbers of the target GPUs of lowered programs; empty for all of this process.

@@ -16,8 +16,7 @@ from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence,
 from jaxroute.kernels import ir, rules
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise
-from jaxroute.kernels.rules.registry import aval_of, dtype_of, shape_of
-from jaxroute.kernels.values import Value, mirrored
+from jaxroute.kernels.values import Value, aval_of, dtype_of, mirrored, shape_of
 from jaxroute.kernels.writer import Writer
 
 _DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
@@ -34,9 +33,9 @@ class Emitter(Writer):
     """Writer of the statements of traced functions into `block`.
 
     Args:
-      wide: see `Writer`.
+      wide: whether several runs are simulated at once.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
-      definition: definitions of operations.
+      definition: function from an operation to its definition.
 
     Attributes:
       functions: C functions that statements call, each after those that it calls.
@@ -50,14 +49,14 @@ class Emitter(Writer):
     # Jaxprs
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
-        """Writes a closed jaxpr and returns its results."""
+        """Writes the statements of a closed jaxpr and returns its results."""
         if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
         return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """Writes a jaxpr and returns the values of its outputs."""
+        """Writes the statements of an open jaxpr with given constants, and returns its results."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
@@ -109,7 +108,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes an operation by its definition and returns its results."""
+        """Writes an operation by its definition: inline for arrays, as a call of a C function for each element otherwise."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -145,7 +144,6 @@ class Emitter(Writer):
         _count_readers(values, -1)
 
     def _which_vary(self, values: Sequence[Value]) -> list[bool]:
-        """Returns which values differ between runs that are simulated at once."""
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
@@ -184,7 +182,7 @@ class Emitter(Writer):
           statement: the loop or branch, without its body.
           body: function that writes one step.
           start: initial values.
-          varying: whether each differs between runs that are simulated at once (default: all).
+          varying: whether each value differs between runs (default: all do).
           test: function that writes the end condition of the loop before a step.
           mask: runs that continue, if the others wait for them.
         """
@@ -308,6 +306,7 @@ class Emitter(Writer):
 
 
 def _count_readers(values: Sequence[Value], more: int) -> None:
+    """Adds `more` readers to the storages of values."""
     for storage in (storage for value in values for storage in value.storages):
         storage.readers += more
 
@@ -317,7 +316,7 @@ def _is_variable(v: Any) -> bool:
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Returns the number of the last equation that uses each variable (outputs: one after the last); unused variables have none."""
+    """Returns the index of the last equation that uses each variable; for outputs of the jaxpr that is one after the last equation."""
     last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):

@@ -31,12 +31,11 @@ def interleaved(block: ir.Block) -> ir.Block:
 
 
 def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
-    """Yields all expressions and their subexpressions."""
     return [part for one in statements for e in one.expressions() for part in e.parts()]
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:
-    """Returns the storages that are private to a step, without replaced ones."""
+    """Returns the storages that a step of a loop declares, without replaced ones."""
     return {one.storage for one in body if isinstance(one, ir.Declare) and one.storage.successor is None}
 
 
@@ -49,7 +48,7 @@ def _length(loop: ir.Loop) -> int:
 
 
 def _steps(loop: ir.Loop) -> int:
-    """Returns the number of steps to interleave."""
+    """Returns the number of steps to interleave; 1 if the loop is not suitable."""
     length, body = _length(loop), loop.body
     plain = all(
         one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body

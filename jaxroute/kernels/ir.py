@@ -9,11 +9,11 @@ import numpy as np
 
 
 class Unsupported(Exception):
-    """Function that cannot be written in C; the message names the unsupported operation."""
+    """Error about a function that cannot be written in C; the message names the unsupported operation."""
 
 
 class SlowerThanScan(Unsupported):
-    """Kernel that is slower than the scan."""
+    """Error about a kernel that would be slower than the scan."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,7 +48,7 @@ class Storage:
 
     @property
     def current(self) -> "Storage":
-        """Returns the storage itself or its replacement."""
+        """Returns the storage itself, or the one that finally replaced it."""
         return self if self.successor is None else self.successor.current
 
 
@@ -125,12 +125,10 @@ def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) ->
 
 
 def literal(number: Any, dtype: Any = INT) -> Expr:
-    """Returns a literal."""
     return Expr("literal", (), np.dtype(dtype), number=np.asarray(number, dtype)[()])
 
 
 def variable(storage: Storage) -> Expr:
-    """Returns the value of a variable."""
     return Expr("variable", (), storage.dtype, storage)
 
 
@@ -142,7 +140,6 @@ def element(storage: Storage, index: Index) -> Expr:
 
 
 def as_expr(index: Index) -> Expr:
-    """Converts an index to an expression."""
     return index if isinstance(index, Expr) else literal(index)
 
 
@@ -174,12 +171,15 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """Statement of C: its fields are the expressions that it reads, the storages that it writes, and inner blocks."""
+    """Statement of C. Its fields are the expressions that it reads, the storages that it writes, and inner blocks.
+
+    Attributes:
+      reads: storages that it reads outside its inner blocks.
+    """
 
     reads: set[Storage] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Collects the storages that it reads outside its blocks."""
         self.reads = {one.storage for e in self.expressions() for one in e.leaves() if one.storage is not None}
 
     def expressions(self) -> Iterable[Expr]:
@@ -192,7 +192,6 @@ class Statement:
         return ()
 
     def blocks(self) -> "tuple[Block, ...]":
-        """Returns the inner blocks."""
         return tuple(one for one in vars(self).values() if isinstance(one, list))
 
 
@@ -241,8 +240,6 @@ class Loop(Statement):
 
 @dataclasses.dataclass(eq=False)
 class If(Statement):
-    """Branch."""
-
     test: Expr
     body: Block = dataclasses.field(default_factory=list[Statement])
     otherwise: Block = dataclasses.field(default_factory=list[Statement])

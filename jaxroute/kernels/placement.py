@@ -21,7 +21,7 @@ _TYPES = ("float32", "int32", "int16", "int8")
 
 
 class _Array(NamedTuple):
-    """Value in the analysis: whether it differs between runs, and the state array that it is, if any."""
+    """Facts about a value: whether it differs between runs, and the index of the state array that it is, if any."""
 
     varies: bool
     leaf: int | None = None
@@ -30,10 +30,7 @@ class _Array(NamedTuple):
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
     """Returns the arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
 
-    Args:
-      closed: the jaxpr.
-      given: whether each argument differs between runs.
-      leaves: number of the state array that each argument is; None for others.
+    `given` tells which arguments differ between runs, `leaves` has the index of the state array that each argument is (None for others).
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):

@@ -18,8 +18,7 @@ from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter
 from jaxroute.kernels.interleaving import interleaved
 from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
-from jaxroute.kernels.rules.registry import dtype_of, shape_of
-from jaxroute.kernels.values import Value, add, flat, quotient, times
+from jaxroute.kernels.values import Value, add, dtype_of, flat, quotient, shape_of, times
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'

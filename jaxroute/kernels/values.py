@@ -1,4 +1,4 @@
-"""Values of a traced function in a kernel, and the arithmetic of their indices."""
+"""Values of a traced function in a kernel, the arithmetic of their indices, and the registry of the rules for operations."""
 
 import dataclasses
 import math
@@ -8,43 +8,40 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import ir
 
 _OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.floordiv, "rem": operator.mod}
 
 
 def _computed(op: str, a: Any, b: Any) -> ir.Index:
-    """Returns an operation on indices, evaluated if both are numbers."""
+    """Returns the result of an operation on indices: a number if both are numbers, else an expression."""
     return ir.apply(f"index_{op}", a, b) if isinstance(a, ir.Expr) or isinstance(b, ir.Expr) else _OF_NUMBERS[op](a, b)
 
 
 def add(a: ir.Index, b: ir.Index) -> ir.Index:
-    """Returns the sum of two indices."""
     return b if a == 0 else a if b == 0 else _computed("add", a, b)
 
 
 def times(a: ir.Index, factor: int) -> ir.Index:
-    """Returns the product of an index and a number."""
     return 0 if factor == 0 else a if factor == 1 else _computed("mul", a, factor)
 
 
 def quotient(a: ir.Index, divisor: int) -> ir.Index:
-    """Returns the quotient of an index and a number, rounded down."""
     return a if divisor == 1 else _computed("div", a, divisor)
 
 
 def remainder(a: ir.Index, divisor: int) -> ir.Index:
-    """Returns the remainder of an index divided by a number."""
     return 0 if divisor == 1 else _computed("rem", a, divisor)
 
 
 def mirrored(index: ir.Index, size: int) -> ir.Index:
-    """Returns the index counted from the end."""
+    """Returns the index, counted from the end of an axis of length `size`."""
     return _computed("sub", size - 1, index)
 
 
 def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
-    """Returns the flat index of an element."""
+    """Returns the flat index of an element at a place of an array."""
     number: ir.Index = 0
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
@@ -55,7 +52,7 @@ def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
 
 
 def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
-    """Returns the indices of a flat index."""
+    """Returns the place of a flat index; the reverse of `flat`."""
     place: list[ir.Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
@@ -70,7 +67,7 @@ def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part with these sizes is one row along the first axis."""
+    """Whether a part with these sizes along each axis is one whole row of the first axis."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
@@ -104,5 +101,34 @@ class Value:
 
     @property
     def size(self) -> int:
-        """Returns the number of elements."""
         return math.prod(self.shape)
+
+
+# Rules for operations by the name of their primitive: `(writer, equation, *operands) -> results`.
+Rule = Callable[..., list[Value]]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a function `(writer, eqn, *args) -> values` as the rule of operations."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def shape_of(aval: Any) -> tuple[int, ...]:
+    """Returns the shape of an array's numbers; a key has an additional axis of its two words."""
+    return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
+
+
+def dtype_of(aval: Any) -> np.dtype:
+    return np.dtype(np.uint32) if is_key(aval) else np.dtype(aval.dtype)
+
+
+def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns shape and type of the numbers of an operation's result, by default the first one."""
+    aval = eqn.outvars[place].aval
+    return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)

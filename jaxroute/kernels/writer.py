@@ -243,6 +243,19 @@ class Writer:
             inside = unflat(flat(place, sizes), own) if own != tuple(sizes) else place
             self.assign(ir.element(storage, number), value.at(inside))
 
+    def concatenated(self, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
+        """Concatenates arrays of given widths along an axis to an array of a given shape."""
+        storage = self.array(xs[0].dtype, shape)
+        for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
+            starts = [first if i == axis else 0 for i in range(len(shape))]
+            self.write_part(storage, shape, starts, x, (*shape[:axis], width, *shape[axis + 1 :]))
+        return self.value_of(storage, shape)
+
+    def stacked(self, xs: Sequence[Value], axis: int) -> Value:
+        """Stacks arrays along a new axis, the last one for -1."""
+        axis = len(xs[0].shape) if axis < 0 else axis
+        return self.concatenated((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
+
     def ready(self, *values: Value) -> None:
         """Closes the loops that compute values, before other loops read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))

@@ -9,13 +9,12 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules import elementwise, indexing, keys, moving, reductions, sorting
-from jaxroute.kernels.rules.registry import RULES, rule
-from jaxroute.kernels.values import Value
+from jaxroute.kernels.rules import elementwise, moving, reductions
+from jaxroute.kernels.values import RULES, Value, rule
 from jaxroute.kernels.writer import Writer
 
 # Modules that register rules at import.
-FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing)
+FAMILIES = (elementwise, moving, reductions)
 # Functions that are recognised by name and have special loops for several runs at once.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 
