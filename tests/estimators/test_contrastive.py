@@ -242,16 +242,9 @@ def test_many_heads_at_once():
     cosine, optimiser = utility_cosine(utility), optax.adam(1e-2)
 
     def train(key, above):
-        return train_projection(
-            key,
-            features,
-            cosine,
-            module=ProjectionHead(**SMALL),
-            optimiser=optimiser,
-            epochs=5,
-            batch=12,
-            positive_above=above,
-        )
+        module = ProjectionHead(**SMALL)
+        options = {"module": module, "optimiser": optimiser, "epochs": 5, "batch": 12, "positive_above": above}
+        return train_projection(key, features, cosine, **options)
 
     keys = jax.vmap(draws.fold_in, (None, 0))(draws.key(0), jnp.arange(3))
     above = jnp.array([0.6, 0.6, 0.4])

@@ -57,12 +57,6 @@ def test_sgd_is_that_of_torch(rate, clip):
     assert min(norms) < 0.3 < max(norms)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: sv.SGD(lambda step: 0.1).check(), "learning_rate must be a number or a struct"),
-    ],
-)  # fmt: skip
-def test_a_plain_function_is_no_learning_rate(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_a_plain_function_is_no_learning_rate():
+    with pytest.raises(ValueError, match="learning_rate must be a number or a struct"):
+        sv.SGD(lambda step: 0.1).check()

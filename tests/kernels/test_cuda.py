@@ -154,17 +154,8 @@ def test_a_kernel_is_loaded_once_and_launched_on_xlas_stream(library):
     for _ in range(2):
         launch(kernel)
     assert [name for name, *_ in library.asked].count("cuModuleLoadData") == 1
-    assert next(one for one in library.asked if len(one) > 1) == (
-        "cuLaunchKernel",
-        2,
-        3,
-        1,
-        cuda.BLOCK,
-        1,
-        1,
-        0,
-        [11, 22, 100, 0, 20],
-    )
+    expected = ("cuLaunchKernel", 2, 3, 1, cuda.BLOCK, 1, 1, 0, [11, 22, 100, 0, 20])
+    assert next(one for one in library.asked if len(one) > 1) == expected
 
 
 def test_a_long_call_is_several_launches_that_end_at_record_times(library, monkeypatch):

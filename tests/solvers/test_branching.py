@@ -1,7 +1,6 @@
 """Branch and bound: against mixed-integer programs and enumeration, ties, limits of nodes, and the size of the program."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -258,18 +257,6 @@ def test_no_node_without_need():
     u, c, a, b = hard(20, 5)
     found = sparse_fill(jnp.asarray(u), jnp.asarray(c), jnp.asarray(a), b, 5, needed=False)
     assert int(found.steps) == 0 and not found.members.any() and found.converged
-
-
-def test_a_batch_is_a_loop():
-    rows = [next(itertools.islice(mixes(9, 40, (12,)), row, None)) for row in range(0, 40, 5)]
-    u, c, a = (jnp.asarray(np.stack([r[i] for r in rows]), jnp.float32) for i in range(3))
-    b, most = jnp.asarray([r[3] for r in rows], jnp.float32), jnp.asarray([r[4] for r in rows])
-    batch = jax.jit(jax.vmap(sparse_fill))(u, c, a, b, most)
-    alone = jax.jit(sparse_fill)
-    for i in range(len(rows)):
-        one = alone(u[i], c[i], a[i], b[i], most[i])
-        np.testing.assert_array_equal(batch.members[i], one.members)
-        assert int(batch.nodes[i]) == int(one.nodes)
 
 
 @pytest.mark.parametrize("solver", ["mix", "selection"])

@@ -59,9 +59,9 @@ def random_problems(rng, count, size):
     cap = np.minimum(cap, 1.0)
     valid = rng.random(shape) < rng.choice([1.0, 1.0, 0.7], (count, 1))
     some = valid.any(1)
-    dear = np.where(some, np.where(valid, c, -np.inf).max(1), 1.0)
+    costliest = np.where(some, np.where(valid, c, -np.inf).max(1), 1.0)
     cheap = np.where(some, np.where(valid, c, np.inf).min(1), 1.0)
-    b = cheap * (dear / cheap) ** rng.uniform(-0.05, 0.9, count)
+    b = cheap * (costliest / cheap) ** rng.uniform(-0.05, 0.9, count)
     return (*(x.astype(np.float32) for x in (u, c, cap, b)), valid)
 
 
@@ -134,33 +134,14 @@ def steepest(problem):
 
 TABLE = STAGEROUTE_TABLE_1
 SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
-EXAMPLES = {
+EXAMPLES = {  # values, costs, capacities, best value, multiplier, amounts
     # Fills (.2,.4,.4,0) at cost 3.2 and (0,.4,.4,.2) at 1.7; theta = (2 - 1.7) / 1.5 = .2.
-    "four": (
-        (0.9, 0.7, 0.5, 0.2),
-        (8, 3, 1, 0.5),
-        (0.4, 0.4, 0.4, 1),
-        0.548,
-        0.14 / 1.5,
-        {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16},
-    ),
+    "four": ((0.9, 0.7, 0.5, 0.2), (8, 3, 1, 0.5), (0.4, 0.4, 0.4, 1), 0.548, 0.14 / 1.5, {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16}),
     "six of Table 1": (
-        min_max(TABLE.scores)[:6],
-        TABLE.costs[:6],
-        SHARES[:6],
-        0.384730,
-        0.026294,
-        {0: 0.153347, 2: 0.046653, 3: 0.4, 5: 0.4},
+        min_max(TABLE.scores)[:6], TABLE.costs[:6], SHARES[:6], 0.384730, 0.026294, {0: 0.153347, 2: 0.046653, 3: 0.4, 5: 0.4},
     ),
-    "Table 1": (
-        min_max(TABLE.scores),
-        TABLE.costs,
-        SHARES,
-        0.766050,
-        0.041083,
-        {6: 0.051765, 9: 0.4, 10: 0.4, 14: 0.148235},
-    ),
-}
+    "Table 1": (min_max(TABLE.scores), TABLE.costs, SHARES, 0.766050, 0.041083, {6: 0.051765, 9: 0.4, 10: 0.4, 14: 0.148235}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -186,31 +167,12 @@ def test_worked_examples(name, dtype):
         assert answer.multiplier[0] == pytest.approx(multiplier, abs=tolerance)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_infeasible_example_is_the_cheapest_fill(dtype):
-    # Capacities .4 each, budget 2: the cheapest fill is (.2,.4,.4), of cost 2 + 2 + .24 = 4.24.
-    u, c = np.array([[0.9, 0.5, 0.1]]), np.array([[10, 5, 0.6]])
-    answer = solve((u, c, np.full((1, 3), 0.4), np.array([2.0]), np.ones((1, 3), bool)), dtype)
-    np.testing.assert_allclose(answer.amount, [[0.2, 0.4, 0.4]], atol=1e-6 if dtype == "float32" else 1e-12)
-    assert (c * answer.amount).sum() == pytest.approx(4.24, abs=1e-5 if dtype == "float32" else 1e-9)
-    assert not answer.feasible[0]
-    # Equal costs: the better model first.
-    answer = solve((u, np.full((1, 3), 3.0), np.full((1, 3), 0.4), np.array([2.0]), np.ones((1, 3), bool)), dtype)
-    np.testing.assert_allclose(answer.amount, [[0.4, 0.4, 0.2]], atol=1e-6 if dtype == "float32" else 1e-12)
-    assert not answer.feasible[0]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_too_little_capacity(dtype):
-    # Capacities sum to .8: all are used, scaled to 1, and the flag is down although the budget would do.
-    cap = np.array([[0.4, 0.3, 0.1]])
-    answer = solve((np.ones((1, 3)), np.ones((1, 3)), cap, np.array([2.0]), np.ones((1, 3), bool)), dtype)
-    np.testing.assert_allclose(answer.amount, cap / 0.8, atol=1e-6)
-    assert not answer.feasible[0]
-    nothing = solve((np.ones((1, 3)), np.ones((1, 3)), cap, np.array([2.0]), np.zeros((1, 3), bool)), dtype)
-    np.testing.assert_array_equal(nothing.amount, np.zeros((1, 3)))
-    assert not nothing.feasible[0]
-    assert np.isfinite(nothing.multiplier[0])
+def test_nothing_may_be_used():
+    answer = solve(
+        (np.ones((1, 3)), np.ones((1, 3)), np.full((1, 3), 0.4), np.array([2.0]), np.zeros((1, 3), bool)), "float32"
+    )
+    np.testing.assert_array_equal(answer.amount, np.zeros((1, 3)))
+    assert not answer.feasible[0] and np.isfinite(answer.multiplier[0])
 
 
 # Random instances.
@@ -225,6 +187,7 @@ def test_against_highs(size, dtype):
     answer = solve(problem, dtype)
     tolerance = 2e-6 if dtype == "float32" else 1e-9
     np.testing.assert_array_equal(answer.feasible, feasible)
+    assert answer.converged.all() and answer.residual.min() >= 0.0  # The default number of steps suffices.
     # A distribution within the capacities; of the best value, within the budget.
     assert np.isfinite(answer.amount).all()
     assert answer.amount.min() >= 0.0
@@ -283,14 +246,6 @@ def test_multiplier(size, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", SIZES)
-def test_default_steps_converge(size, dtype):
-    answer = solve(reference(size)[0], dtype)
-    assert answer.converged.all()
-    assert answer.residual.min() >= 0.0
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [6, 10, 15])
 def test_certificate(size, dtype):
     """With too few steps `converged` tells what is optimal from what is not; the residual bounds what is missing."""
@@ -327,23 +282,6 @@ def test_certificate_flags_frontiers_that_need_more_steps():
     assert (gap <= short.residual + 1e-9).all()
     assert gap.max() > 1e-4
     assert 0 < (~short.converged).sum() < 0.05 * count
-
-
-# Invariances.
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_unit_of_cost_is_irrelevant(dtype):
-    problem, feasible, _, _ = reference(10)
-    u, c, cap, b, valid = problem
-    plain = solve(problem, dtype)
-    exact = solve((u, c * 2.0**-13, cap, b * 2.0**-13, valid), dtype)
-    np.testing.assert_array_equal(exact.amount, plain.amount)
-    np.testing.assert_array_equal(exact.multiplier[feasible], plain.multiplier[feasible] * 2.0**13)
-    scaled = solve((u, np.float64(c) * 1e-4, cap, np.float64(b) * 1e-4, valid), dtype)
-    np.testing.assert_array_equal(scaled.feasible, plain.feasible)
-    values = [(np.float64(u) * x.amount).sum(1) for x in (plain, scaled)]
-    np.testing.assert_allclose(*values, atol=5e-6 if dtype == "float32" else 1e-9)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -398,26 +336,6 @@ def test_unseen_models_are_taken_in_index_order(dtype):
     # Equal values: the cheaper first, whatever its index.
     cheaper = (problem[0], np.array([[0.3, 0.2, 0.3, 0.1, 0.2, 0.1]]), *problem[2:])
     np.testing.assert_allclose(solve(cheaper, dtype).amount, [[0, 0.2, 0, 0.4, 0, 0.4]], atol=tolerance)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_many_ties(dtype):
-    """Values and costs of three levels each: every instance has ties, and the compiled solver stays exact."""
-    rng = np.random.default_rng(5)
-    count, size = 4000, 7
-    u = rng.choice([0.0, 0.3, 1.0], (count, size)).astype(np.float32)
-    c = rng.choice([0.1, 0.7, 3.3], (count, size)).astype(np.float32)
-    cap = np.full((count, size), 0.4, np.float32)
-    b = rng.uniform(0.11, 3.0, count).astype(np.float32)
-    problem = (u, c, cap, b, np.ones((count, size), bool))
-    least, _ = cheapest_cost(problem)
-    feasible = least <= b
-    answer = solve(problem, dtype)
-    np.testing.assert_array_equal(answer.feasible, feasible)
-    value, _ = highs(tuple(x[feasible] for x in problem))
-    gap = np.abs((np.float64(u) * answer.amount).sum(1)[feasible] - value)
-    assert gap.max() <= (2e-6 if dtype == "float32" else 1e-9)
-    assert answer.converged.all()
 
 
 # Other totals, steps and derivatives.
@@ -481,18 +399,6 @@ def test_derivatives_against_finite_differences():
             for one, other, theory in zip(found, numeric, envelope, strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-6)
                 np.testing.assert_allclose(one, theory, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["value", "cost", "capacity", "budget"])
-def test_nan_is_infeasible(name):
-    given = {"value": [0.5, 0.2], "cost": [1.0, 2.0], "capacity": [1.0, 1.0], "budget": 2.0}
-    given = {k: jnp.asarray(v, jnp.float32) for k, v in given.items()}
-    solve = jax.jit(lambda given: budgeted_fill(**given).feasible)
-    assert bool(solve(given))
-    given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
-    assert not bool(solve(given))
-    with pytest.raises(ValueError, match=f"{name} must not be NaN"):
-        budgeted_fill(**given)
 
 
 def test_values_that_are_computed_in_the_same_program():

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import x64
 from reference import combinatorial as plain
 from scipy.optimize import linprog
 from selection_cases import COST, MU, TIED, instances
@@ -309,11 +308,3 @@ def test_more_models_than_bits_are_refused():
         best_subset(jnp.ones(40), jnp.ones(40), 1.0, 2.0, exact_size=True, sizes=(2, 2))
     with pytest.raises(ValueError, match="at most 5,000,000 sets, got 155,117,520 sets of 15 to 15 of 30 models"):
         subsets(30, 15, 15)
-
-
-def test_solvers_run_in_double_precision():
-    with x64():
-        w, c = MU.astype(float), COST.astype(float)
-        assert linear_selection(w, c, 0.5, 4.0).z.dtype == np.float64
-        assert float(w @ linear_selection(w, c, 0.5, 4.0).z) == pytest.approx(1.04426666667, abs=1e-7)
-        assert exact_any_win(w, c, 0.45, 4.0, sizes=(4, 4)).z.dtype == np.float64

@@ -52,17 +52,6 @@ def pair_rows_of(F, items, accepted):
     )
 
 
-def differences(loss, w, step=1e-6):
-    """Central differences of `loss(w)`, `w` `[...]`."""
-    gradient = np.zeros(w.size)
-    for i in range(w.size):
-        shift = np.zeros(w.size)
-        shift[i] = step
-        shift = shift.reshape(w.shape)
-        gradient[i] = (loss(w + shift) - loss(w - shift)) / (2 * step)
-    return gradient
-
-
 def logistic(X, taken):
     """Rows of one item that is always shown."""
     return rows_of(np.asarray(X, float), np.zeros((len(X), 1), int), np.where(taken, 0, 1), 1)

@@ -32,15 +32,8 @@ def test_counts_are_rows(K, P, double_precision):
 
 def test_queries_are_listed_in_the_order_of_their_first_time():
     counts = mnl.Counts.empty(2, 50, 40)
-    for query, item, valid in (
-        (7, 1, True),
-        (3, 0, True),
-        (7, 1, True),
-        (9, 1, False),
-        (49, 1, True),
-        (7, 0, True),
-        (1, -1, True),
-    ):
+    shown = ((7, 1, True), (3, 0, True), (7, 1, True), (9, 1, False), (49, 1, True), (7, 0, True), (1, -1, True))
+    for query, item, valid in shown:
         counts = counts.add(jnp.int32(query), jnp.asarray([item]), 0, valid)
     assert counts.listed.tolist() == [2, 2] and counts.queries.shape == (2, 64)
     assert counts.queries[:, :3].tolist() == [[3, 7, 0], [7, 49, 0]]
@@ -51,15 +44,9 @@ def test_lists_of_pairs_are_in_the_order_of_their_first_time():
     """An item that was shown alone is its own other item; what was not observed leaves no trace."""
     counts = mnl.PairCounts.empty(3, 50, 40)
     assert counts.queries.shape == (3, 64) and counts.places.shape == (3, 3, 50)
-    for query, items, accepted, valid in (
-        (7, (1, 2), 0, True),
-        (3, (0, 1), 1, True),
-        (7, (1, 2), 2, True),
-        (9, (0, 2), 0, False),
-        (7, (1, -1), 0, True),
-        (9, (-1, -1), 2, True),
-        (7, (0, 1), 0, True),
-    ):
+    shown = [(7, (1, 2), 0, True), (3, (0, 1), 1, True), (7, (1, 2), 2, True), (9, (0, 2), 0, False)]
+    shown += [(7, (1, -1), 0, True), (9, (-1, -1), 2, True), (7, (0, 1), 0, True)]
+    for query, items, accepted, valid in shown:
         counts = counts.add(jnp.int32(query), jnp.asarray(items), accepted, valid)
     assert counts.listed.tolist() == [2, 4, 1]
     lists = {

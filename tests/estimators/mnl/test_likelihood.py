@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import x64
-from mnl_cases import BFGS, EXACT, follow, observations, pair_rows_of, rows_of
+from mnl_cases import BFGS, EXACT, follow, observations
 from reference import queueing as ref
 
 from jaxroute.estimators import mnl
@@ -45,41 +45,6 @@ def test_losses_by_hand(double_precision):
     assert float(negative_log_likelihood(theta, x, offered, taken, 1.0)) == pytest.approx(2.6738826, abs=6e-8)
 
 
-@pytest.mark.parametrize("K", [1, 2, 3])
-def test_rows_have_its_derivatives(K, double_precision):
-    X, F, items, accepted, offered, chosen = given(K)
-    rng = np.random.default_rng(3)
-    theta, w = jnp.asarray(rng.normal(size=(N, D))), jnp.asarray(rng.normal(size=D))
-    everyone = jnp.arange(N)
-    for data, start, shape, features in (
-        (rows_of(X, items, accepted, N), theta, (N, D), X),
-        (pair_rows_of(F, items, accepted), w, (1, D), F),
-    ):
-
-        def loss(at, features=features):
-            return negative_log_likelihood(at, features, offered, chosen, 0.0)
-
-        found = data.sums(start.reshape(shape), everyone[: shape[0]], H)
-        np.testing.assert_allclose(found.gradient.ravel(), np.ravel(jax.grad(loss)(start)), atol=1e-11)
-        hessian = jax.hessian(loss)(start).reshape(start.size, start.size)
-        np.testing.assert_allclose(found.hessian, hessian, atol=1e-11)
-
-
-@pytest.mark.parametrize("K", [1, 2])
-def test_counts_have_its_gradient(K, double_precision):
-    rng, P = np.random.default_rng(4), 6
-    table, query = rng.normal(size=(P, D)), rng.integers(P, size=H)
-    _, _, items, accepted, offered, chosen = given(K)
-    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, H)
-    for h in range(H):
-        counts = counts.add(jnp.int32(query[h]), jnp.asarray(items[h]), jnp.int32(accepted[h]), True)
-    theta = jnp.asarray(rng.normal(size=(N, D)))
-    gradient = jax.grad(negative_log_likelihood)(theta, table[query], offered, chosen, 0.0)
-    for S in ref.combos(N, K):
-        ours = counts.sums(jnp.asarray(table.T), jnp.asarray(S, jnp.int32))(theta).gradient
-        np.testing.assert_allclose(ours, gradient[jnp.asarray(S)], atol=1e-11)
-
-
 SOLVERS = {"Newton": EXACT, "BFGS": BFGS}
 
 
@@ -89,17 +54,8 @@ def test_solvers_end_at_its_minimum(name, pairs, double_precision):
     """After observations one by one its gradient is zero in the parameters that were estimated last: eq. (4), or that of eq. (1)."""
     K, ridge = 2, 1.0
     X, F, items, accepted, offered, chosen = given(K, missing=0.0)
-    fits = jax.jit(
-        lambda: follow(
-            SOLVERS[name],
-            jnp.asarray(X),
-            jnp.asarray(items, jnp.int32),
-            jnp.asarray(accepted),
-            N,
-            ridge,
-            F=jnp.asarray(F) if pairs else None,
-        )
-    )
+    data = jnp.asarray(X), jnp.asarray(items, jnp.int32), jnp.asarray(accepted)
+    fits = jax.jit(lambda: follow(SOLVERS[name], *data, N, ridge, F=jnp.asarray(F) if pairs else None))
     theta = fits()[-1]
     if pairs:
         gradient = jax.grad(negative_log_likelihood)(theta[0], F, offered, chosen, ridge)
