@@ -86,7 +86,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns an operation's definition in basic operations, or None: a jaxpr of one element if it is elementwise, else of its operands."""
+    """Returns the jaxpr that defines an operation in basic operations, or None. It takes single elements if the operation is elementwise, else arrays."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -305,7 +305,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Sums or multiplies arrays of one shape sequentially.
+    """Sums or multiplies a list of arrays of one shape, in its order.
 
     XLA regards the result as cheap and would recompute it in each consumer; `compute_once` prevents that.
     """

@@ -48,7 +48,7 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Broadcasts words to one shape; scalars stay scalars."""
+    """Broadcasts the words of keys and blocks to one shape; scalars stay scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
@@ -189,7 +189,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Draws `gamma` variables of several keys, with shape parameters of one shape, at once."""
+    """Draws the variables of `gamma` for several keys at once; all shape parameters have one shape."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
@@ -201,7 +201,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Returns candidates at these indices; 0 if rejected."""
+        """Returns the candidates at these addresses; 0 for a rejected candidate."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -250,7 +250,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the batch axis to the front; a batch of scalars beside arrays gets their axes."""
+    """Moves the batch axis of each operand to the front; a batch of scalars beside arrays gets additional axes."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))

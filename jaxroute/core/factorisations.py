@@ -33,7 +33,7 @@ def _places(size: int) -> Array:
 
 
 def _at(x: Array, index: Array, axis: int = 0) -> Array:
-    """Returns the part of `x` at an index of an axis, the same index in all runs."""
+    """Returns the slice of `x` at an index of an axis; the index is the same in all runs."""
     return lax.dynamic_index_in_dim(x, index, axis, keepdims=False, allow_negative_indices=False)
 
 
@@ -53,7 +53,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the largest `size` from `k` on; `k` with NaN."""
+    """Returns the index of the largest `size` from index `k` on; `k` if one is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 

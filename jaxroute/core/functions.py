@@ -38,7 +38,7 @@ def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
-    """Polynomial by Horner's rule, the highest coefficient first."""
+    """Evaluates a polynomial by Horner's rule; the highest coefficient comes first."""
     total: Any = f32(coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + f32(coefficient)
@@ -46,12 +46,12 @@ def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
 
 
 def bits(x: Array) -> Array:
-    """Returns the bits of a float as an integer."""
+    """Returns the bits of a float32 as an int32."""
     return lax.bitcast_convert_type(x, jnp.int32)
 
 
 def number(x: Array) -> Array:
-    """Returns the float with the given bits."""
+    """Returns the float32 with the given bits."""
     return lax.bitcast_convert_type(x, jnp.float32)
 
 
@@ -91,26 +91,26 @@ def exponent(x: Array) -> Array:
 
 
 def log_from(m: Array, k: Array) -> Array:
-    """log((1 + m) * 2^(-k / 2^23)), 1 + m in [2/3, 4/3): -0 at m = -0 and k = 0. The sum is that of Cephes' `logf`."""
+    """Returns `log((1 + m) * 2^(-k / 2^23))` for 1 + m in [2/3, 4/3), and -0 for m = -0 and k = 0. The sum is that of Cephes' `logf`."""
     square, n = m * m, k.astype(jnp.float32)
     y = (polynomial(m, LOG) * m) * square - n * f32(LN2_LOW * 2.0**-23)
     return (m + (y - f32(0.5) * square)) - n * f32(LN2_HIGH * 2.0**-23)
 
 
 def log_of_normal(x: Array) -> Array:
-    """Logarithm of a positive normal number."""
+    """Returns the natural logarithm of a positive normal number."""
     k = exponent(x)
     return log_from(scaled(x, k) - f32(1), k)
 
 
 def log(x: Array) -> Array:
-    """Natural logarithm: 0.84 ulp."""
+    """Natural logarithm, with an error of at most 0.84 ulp."""
     y = jnp.where(x < LEAST, jnp.where(x <= -LEAST, NAN, -INF), log_of_normal(x))
     return jnp.where(x < INF, y, x)
 
 
 def log1p(x: Array) -> Array:
-    """log(1 + x): 1.59 ulp. x and 1 are scaled separately, so that the rounding error of 1 + x enters the result."""
+    """log(1 + x), with an error of at most 1.59 ulp. x and 1 are scaled separately, so that the rounding error of 1 + x enters the result."""
     k = exponent(x + f32(1))
     m = number(bits(x) + k) - (f32(1) - f32(0.25) * number(0x40800000 + k))
     y = jnp.where(x > f32(-1), log_from(m, k), jnp.where(x == f32(-1), -INF, NAN))
@@ -135,13 +135,13 @@ def exponential(x: Array, low: Array | None = None) -> tuple[Array, Array]:
 
 
 def exp(x: Array) -> Array:
-    """Exponential: 1.01 ulp."""
+    """Exponential, with an error of at most 1.01 ulp."""
     r, k = exponential(x)
     return jnp.where(x <= EXP_MOST, jnp.where(x >= EXP_LEAST, scaled(r + f32(1), k), f32(0)), x * INF)
 
 
 def exp2(x: Array) -> Array:
-    """2^x: 1.09 ulp."""
+    """2^x, with an error of at most 1.09 ulp."""
     shifted = x + SHIFT
     r = x - (shifted - SHIFT)
     y = scaled(polynomial(r, EXP2) * r + f32(1), bits(shifted) << 23)
@@ -149,7 +149,7 @@ def exp2(x: Array) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    """exp(x) - 1: 1.65 ulp."""
+    """exp(x) - 1, with an error of at most 1.65 ulp."""
     r, k = exponential(x)
     half = power_of_two(k, minus=1)
     y = half * r + (half - f32(0.5))
@@ -158,12 +158,12 @@ def expm1(x: Array) -> Array:
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)): 2.49 ulp."""
+    """1 / (1 + exp(-x)), with an error of at most 2.49 ulp."""
     return f32(1) / (exp(-x) + f32(1))
 
 
 def tanh(x: Array) -> Array:
-    """Hyperbolic tangent: 2.01 ulp. `h / (1 + h)` with `h = expm1(2|x|) / 2`; `h - h^2 / (1 + h)` where h is small."""
+    """Hyperbolic tangent, with an error of at most 2.01 ulp. `h / (1 + h)` with `h = expm1(2|x|) / 2`; `h - h^2 / (1 + h)` where h is small."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(10), f32(10), a)
     r, k = exponential(clipped + clipped)
@@ -174,7 +174,7 @@ def tanh(x: Array) -> Array:
 
 
 def sinh(x: Array) -> Array:
-    """Hyperbolic sine: 2.36 ulp. `h + h / (1 + 2h)` with `h = expm1(|x|) / 2`."""
+    """Hyperbolic sine, with an error of at most 2.36 ulp. `h + h / (1 + 2h)` with `h = expm1(|x|) / 2`."""
     a = jnp.abs(x)
     r, k = exponential(a)
     quarter = power_of_two(k, minus=2)
@@ -185,7 +185,7 @@ def sinh(x: Array) -> Array:
 
 
 def cosh(x: Array) -> Array:
-    """Hyperbolic cosine: 1.45 ulp."""
+    """Hyperbolic cosine, with an error of at most 1.45 ulp."""
     a = jnp.abs(x)
     r, k = exponential(a)
     quarter = scaled(r + f32(1), k - (2 << 23))
@@ -194,7 +194,7 @@ def cosh(x: Array) -> Array:
 
 
 def asinh(x: Array) -> Array:
-    """Inverse hyperbolic sine: 1.96 ulp. `log1p(|x| + x^2 / (1 + sqrt(1 + x^2)))`, as in FDLIBM."""
+    """Inverse hyperbolic sine, with an error of at most 1.96 ulp. `log1p(|x| + x^2 / (1 + sqrt(1 + x^2)))`, as in FDLIBM."""
     a = jnp.abs(x)
     square, large = a * a, a > f32(1e8)
     y = log1p(jnp.where(large, a, a + square / (jnp.sqrt(square + f32(1)) + f32(1))))
@@ -202,14 +202,14 @@ def asinh(x: Array) -> Array:
 
 
 def acosh(x: Array) -> Array:
-    """Inverse hyperbolic cosine: 2.42 ulp. log1p(t + sqrt(t^2 + 2t)) with t = x - 1."""
+    """Inverse hyperbolic cosine, with an error of at most 2.42 ulp. log1p(t + sqrt(t^2 + 2t)) with t = x - 1."""
     t, large = x - f32(1), x > f32(1e8)
     y = log1p(jnp.where(large, t, t + jnp.sqrt(t * (t + f32(2)))))
     return jnp.where(x < f32(1), NAN, jnp.where(large, y + LN2, y))
 
 
 def atanh(x: Array) -> Array:
-    """Inverse hyperbolic tangent: 2.14 ulp. `log1p(2|x| / (1 - |x|)) / 2`."""
+    """Inverse hyperbolic tangent, with an error of at most 2.14 ulp. `log1p(2|x| / (1 - |x|)) / 2`."""
     a = jnp.abs(x)
     y = f32(0.5) * log1p((a + a) / (f32(1) - a))
     return with_sign(jnp.where(a < f32(2.0**-12), a, y), x)
@@ -221,12 +221,12 @@ LOG2 = (0.35817638, 0.42787972, 0.6000059)
 
 
 def rsqrt(x: Array) -> Array:
-    """1 / sqrt(x): 1.5 ulp."""
+    """1 / sqrt(x), with an error of at most 1.5 ulp."""
     return f32(1) / jnp.sqrt(x)
 
 
 def cbrt(x: Array) -> Array:
-    """Cube root: 0.83 ulp. An estimate from the bits and two Halley steps, each from 8 bits, whose cube is exact."""
+    """Cube root, with an error of at most 0.83 ulp. An estimate from the bits and two Halley steps, each from 8 bits, whose cube is exact."""
     a = jnp.abs(x)
     small = a < f32(1)
     a = a * jnp.where(small, f32(2.0**63), f32(2.0**-63))
@@ -241,7 +241,7 @@ def cbrt(x: Array) -> Array:
 
 
 def log2_in_two(x: Array) -> tuple[Array, Array]:
-    """Base-2 logarithm of a positive normal number as a sum, the first part of 12 bits: an error of 2^-32, as in FDLIBM's `powf`."""
+    """Returns the base-2 logarithm of a positive normal number as a sum of two parts, the first of 12 bits, with an error of 2^-32 (FDLIBM's `powf`)."""
     k = exponent(x)
     m = scaled(x, k)
     u, d = m - f32(1), m + f32(1)
@@ -266,7 +266,7 @@ def log2_in_two(x: Array) -> tuple[Array, Array]:
 
 
 def power(x: Array, y: Array) -> Array:
-    """x^y: 0.8 ulp over 2^24 pairs with results in range."""
+    """x^y, with an error of at most 0.8 ulp over 2^24 pairs with results in range."""
     a = jnp.abs(x)
     high, low = log2_in_two(a)
     first, half = upper(y), y * f32(0.5)
@@ -291,7 +291,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def integer_pow(x: Array, *, y: int) -> Array:
-    """x^y for an integer y by squaring; 1 / x^-y if y is negative: at most `|y|` ulp."""
+    """Returns `x**y` for an integer `y` by repeated squaring, `1 / x**-y` for a negative one; the error is at most `|y|` ulp."""
     if y == 0:
         return jnp.ones_like(x)
     count, total, square = abs(y), None, x
@@ -333,7 +333,7 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """`quadrant` of a large number m * 2^e, from the 96 bits of 2 / pi that determine it. Source: Payne and Hanek (1983).
+    """Computes `quadrant` of a large number m * 2^e from the 96 bits of 2 / pi that determine it. Source: Payne and Hanek (1983).
 
     The bits of 2 / pi before the window make whole turns; m times the window, modulo 2^96, has the quadrant in its first two bits.
     """
@@ -385,7 +385,7 @@ def upper_word(a: Array, b: Array) -> Array:
 
 
 def sine_or_cosine(x: Array, turns: int) -> Array:
-    """sin(x + turns * pi / 2)."""
+    """Returns `sin(x + turns * pi / 2)`."""
     r, low, n = quadrant(x)
     n, square = n + turns, r * r
     sine = r + (low + (polynomial(square, SIN) * square) * r)
@@ -394,17 +394,17 @@ def sine_or_cosine(x: Array, turns: int) -> Array:
 
 
 def sin(x: Array) -> Array:
-    """Sine: 1.15 ulp; 1.04 up to 1e4."""
+    """Sine, with an error of at most 1.15 ulp; 1.04 ulp up to 1e4."""
     return jnp.where(jnp.abs(x) < f32(2.0**-12), x, sine_or_cosine(x, 0))
 
 
 def cos(x: Array) -> Array:
-    """Cosine: 1.12 ulp; 1.02 up to 1e4."""
+    """Cosine, with an error of at most 1.12 ulp; 1.02 ulp up to 1e4."""
     return sine_or_cosine(x, 1)
 
 
 def tan(x: Array) -> Array:
-    """Tangent: 1.59 ulp; 1.35 up to 1e4. The inverse of a sum as in FDLIBM's `k_tanf`."""
+    """Tangent, with an error of at most 1.59 ulp; 1.35 ulp up to 1e4. The inverse of a sum as in FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))
@@ -416,7 +416,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Whether `|x| > 1/2`, and the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so, as a sum of two numbers. Cephes' `asinf`."""
+    """Returns whether `|x| > 1/2`, and the arc sine of x (or of `sqrt((1 - |x|) / 2)` if so) as a sum of two numbers, as in Cephes' `asinf`."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -425,14 +425,14 @@ def arcsine(x: Array) -> tuple[Array, Array, Array]:
 
 
 def asin(x: Array) -> Array:
-    """Arc sine: 2.03 ulp."""
+    """Arc sine, with an error of at most 2.03 ulp."""
     large, s, rest = arcsine(x)
     y = (HALF_PI - (s + s)) - ((rest + rest) - HALF_PI_LOW)
     return jnp.where(large, jnp.where(x < f32(0), -y, y), s + rest)
 
 
 def acos(x: Array) -> Array:
-    """Arc cosine: 1.16 ulp."""
+    """Arc cosine, with an error of at most 1.16 ulp."""
     large, s, rest = arcsine(x)
     y = s + rest
     y = y + y
@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent: 0.86 ulp. As in FDLIBM, the sum of `atan(c)` and `atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
+    """Arc tangent, with an error of at most 0.86 ulp. As in FDLIBM, the sum of `atan(c)` and `atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -455,7 +455,7 @@ def atan(x: Array) -> Array:
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """Angle of the point (x, y): 1.5 ulp over 2^24 pairs."""
+    """Angle of the point (x, y), with an error of at most 1.5 ulp over 2^24 pairs."""
     a, b = jnp.abs(y), jnp.abs(x)
     angle = atan(jnp.where(a == b, jnp.where(a < LEAST, f32(0), f32(1)), a / b))
     return with_sign(jnp.where(bits(x) < 0, PI - (angle - PI_LOW), angle), y)
@@ -465,25 +465,19 @@ def atan2(y: Array, x: Array) -> Array:
 
 ERF = (-0.0006053446, 0.005004346, -0.026773399, 0.11281978, -0.37612507, 0.12837915)
 ERF_FAR = (0.00021460291, -0.0032200406, 0.022906234, -0.10528716, -0.63569915, -1.12852)
-ERFC = (
-    -0.0013243129, 0.00095435133, 0.008698929, -0.0079514785, -0.054219633, 0.16404325, -0.16603023, -0.09276363, 1.2769784
-)  # fmt: skip
-ERF_INV = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941
-)  # fmt: skip
-ERF_INV_FAR = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682
-)  # fmt: skip
+ERFC = (-0.0013243129, 0.00095435133, 0.008698929, -0.0079514785, -0.054219633, 0.16404325, -0.16603023, -0.09276363, 1.2769784)  # fmt: skip
+ERF_INV = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
 
 
 def erf_near(x: Array) -> Array:
-    """Erf for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
+    """Returns the error function for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 
 
 def erf(x: Array) -> Array:
-    """Error function: 1.21 ulp. From 0.9 on, one minus the exponential of a polynomial."""
+    """Error function, with an error of at most 1.21 ulp. From 0.9 on, one minus the exponential of a polynomial."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(4), f32(4), a)
     r, k = exponential(polynomial(clipped, ERF_FAR) * clipped)
@@ -491,7 +485,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x): 3.89 ulp. `exp(-x^2) / (1 + 2|x|)` times a polynomial of `(|x| - 2) / (|x| + 2)`, with x^2 in two parts."""
+    """1 - erf(x), with an error of at most 3.89 ulp. `exp(-x^2) / (1 + 2|x|)` times a polynomial of `(|x| - 2) / (|x| + 2)`, with x^2 in two parts."""
     a = jnp.abs(x)
     first = upper(a)
     r, k = exponential(-(first * first), -((a - first) * (a + first)))
@@ -501,7 +495,7 @@ def erfc(x: Array) -> Array:
 
 
 def erf_inv(x: Array) -> Array:
-    """Inverse of erf: 3.76 ulp. Giles (2010), "Approximating the erfinv function", with w = -log((1 - x)(1 + x))."""
+    """Inverse of erf, with an error of at most 3.76 ulp. Giles (2010), "Approximating the erfinv function", with w = -log((1 - x)(1 + x))."""
     left = (f32(1) - x) * (f32(1) + x)
     w = -log_of_normal(left)
 
@@ -515,13 +509,9 @@ def erf_inv(x: Array) -> Array:
 # Gamma and Bessel functions
 
 SIN_PI = (0.024715936, -0.19044323, 0.81171584, -1.6449333)
-LGAMMA = (
-    0.0024644965, -0.003923224, 0.0053120162, -0.009300121, 0.016811846, -0.031315606, 0.06291066, -0.14595984, 0.48312896
-)  # fmt: skip
+LGAMMA = (0.0024644965, -0.003923224, 0.0053120162, -0.009300121, 0.016811846, -0.031315606, 0.06291066, -0.14595984, 0.48312896)  # fmt: skip
 LGAMMA_FAR = (0.0007356732, -0.002776068, 0.08333332)
-DIGAMMA = (
-    -0.01616262, 0.0238252, -0.025906503, 0.039417118, -0.06203328, 0.09510717, -0.14840047, 0.24053909, -0.42362747, 0.9510559
-)  # fmt: skip
+DIGAMMA = (-0.01616262, 0.0238252, -0.025906503, 0.039417118, -0.06203328, 0.09510717, -0.14840047, 0.24053909, -0.42362747, 0.9510559)  # fmt: skip
 DIGAMMA_FAR = (-0.003264926, 0.008291668, -0.083332606)
 I0 = (1.4530083e-14, 2.0824499e-12, 4.8107157e-10, 6.763927e-8, 6.7834185e-6, 0.0004340189, 0.01562502, 0.24999999, 1)
 I0_FAR = (-0.39363465, 0.767117, -0.10825029, 0.043276433, 0.027494477, 0.049875684, 0.39894226)
@@ -530,13 +520,13 @@ I1_FAR = (-0.88245845, -0.2474430, 0.0033610198, -0.04762657, -0.046459083, -0.1
 
 
 def sin_pi(x: Array) -> Array:
-    """`sin(pi x) / pi` for `|x| <= 1/2`."""
+    """Returns `sin(pi x) / pi` for `|x| <= 1/2`."""
     square = x * x
     return (polynomial(square, SIN_PI) * square) * x + x
 
 
 def lgamma(x: Array) -> Array:
-    """`log|gamma(x)|`: 13.2 ulp (of 1 if the value is smaller); 3.05 for x > 0.
+    """`log|gamma(x)|`, with an error of at most 13.2 ulp (of 1 if the value is smaller); 3.05 ulp for x > 0.
 
     (x - 1)(x - 2) times a polynomial on [1, 2], recurrence up to 4, then Stirling's series; reflection below zero.
     """
@@ -559,7 +549,7 @@ def lgamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of lgamma: 24 ulp (of 1 if the value is smaller); 1.65 for x > 0. As `lgamma`, with recurrence up to 3."""
+    """Derivative of lgamma, with an error of at most 24 ulp (of 1 if the value is smaller); 1.65 ulp for x > 0. As `lgamma`, with recurrence up to 3."""
     negative = x < f32(0)
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
@@ -579,20 +569,20 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """exp(-a) times a polynomial of a^2, and a polynomial of 1 / a, divided by sqrt(a)."""
+    """Returns two forms of a Bessel function: `exp(-a)` times a polynomial of `a^2`, and a polynomial of `1 / a` divided by `sqrt(a)`."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 
 
 def bessel_i0e(x: Array) -> Array:
-    """`exp(-|x|) I_0(x)`, the scaled modified Bessel function: 4.5 ulp."""
+    """`exp(-|x|) I_0(x)`, the scaled modified Bessel function, with an error of at most 4.5 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I0, I0_FAR)
     return jnp.where(a < f32(6), near, far)
 
 
 def bessel_i1e(x: Array) -> Array:
-    """`exp(-|x|) I_1(x)`: 4.14 ulp."""
+    """`exp(-|x|) I_1(x)`, with an error of at most 4.14 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I1, I1_FAR)
     return with_sign(jnp.where(a < f32(6), a * near, far), x)

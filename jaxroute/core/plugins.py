@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 @functools.cache
 def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, EntryPoint]:
-    """Returns the entry points of a group by name; of equal names the first, with a warning."""
+    """Returns the entry points of a group by name. If two packages declare the same name, it warns and uses the first."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"jaxroute.{group}"):
         if point.name in found and point.value != found[point.name].value:

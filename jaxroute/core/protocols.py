@@ -58,7 +58,6 @@ class Members:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names."""
         return (*self.required, *self.optional)
 
     def listed(self) -> str:
@@ -97,7 +96,7 @@ _SIMILAR = 0.8
 
 
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
-    """Arrivals, outcomes and costs, and the truth by which policies are measured."""
+    """Simulated environment of a policy: it draws queries, outcomes and costs, and knows the truth by which policies are measured."""
 
     @property
     def spec(self) -> Spec:
@@ -120,7 +119,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 
 
 class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
-    """A rule that decides in every round, and learns from the feedback."""
+    """Rule that decides in every round and learns from the feedback."""
 
     def init(self, key: chex.PRNGKey, spec: Any) -> State:
         """Returns the state before the first round, for an environment with this `Spec`."""
@@ -193,30 +192,30 @@ def has_plan(policy: Any) -> bool:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Rounds per stage: the environment's, or the policy's where the environment has no stages; None without `plan`."""
+    """Returns the rounds per stage of the environment, or of the policy if the environment has no stages; None if the policy has no `plan`."""
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """State of a policy before the first round; with stages a plan precedes the first decision."""
+    """Returns the state of a policy before the first round; with stages it is the state from which the first plan starts."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def gauges_of(component: Any, state: Any) -> Mapping[str, Any]:
-    """Gauges of an environment or a policy; none without `gauges`."""
+    """Returns the gauges of an environment or a policy; none if it has no method `gauges`."""
     return component.gauges(state) if hasattr(component, "gauges") else {}
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
-    """The environment with doubled capacity; None at maximum capacity."""
+    """Returns the environment with doubled capacity; None if it is at maximum capacity or has none."""
     return env.with_double_capacity() if hasattr(env, "with_double_capacity") else None
 
 
 def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
-    """Metrics that a policy declares."""
+    """Returns the metrics that a policy declares."""
     return tuple(getattr(policy, "metrics", ()))
 
 
@@ -233,12 +232,12 @@ def check_suits(policy: Any, spec: Spec) -> None:
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Hint of a policy in an environment with this `Spec`; rounds are cheap without `cost_hint`."""
+    """Returns the cost hint of a policy in an environment with this `Spec`; without the method `cost_hint` its rounds are cheap."""
     return policy.cost_hint(spec) if hasattr(policy, "cost_hint") else CostHint()
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
-    """The policy itself, or the one that a function `env -> policy` (an oracle) returns for this environment.
+    """Returns a policy as it is, or the policy that a function `env -> policy` (such as an oracle) builds for this environment.
 
     Raises:
       ValueError: the function returns something else.

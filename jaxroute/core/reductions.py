@@ -48,7 +48,7 @@ def reduced_on_host(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns quantities `[settings, C, R]` of one policy, or differences of two; NaN for invalid runs."""
+    """Returns the curves `[settings, C, R]` of one policy, or the differences of two policies; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -65,7 +65,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _histogram(bins: Array) -> Histogram:
-    """Returns the histogram of rows of sorted bins."""
+    """Computes the histogram of rows of sorted bins `[rows, R]` that are on the device."""
     first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
     number = int(first.sum())
     size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
@@ -93,6 +93,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices at which a bin begins, and the bins."""
+    """Returns the flat indices at which a new bin begins, padded to `size`, and the bins there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -10,7 +10,7 @@ inf = float("inf")
 
 
 class AssumptionWarning(UserWarning):
-    """A policy assumes other rewards than the environment gives."""
+    """Warning that a policy assumes other rewards than the environment gives."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Rewards:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Limits of the attributes of `Rewards` that a policy assumes.
+    """Assumptions of a policy about its rewards: limits of the attributes of `Rewards`.
 
     Attributes:
       low: smallest reward.

@@ -46,7 +46,7 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: Array) -> Generator[None, None, None]:
-    """Context for XLA programs in which -0.0 is unknown to the compiler.
+    """Protects the operations traced inside, as a context manager: they use a -0.0 whose value XLA's compiler cannot know.
 
     Args:
       words: uint32 `[R]`, an argument of the program, whatever its numbers.
@@ -64,7 +64,7 @@ def protected(words: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
-    """Context in which the given numbers serve as the unknown -0.0."""
+    """Makes the given numbers serve as the unknown -0.0, as a context manager."""
     token = _zeros.set((zero, vector))
     try:
         yield
@@ -74,7 +74,7 @@ def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def compilers_own() -> Generator[None, None, None]:
-    """Context with XLA's own functions, sums and roundings: the fast arithmetic of a GPU, and the comparator of the exact one."""
+    """Turns the exact arithmetic off, as a context manager: XLA's own functions, sums and roundings, the fast arithmetic of a GPU."""
     token = _own.set(True)
     try:
         yield

@@ -27,7 +27,7 @@ _HALF = 1 << (_KEY_BITS - 1)
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Count, mean, sum of squared deviations, minimum and maximum, as arrays of one shape.
+    """Moments of samples: count, mean, sum of squared deviations, minimum and maximum, each an array with an element for each sample.
 
     Attributes:
       count: float64, exact up to 2**53.
@@ -75,7 +75,7 @@ class Moments:
         return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
-        """`count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""
+        """Returns `count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""
         some, several = self.count > 0, self.count > 1
         return {
             "count": self.count.astype(np.int64),
@@ -86,13 +86,13 @@ class Moments:
         }
 
     def standard_errors(self) -> np.ndarray:
-        """Standard errors of the means; NaN where there are too few runs."""
+        """Returns the standard errors of the means; NaN where there are too few runs."""
         found = self.statistics()
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt(found["variance"] / found["count"])
 
     def packed(self, xp: Any = np) -> Any:
-        """Returns all six as one array `[6, ...]`."""
+        """Returns all six attributes as one array `[6, ...]`."""
         return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
@@ -149,7 +149,7 @@ def middles(bins: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """Exact counts of many rows in the same bins; empty bins take no space.
+    """Histograms of many rows of numbers with the same bins; empty bins take no space.
 
     A quantile of it has a relative error of at most `RELATIVE_ACCURACY`.
 
@@ -180,7 +180,7 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histogram of rows of sorted bins.
+        """Returns the histogram of rows of sorted bins, from the places where a bin begins.
 
         Args:
           starts: flat indices at which a new bin begins.

@@ -16,7 +16,7 @@ PyTree = Any
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity.
+    """Quantity that an environment or a policy reports, and how it is recorded.
 
     Attributes:
       name: key in the flows, the gauges or the Info, and name of the variable in a result.
@@ -46,7 +46,7 @@ class Metric:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes in a result; `long_name` and `units` are the names of the CF conventions."""
+        """Attributes of its variable in a result; `long_name` and `units` are the names of the CF conventions."""
         limit = {} if self.limit is None else {"limit": self.limit, "violation": self.violation}
         return {"long_name": self.label, "units": self.unit, "kind": self.kind, **limit}
 

@@ -31,7 +31,7 @@ CHUNK = 32
 
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """Applies an operation to other operands, with other parameters where some are given."""
+    """Applies the operation of an equation to other operands, with the parameters `others` replaced."""
     found = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
@@ -63,7 +63,7 @@ def place_mask(size: int) -> int:
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns parts of `first_best`: allowed mask or None, tie-breaking numbers (least first), a number above all, and the mask of its index bits."""
+    """Returns what `first_best` compares: mask of allowed elements or None, tie-breaking numbers (least first), a larger number, and the mask of index bits."""
     size = shape[axis]
     if not ordered:
         return next(iter(given), None), lax.broadcasted_iota(jnp.int32, shape, axis), size, -1
@@ -107,7 +107,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by comparison with the maximum; `given`: allowed mask and order."""
+    """Computes `first_best` along an axis by comparison with the maximum; `given` has the mask of allowed elements and the order, if any."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -227,7 +227,7 @@ def sum_over_better(
     together: np.ndarray | None = None,
     start: Array | None = None,
 ) -> jax.Array:
-    """Returns, for each element, the sum of `values` `[K]` over the elements that are better; `[K]`.
+    """Returns for each of `K` elements the sum of `values` over the elements that are better than it.
 
     The sum is unrolled (eight terms at a time for more than 16): XLA does not vectorise a reduction over one axis of a `[K, K]` comparison over
     runs, which takes two to three times as long.
@@ -266,7 +266,7 @@ def sum_over_better(
 
 
 def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:
-    """Returns, for each element, the sum of `values` `[K]` over the elements that rank higher by lexicographic keys; `[K]`.
+    """Returns for each of `K` elements the sum of `values` over the elements that rank higher by lexicographic keys.
 
     Larger keys rank higher; remaining ties go to the lower index.
 

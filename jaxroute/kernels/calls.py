@@ -51,21 +51,21 @@ _METHOD = ctypes.CFUNCTYPE(_VOID, _VOID)
 
 
 class Buffer(NamedTuple):
-    """Array of XLA: address and shape."""
+    """Array in memory that XLA passes to a call: its address and shape."""
 
     address: int
     shape: tuple[int, ...]
 
 
 class Call(NamedTuple):
-    """Call by XLA: arrays in memory order, and the call frame."""
+    """One call by XLA: its argument and result arrays, and the C structure of the call."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
     frame: Any
 
     def stream(self) -> int:
-        """Returns the device's stream of the call."""
+        """Returns the GPU's stream on which the call must run."""
         api = self.frame.api.contents
         arguments = _StreamArguments(ctypes.sizeof(_StreamArguments), None, self.frame.context, None)
         _METHOD(api.stream_get)(ctypes.addressof(arguments))
@@ -108,7 +108,7 @@ def raise_interrupt() -> None:
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA only requests the version of the interface; answers with the version of the layouts above.
+    """Whether a call only asks for the version of the interface; answers with the version of the structures above.
 
     Raises:
       RuntimeError: the interface has another major version.

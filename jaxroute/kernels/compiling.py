@@ -22,7 +22,7 @@ devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devic
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Registers a compilation for the program that is being lowered."""
+    """Adds a started compilation to those that the surrounding `compilations` collects."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))
@@ -30,7 +30,7 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """Context that collects the compilations of kernels of the programs lowered inside, for the given GPUs."""
+    """Context that collects the compilations which start while programs for the given GPUs are lowered inside it."""
     begun: Begun = []
     tokens = _begun.set(begun), devices.set(tuple(own))
     try:
@@ -41,7 +41,7 @@ def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
 
 
 def finish(kernels: Begun) -> None:
-    """Waits for compilations.
+    """Waits until compilations have finished.
 
     Raises:
       Unsupported: one fails, or takes too long.

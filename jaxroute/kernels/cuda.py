@@ -75,7 +75,7 @@ def _install(major: int | None) -> str:
 
 
 def _candidates() -> list[str]:
-    """Returns paths or names of libraries, any of which may be missing."""
+    """Returns paths or names under which NVRTC may be installed."""
     if own := os.environ.get(NVRTC_PATH):
         return [own]
     found: list[str] = []
@@ -91,7 +91,7 @@ def _candidates() -> list[str]:
 
 
 def _with_builtins(path: str) -> Any:
-    """Loads a library of NVRTC. That of CUDA 13.0 finds its builtins only if they have been loaded before."""
+    """Loads an NVRTC. That of CUDA 13.0 finds its builtins only if they have been loaded before."""
     if os.path.isabs(path):
         for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
             ctypes.CDLL(builtins)
@@ -129,7 +129,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
-    """Compiles like `compiled`, without the cache, by a given library of NVRTC or the default one."""
+    """Compiles CUDA C as `compiled` does, without the cache, by a given NVRTC (default: the one of `nvrtc`)."""
     library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
@@ -190,7 +190,7 @@ class Driver:
 
     @contextmanager
     def context(self, pointer: Any) -> Generator[None, None, None]:
-        """Context manager that makes a driver context current in this thread."""
+        """Makes a context of the driver current in this thread, as a context manager."""
         self("cuCtxPushCurrent_v2", pointer)
         try:
             yield
@@ -217,7 +217,7 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns an attribute of a device by the driver's number of the attribute."""
+    """Returns an attribute of a device; the driver identifies it by a number."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -228,7 +228,7 @@ def architecture(device: int = 0) -> str:
 
 
 def active() -> list[int]:
-    """Returns the numbers of the devices with a context of this process: those that XLA uses."""
+    """Returns the indices of the GPUs that XLA uses: those on which this process has a context."""
 
     def has_context(device: int) -> bool:
         flags, is_active = ctypes.c_uint(), ctypes.c_int()
@@ -246,7 +246,7 @@ def architectures() -> set[str]:
 
 @contextmanager
 def primary(device: int) -> Generator[None, None, None]:
-    """Context manager that makes the device context that XLA uses current in this thread."""
+    """Makes the context that XLA uses on a device current in this thread, as a context manager."""
     context, handle = ctypes.c_void_p(), driver().number("cuDeviceGet", device)
     driver()("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     try:
@@ -258,7 +258,7 @@ def primary(device: int) -> Generator[None, None, None]:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedKernel:
-    """Kernel on a device.
+    """Kernel that is loaded on a device.
 
     Attributes:
       function: the driver's handle.
@@ -287,14 +287,14 @@ class LoadedKernel:
 
     @property
     def threads_at_once(self) -> int:
-        """Returns the number of resident threads of the device: a warp takes registers of one of four schedulers, in multiples of 256."""
+        """Returns how many threads the device runs at the same time: the registers of its multiprocessors limit them, in units of 256 for a warp."""
         of_warp = -(-self.registers * 32 // 256) * 256 or 256
         warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Compares the memory for stacks, which the driver reserves for all resident threads, with the free memory.
+        """Checks that the stacks, which the driver reserves for all threads that the device can run at once, fit into its free memory.
 
         Args:
           scratch: bytes of scratch memory of a run.
@@ -321,7 +321,7 @@ _reserved: dict[int, int] = {}  # Reserved bytes of a thread's stack, by device.
 
 
 class Kernel:
-    """Kernel, compiled for the devices that XLA uses and loaded on them.
+    """Kernel of one text: compiles it, loads it on the devices that XLA uses, and launches it.
 
     Args:
       text: CUDA C.
@@ -374,7 +374,7 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns the smallest number of resident threads of the devices on which it is loaded."""
+        """Returns how many threads each of the devices on which it is loaded can run at the same time."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
@@ -413,7 +413,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields first round and end of each launch, after the previous one has finished; ends are record times if one is near enough.
+        """Yields the first round and the end of each launch; the caller launches before it asks for the next one. Ends are record times if possible.
 
         Raises:
           InterruptedError: `interrupt` was called.

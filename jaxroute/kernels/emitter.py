@@ -120,7 +120,7 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """Returns the C function of a definition, for numbers that differ between runs or are shared."""
+        """Returns the C function of an elementwise definition, with vectors as arguments if the operands differ between runs."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
             inner = copy.copy(self)  # Shares tables and functions.
@@ -138,7 +138,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Protects values that the next step needs from being overwritten."""
+        """Protects values from being overwritten by the statements inside, as a context manager."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -157,7 +157,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the new values of all carried values at the end of a step."""
+        """Assigns the new values at the end of a step to the storages of the carried values."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

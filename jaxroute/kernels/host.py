@@ -43,7 +43,7 @@ TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const v
 
 
 class _RefusedError(OSError):
-    """Compiler error in a text."""
+    """Error that the compiler reports about a text."""
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.Compl
 
 
 def own_flags() -> tuple[str, ...]:
-    """Returns the flags for this processor."""
+    """Returns the compiler flags for this processor."""
     return X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else OTHER_FLAGS
 
 

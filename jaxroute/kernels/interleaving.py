@@ -15,7 +15,7 @@ MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
 
 
 def interleaved(block: ir.Block) -> ir.Block:
-    """Returns a block whose suitable loops are interleaved."""
+    """Returns a block in which several steps of each suitable loop are computed together."""
     found = list[ir.Statement]()
     for statement in block:
         if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:

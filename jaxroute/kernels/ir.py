@@ -18,7 +18,7 @@ class SlowerThanScan(Unsupported):
 
 @dataclasses.dataclass(eq=False)
 class Storage:
-    """Variable or array of C.
+    """Variable or array of C that the statements of a kernel read and write.
 
     Attributes:
       name: name in C.
@@ -99,7 +99,7 @@ class Expr:
         return apply("not", self)
 
     def is_nan(self) -> "Expr":
-        """Returns the test for NaN, which differs from itself."""
+        """Returns the test whether the number is NaN, the only one that differs from itself."""
         return self.differs(self)
 
 
@@ -113,7 +113,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 
 
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
-    """Returns an operation on operands; Python numbers take the type of the first expression.
+    """Returns the expression of an operation; Python numbers among the operands take the type of the first expression.
 
     The type of the result is by default that of the first operand, and bool for conditions.
     """
@@ -133,7 +133,7 @@ def variable(storage: Storage) -> Expr:
 
 
 def element(storage: Storage, index: Index) -> Expr:
-    """Returns an element of an array, or the value of a variable."""
+    """Returns the expression of an element of an array, or of the value of a variable."""
     if not storage.size:
         return variable(storage)
     return Expr("element", (as_expr(index),), storage.dtype, storage)
@@ -144,7 +144,7 @@ def as_expr(index: Index) -> Expr:
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
-    """Returns `condition ? one : other` with both sides computed first."""
+    """Returns the expression `condition ? one : other`; both cases are computed before the choice."""
     kind = one if isinstance(one, Expr) else other
     assert isinstance(kind, Expr)
     cases = (x if isinstance(x, Expr) else literal(x, kind.dtype) for x in (one, other))
@@ -247,7 +247,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement by its name in the printer's table, such as "break", with arguments, written storages, and a size such as the width of rows."""
+    """Statement that the printer knows by name, such as "break", with its operands, the storages that it writes, and a size (of rows)."""
 
     name: str
     operands: tuple[Expr, ...] = ()

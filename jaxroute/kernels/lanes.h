@@ -1,5 +1,5 @@
-/* Several runs at once, in C++ for a CPU: a number of a run is a vector of those of LANES runs, and stands where C has the number. Comes after
-   `prelude.h`, whose functions have the same names for what all of these runs share. */
+/* Several runs at once, in C++ for a CPU: where C for one run has a number, a vector holds the numbers of LANES runs. Included after
+   `prelude.h`, whose functions of the same names serve numbers that all these runs share. */
 
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 #define LANES 4
 #endif
 #endif
-/* Instructions on 512 or 256 bits by their names, where loops over lanes take longer to compile, or are not seen to be such. Clang has names of
-   its own for some, and old and new versions different ones. */
+/* Named instructions on 512 or 256 bits, where loops over lanes take longer to compile or are not vectorised. Some have other names in Clang,
+   which differ between its versions. */
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16
 #define AVX512
 #elif defined(__AVX2__) && defined(__FMA__) && LANES == 8
@@ -24,7 +24,7 @@
 #endif
 #define INSIDE inline __attribute__((always_inline))
 #define LANE_BY_LANE for (int lane = 0; lane < LANES; ++lane)
-#ifdef __clang__ /* It leaves a loop over lanes a loop, with its vectors in memory. */
+#ifdef __clang__ /* It would not unroll a loop over lanes, and leave its vectors in memory. */
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #define EACH_LANE UNROLLED LANE_BY_LANE
 #else
@@ -36,8 +36,7 @@ typedef float vector_f __attribute__((vector_size(4 * LANES)));
 typedef int vector_i __attribute__((vector_size(4 * LANES)));
 typedef unsigned vector_u __attribute__((vector_size(4 * LANES)));
 
-/* Numbers of LANES runs: floats, integers, words, and whether something holds (all bits, or none) */
-
+/* Numbers of LANES runs: floats (F), integers (I), words (U), and conditions (B: all bits, or none). */
 struct B {
     vector_i v;
     B() = default;
@@ -81,18 +80,18 @@ struct U {
     NUMBER(U, vector_u, unsigned)
     WHOLE(U)
 };
-/* What a function returns that computes lane by lane */
+/* Body of a function that computes its result lane by lane. */
 #define LANES_OF(T, ...)                                                                                                              \
     {                                                                                                                                 \
         T out;                                                                                                                        \
         EACH_LANE out.v[lane] = __VA_ARGS__;                                                                                          \
         return out;                                                                                                                   \
     }
-/* Division of places in arrays */
+/* Division of indices */
 FUNCTION I operator/(I a, int n) LANES_OF(I, a.v[lane] / n)
 FUNCTION I operator%(I a, int n) LANES_OF(I, a.v[lane] % n)
 
-/* What several runs have of a number that they may share */
+/* Vector type of several runs for the type of one number */
 template <class T> struct Wide { typedef T type; };
 #define WIDE(T, number) template <> struct Wide<number> { typedef T type; };
 WIDE(F, float) WIDE(B, bool) WIDE(I, int) WIDE(I, signed char) WIDE(I, short)
@@ -132,16 +131,15 @@ FUNCTION int largest(I x, B among) {
     return most;
 }
 
-/* A number as a lane holds it */
+/* Number in the form in which a lane holds it */
 template <class N> FUNCTION N in_lane(N x) { return x; }
 FUNCTION int in_lane(bool x) { return -(int)x; }
 
-/* Places that differ between the runs, of numbers that these share */
+/* Elements of a shared array, at an index of each run */
 template <class N> FUNCTION typename Wide<N>::type gathered(const N *from, I at)
     LANES_OF(typename Wide<N>::type, in_lane(from[at.v[lane]]))
 
-/* LANES rows of numbers as vectors, number by number: squares of LANES rows are turned, in steps that zip two halves of its vectors */
-
+/* Transposition of LANES rows of numbers to vectors, in squares: each step zips the two halves of the vectors. */
 FUNCTION void zipped(const vector_f *x, vector_f *y) {
     vector_i low, high;
     EACH_LANE low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
@@ -193,7 +191,7 @@ static WELL_COMPILED bool nan_among(const float *x, int size) {
     for (; first < size; ++first) found |= x[first] != x[first];
     return found;
 }
-/* The numbers of vectors as rows, in the runs that are meant */
+/* Transposition of vectors to rows, written in the selected runs */
 static WELL_COMPILED void rows_written(float *const *to, const F *from, int width, B meant) {
     int first = 0;
     for (; first + LANES <= width; first += LANES) {
@@ -205,7 +203,7 @@ static WELL_COMPILED void rows_written(float *const *to, const F *from, int widt
     for (; first < width; ++first) EACH_LANE if (meant.v[lane]) to[lane][first] = from[first].v[lane];
 }
 
-/* A row of a table that runs share, another one for each run */
+/* Row of a shared table, at an index of each run */
 template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, I row) {
     const float *from[LANES];
     EACH_LANE from[lane] = table + row.v[lane] * WIDTH;
@@ -215,7 +213,7 @@ template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
     for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
 }
 
-/* A place in an array that differs between the runs: `step` numbers lie between two of a run, `apart` between two runs */
+/* Element of an array at an index of each run: the distance in memory is `step` between elements, and `apart` between runs. */
 template <class T> struct Spot {
     int *const first;
     const int step, apart;
@@ -250,7 +248,7 @@ template <class T, int N> struct Array {
     INSIDE auto operator[](U i) const { return gathered(a, I((vector_i)i.v)); }
 };
 
-/* An array of which each run has its numbers side by side */
+/* Array in which the elements of each run are contiguous */
 template <class T, int SIZE> struct Apart {
     typedef typename Wide<T>::type W;
     T a[LANES][SIZE];
@@ -269,7 +267,7 @@ template <class T, int SIZE> struct Apart {
     INSIDE B has_nan() const LANES_OF(B, in_lane(nan_among(a[lane], SIZE)))
 };
 
-/* `x = y` where something holds */
+/* Assignment in the runs where a condition holds */
 template <class T, class V> FUNCTION void set_if(B c, T &x, V y) { x = choose(c, (T)y, x); }
 template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
     const T all = y;
@@ -283,8 +281,7 @@ template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) {
 #define ANY(c) any(c)
 #define SET_IF(c, x, ...) set_if(c, x, __VA_ARGS__)
 
-/* Memory of XLA: number `i` of run `r` is at `i * R + r`; of a group's last runs there may be none */
-
+/* Memory of XLA: element i of run r is at i * R + r. The last group of runs may be shorter than LANES. */
 template <class T> struct Given {
     typedef typename Wide<T>::type W;
     const T *from;
@@ -315,8 +312,7 @@ template <class T> struct Made {
     }
 };
 
-/* From one kind of number to another */
-
+/* Conversions */
 FUNCTION F to_f(F x) { return x; }
 FUNCTION F to_f(I x) { return __builtin_convertvector(x.v, vector_f); }
 FUNCTION F to_f(U x) { return __builtin_convertvector(x.v, vector_f); }
@@ -330,7 +326,7 @@ FUNCTION U to_u(B x) { return (vector_u)(x.v & 1); }
 template <class T> FUNCTION float to_f(T x) { return (float)x; }
 template <class T> FUNCTION int to_i(T x) { return (int)x; }
 template <class T> FUNCTION unsigned to_u(T x) { return (unsigned)x; }
-/* Whole numbers of fewer bits stand in those of 32 */
+/* Integers of fewer bits are held in 32 bits. */
 #define NARROW(kind, bits, T, S, number)                                                                                              \
     FUNCTION T to_##kind##bits(T x) { return T((x << (32 - bits)) >> (32 - bits)); }                                                  \
     FUNCTION T to_##kind##bits(S x) { return to_##kind##bits(to_##kind(x)); }                                                         \
@@ -342,7 +338,7 @@ FUNCTION U bits_of(F x) { return (vector_u)x.v; }
 FUNCTION F float_of(U x) { return (vector_f)x.v; }
 FUNCTION F float_of(I x) { return (vector_f)x.v; }
 
-/* A result that is computed here: GCC would rather divide by the same number again in each choice that takes it, under the choice's mask */
+/* Result that is computed once: GCC would repeat a division under the mask of each choice that reads it. */
 FUNCTION F once(F x) {
 #ifdef AVX512
     asm("" : "+v"(x.v));
@@ -375,7 +371,7 @@ FUNCTION F floorf(F x) {
 #endif
     return out;
 }
-/* By the function of one run, lane by lane */
+/* Functions of one run, lane by lane */
 #define BY_LANE_1(T, S, name) FUNCTION T name(S x) LANES_OF(T, name(x.v[lane]))
 #define BY_LANE_2(T, S, name) FUNCTION T name(S x, S y) LANES_OF(T, name(x.v[lane], y.v[lane]))
 BY_LANE_1(I, I, popcount_32) BY_LANE_1(U, U, popcount_32) BY_LANE_1(I, I, clz_32) BY_LANE_1(U, U, clz_32)
@@ -383,7 +379,6 @@ BY_LANE_2(I, I, div_i) BY_LANE_2(I, I, rem_i) BY_LANE_2(U, U, div_u) BY_LANE_2(U
 BY_LANE_1(F, F, rintf) BY_LANE_1(F, F, roundf) BY_LANE_2(F, F, nextafterf) BY_LANE_2(F, F, fmodf)
 
 /* Integers */
-
 FUNCTION I add_i(I a, I b) { return a + b; }
 FUNCTION I sub_i(I a, I b) { return a - b; }
 FUNCTION I mul_i(I a, I b) { return a * b; }
@@ -401,7 +396,6 @@ FUNCTION I abs_i(I a) { return choose_i(a < 0, -a, a); }
 FUNCTION I sign_i(I a) { return to_i(a > 0) - to_i(a < 0); }
 
 /* Floats */
-
 FUNCTION F max_f(F a, F b) { return choose_f(a != a, a, choose_f(a > b, a, b)); }
 FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); }
 FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }

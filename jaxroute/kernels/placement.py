@@ -28,7 +28,7 @@ class _Array(NamedTuple):
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """Returns the arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
+    """Returns the state arrays of which a closed jaxpr reads and writes only rows or elements, at an index that differs between runs.
 
     `given` tells which arguments differ between runs, `leaves` has the index of the state array that each argument is (None for others).
     """
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of the arrays that are used by rows at an index of each run, and of those that are used otherwise."""
+    """Analysis that collects the arrays used by rows at an index of each run (`rows`), and those used in another way (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -1,4 +1,4 @@
-/* What the rounds of a run need besides C: the operations of XLA where C's are others. For a C compiler of the host and for NVRTC. */
+/* Operations of XLA that C lacks or defines differently, for a C compiler of the host and for NVRTC. */
 
 #ifdef __CUDACC__
 #define FUNCTION static __device__ __forceinline__
@@ -21,7 +21,7 @@
 #define ROLLED
 #endif
 
-/* What stands at the begin of each round: nothing, or what marks it in the machine code */
+/* Start of a round: nothing, or an instruction that marks it in the machine code */
 #ifndef BEGIN_ROUND
 #define BEGIN_ROUND
 #endif
@@ -48,19 +48,15 @@ FUNCTION int popcount_32(unsigned x) { return __builtin_popcount(x); }
 FUNCTION int clz_32(unsigned x) { return x ? __builtin_clz(x) : 32; }
 #endif
 
-/* A choice of which both cases are read first. For `i == k ? a[i] : 0` NVRTC would read `a[k]` in a branch, and write that as a chain of
-   ten choices for ten elements in registers. */
-
+/* Choice whose cases are both read first. For `i == k ? a[i] : 0` NVRTC would read `a[k]` in a branch: ten choices for ten registers. */
 #define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
 CHOOSE(b, bool) CHOOSE(i, int) CHOOSE(u, unsigned) CHOOSE(f, float)
 
-/* `x = y` where something holds */
+/* Assigns to x if the condition holds. */
 #define SET_IF(c, x, ...) do { if (c) x = __VA_ARGS__; } while (0)
-
 #define ANY(c) (c)
 
-/* Integers: sums wrap around, and what C leaves open is XLA's */
-
+/* Integers: sums wrap around, and cases that C leaves undefined are those of XLA. */
 FUNCTION int add_i(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FUNCTION int sub_i(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FUNCTION int mul_i(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
@@ -85,8 +81,7 @@ FUNCTION int int_of(float x) {
 }
 FUNCTION unsigned unsigned_of(float x) { return x >= 4294967296.0f ? 0xffffffffu : x > 0.0f ? (unsigned)x : 0u; }
 
-/* Floats: a maximum is NaN if one of the two is */
-
+/* Floats: a maximum or minimum is NaN if an operand is. */
 FUNCTION float max_f(float a, float b) { return a != a || a > b ? a : b; }
 FUNCTION float min_f(float a, float b) { return a != a || a < b ? a : b; }
 FUNCTION float sign_f(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
@@ -123,14 +118,14 @@ FUNCTION float rsqrt_f(float x) { return rsqrtf(x); }
 FUNCTION float logistic_f(float x) { return div_f(1.0f, 1.0f + expf(-x)); }
 FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
 
-/* The order of all floats: -0 below 0, NaN at the ends */
+/* Integer in the total order of floats: -0 below 0, NaN at the ends. */
 FUNCTION int order_of(float x) {
     const int bits = (int)bits_of(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
 
-/* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
-   logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
+/* Giles (2010), "Approximating the erfinv function", as in XLA. Only the absolute error of w matters, so a GPU may take the logarithm of
+   1 - x^2, rounded once, from its special unit. One draw in three hundred needs the other polynomial. */
 #if defined(__CUDACC__) && !defined(LOG_1P_OF_MINUS_SQUARE)
 #define LOG_1P_OF_MINUS_SQUARE(x) __logf(fmaf(-x, x, 1.0f))
 #elif !defined(LOG_1P_OF_MINUS_SQUARE)

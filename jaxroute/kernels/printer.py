@@ -80,7 +80,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 
 def check(op: str, dtype: Any) -> None:
-    """Raises Unsupported if an operation has no C for numbers of a type."""
+    """Raises `Unsupported` if the table `FORMATS` has no C for an operation on numbers of a type."""
     c_type(dtype)
     if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
@@ -102,7 +102,7 @@ def literal_text(number: Any) -> str:
 
 
 class _Printer:
-    """Printer of statements, without dead ones."""
+    """Printer of statements as C; it drops those whose results are not needed."""
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
@@ -193,7 +193,7 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
-    """Returns the C of an operation: the name of a function, or a format."""
+    """Returns the C of an operation: the name of a function, or a format with `{}` for each operand."""
     if e.op == "call":
         return e.number
     if e.op == "choose":
@@ -205,13 +205,13 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Prints the statements of a kernel; also returns the vectors of its long arrays, and the bytes of a run's scratch memory."""
+    """Prints the statements of a kernel. Also returns how many vectors its long arrays need, and the bytes of a run's scratch memory."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
 
 class Function(NamedTuple):
-    """C function of numbers: name, parameters, statements and result."""
+    """C function of numbers, which statements call: its name, parameters, statements and result."""
 
     name: str
     parameters: Sequence[ir.Storage]
@@ -220,7 +220,7 @@ class Function(NamedTuple):
 
 
 def print_function(function: Function, wide: bool) -> str:
-    """Prints a function of numbers, without arrays on the heap."""
+    """Prints a C function that statements call."""
     body = [*function.body, ir.Call("return", (function.result,))]
     printer = _Printer(wide, ir.live(body))
     varies = wide and any(one.varying for one in function.parameters)
@@ -230,7 +230,7 @@ def print_function(function: Function, wide: bool) -> str:
 
 
 def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
-    """Prints constant arrays."""
+    """Prints the declarations of constant arrays."""
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))

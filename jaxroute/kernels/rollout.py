@@ -89,7 +89,7 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps over settings: a leading axis of the operands that differ between them, and of all results."""
+    """Maps a call over settings: operands that differ between settings, and all results, get a leading axis."""
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
     spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
@@ -105,7 +105,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Returns a target of XLA's calls on a CPU, with a name that is the same in every process, and starts its compilation."""
+    """Registers a function that XLA calls on a CPU, and starts its compilation; its name is the same in every process."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # Steps of each array between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -139,7 +139,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Returns a target of XLA's calls on a GPU and the kernel, and starts its compilation."""
+    """Registers a function that XLA calls on a GPU, and starts the compilation of its kernel."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)

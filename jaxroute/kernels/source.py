@@ -37,7 +37,7 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Text of a function with its inputs and outputs.
+    """Source of a kernel: its text, and the arrays that it reads and writes.
 
     Attributes:
       body: lines of C for one run, or of C++ for several at once.
@@ -132,7 +132,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns the distance, in arrays of one setting, between neighbours along each axis; 0 where they share the array."""
+    """Returns the distance in memory between the arrays of neighbouring settings along each axis, in arrays; 0 where they share the array."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -141,7 +141,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the offset of the array of a setting, as a term to add to a pointer."""
+    """Returns the offset of a setting's array as C, a term to add to a pointer."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -172,11 +172,11 @@ def source_of(
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, spans, chunk, warm_up, Emitter(wide, fast))
+    writer = _RoundsWriter(run, states, spans, chunk, warm_up, Emitter(wide, fast))
     return writer.source(), writer.shared, writer.names
 
 
-class _Writer:
+class _RoundsWriter:
     """Writer of the loops over record intervals, chunks and rounds, and of the reads before and writes after them."""
 
     def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
@@ -216,7 +216,7 @@ class _Writer:
         self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
-        """Returns the source of the function."""
+        """Writes the loops over all record intervals, and returns the source."""
         emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Sums of the interval and of its current chunk.
         between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
@@ -268,7 +268,7 @@ class _Writer:
         return self._arrays[-1]
 
     def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
-        """Traces a function `(instance, words, states, t)` of one run."""
+        """Writes the statements of a traced function `(instance, words, states, t)` of one run."""
         time = Value((), ir.INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
@@ -278,7 +278,7 @@ class _Writer:
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
-        """Applies a formula elementwise to arrays of one shape, for each position of the lists."""
+        """Applies a formula elementwise to the n-th arrays of all lists, for each n."""
 
         def computed(*xs: Value) -> Value:
             return self._emitter.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
@@ -334,7 +334,7 @@ class _Writer:
             return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
 
     def _number(self, value: ir.Expr) -> ir.Expr:
-        """Stores a number of a round, so that it is computed once."""
+        """Stores a number that all runs share in a variable, so that it is computed once."""
         return self._emitter.local(value, varying=False)
 
     def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
@@ -357,7 +357,7 @@ def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
-    """Returns the source of an emitter's statements."""
+    """Returns the source of the statements that an emitter has written."""
     wide = emitter.wide
     body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]

@@ -73,7 +73,7 @@ def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """Array of a traced function.
+    """Array of a traced function in a kernel, by a function that returns the expression of an element.
 
     Attributes:
       shape: shape; keys have an additional axis of words.
@@ -110,7 +110,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Registers a function `(writer, eqn, *args) -> values` as the rule of operations."""
+    """Decorates a function `(writer, equation, *operands) -> results`: registers it as the rule for the named operations."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))

@@ -47,11 +47,11 @@ class Group:
 
 
 class _Elsewhere(Exception):
-    """Element that is needed at another index of the loop that computes it."""
+    """Signal that a loop needs an element which the same loop computes at another index."""
 
 
 class Writer:
-    """Writer of statements into a block.
+    """Writer of a kernel's statements into a block.
 
     Args:
       wide: whether a number that differs between runs is a vector over several runs (`lanes.h`).
@@ -75,12 +75,11 @@ class Writer:
     # Statements
 
     def add(self, *statements: ir.Statement) -> None:
-        """Writes statements."""
         self.block += statements
 
     @contextlib.contextmanager
     def inside(self, block: ir.Block) -> Generator[None, None, None]:
-        """Redirects statements into another block; open loops are closed before it, and loops opened inside are closed inside."""
+        """Redirects statements into another block, as a context manager; shared loops do not extend over its borders."""
         self.finish()
         outer, self.block = self.block, block
         yield
@@ -97,7 +96,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
-        """Opens a loop from a first index to before `size`, or down to 1, and yields its index."""
+        """Writes a loop from a first index to before `size` (or down to 1) around the statements inside, and yields its index."""
         loop, now = self.counting(size, first)
         if step < 0:
             loop.test, loop.step = now > 0, step
@@ -108,7 +107,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
-        """Opens nested loops over all indices of a shape."""
+        """Writes nested loops over a shape around the statements inside, and yields the place."""
         with contextlib.ExitStack() as stack:
             yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
 
@@ -126,11 +125,10 @@ class Writer:
     # Storages
 
     def name(self, prefix: str) -> str:
-        """Returns a new name."""
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """Returns a new storage, not yet declared."""
+        """Returns a new storage without writing its declaration."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -146,13 +144,13 @@ class Writer:
         return storage
 
     def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
-        """Declares a variable with its initial value."""
+        """Declares a variable with an initial value, and returns its expression."""
         storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns the memory of an input `[..., R]` for the simulated runs."""
+        """Returns the storage of an input `[..., R]`, restricted to the simulated runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -164,7 +162,7 @@ class Writer:
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
-        """Assigns an element of a storage, in the active runs for which a test holds."""
+        """Assigns a value to an element of a storage, in the active runs for which a test holds."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
@@ -175,14 +173,14 @@ class Writer:
     # Values
 
     def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
-        """Returns the array in a storage."""
+        """Returns the array that a storage holds as a value of a given shape."""
         shape = tuple(shape)
         return Value(
             shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
         )
 
     def constant(self, array: Any) -> Value:
-        """Returns a constant array."""
+        """Returns a constant array as a value; it becomes a table only if an element is read at a computed index."""
         array = np.asarray(array)
         if not array.ndim or (array.size and (array == array.flat[0]).all()):
             number = ir.literal(array.flat[0], array.dtype)
@@ -202,11 +200,11 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns a view of a value."""
+        """Returns a value of another shape that reads the storages of `value`."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """Returns one slice along an axis."""
+        """Returns the slice of a value at an index of an axis."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
@@ -225,7 +223,7 @@ class Writer:
         return self.value_of(storage, value.shape)
 
     def write(self, storage: ir.Storage, value: Value) -> None:
-        """Writes a value to a storage that no value needs."""
+        """Writes a value to a storage whose old contents are not needed."""
         if value.storage is not storage:
             self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
 
@@ -270,19 +268,19 @@ class Writer:
                 self._finish(group)
 
     def free(self, value: Value) -> ir.Storage | None:
-        """Returns the storage of a value after its last use, if nothing else reads it."""
+        """Returns the storage of a value if no live value reads it, else None."""
         own = value.storage
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether the storage may be reused for a result, which differs between runs or is shared."""
+        """Whether the storage of a value may be reused for a result that differs between runs (`varying`) or is shared."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
     def to_change(self, value: Value) -> ir.Storage:
-        """Returns a storage with a value that `assign` may change: its own if no other value needs it."""
+        """Returns a storage that holds a value and may be changed: the value's own if no other value needs it, else a copy."""
         own = self.free(value)
         if own is not None and (own.varying or not self.wide):
             self.ready(value)
@@ -293,7 +291,7 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Returns a value that reads no storage of another one."""
+        """Copies a value if it reads a storage of another one, which will be changed."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
@@ -343,7 +341,7 @@ class Writer:
     # Groups
 
     def finish(self) -> None:
-        """Writes the open loops."""
+        """Writes all shared loops that are still open."""
         for group in list(self._groups.values()):
             self._finish(group)
 
@@ -365,7 +363,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns values of given types that are computed elementwise, by the statements of `make` for the indices and a variable each."""
+        """Returns arrays of given types that are computed elementwise: `make` returns the statements that set a variable for each of them at a place."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -388,7 +386,7 @@ class Writer:
         return values
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
-        """Returns an array with a given expression of an element."""
+        """Returns an array that is computed elementwise, by a function from a place to the expression of the element."""
         return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
@@ -402,7 +400,7 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Returns numbers that a loop over all indices of a shape accumulates.
+        """Returns numbers that a loop over all places of a shape accumulates.
 
         Args:
           step: function from indices and numbers to the statements of a step.
@@ -436,7 +434,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """Returns a loop over a shape to which statements can be added, and its statements."""
+        """Returns the shared loop over a shape, which it opens if needed, and the statements that `make` returns for it."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

@@ -17,7 +17,7 @@ Fact = TypeVar("Fact")
 
 
 class Flow(Generic[Fact]):
-    """Analysis that enters calls, loops and branches and iterates carried values to a fixed point.
+    """Analysis of facts about the values of a jaxpr: it enters calls and branches, and repeats loops until the facts do not change.
 
     Args:
       nothing: fact about constants.
@@ -31,7 +31,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a value that is selected from several."""
+        """Returns the fact about a value that is one of several; `deciding` is the fact about the selecting value."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
@@ -93,7 +93,7 @@ class Flow(Generic[Fact]):
 
 
 class _Dependence(Flow[bool]):
-    """Analysis of the dependence on given arguments."""
+    """Analysis whether values depend on given arguments."""
 
     def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
         # The maximum over runs is the same in all of them; it only bounds masked loops.
@@ -133,7 +133,7 @@ def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequenc
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the numbers of constants and carried values of a scan; since jax 0.11 its parameters hold them as trees."""
+    """Returns how many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()

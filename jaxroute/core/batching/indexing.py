@@ -39,7 +39,7 @@ _update_slice = functools.partial(lax.dynamic_update_slice, allow_negative_indic
 
 
 class Tables:
-    """Reads of each long array that differs between runs.
+    """Registry of the values that were read from each long array that differs between runs.
 
     A compiler updates an array in place only if it can prove that all reads come before the write. Making the write depend on the reads is
     such a proof. Without it the array is copied in every round.
@@ -141,7 +141,7 @@ def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
 
 
 def _with_zero(indices: Sequence[Any]) -> list[Any]:
-    """Appends a start index for the run axis, of the same type."""
+    """Appends the start index 0 for the run axis, of the same type as the others."""
     return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
@@ -210,7 +210,7 @@ def _vectors_last(indices: Value) -> Any:
 
 
 def _countable(index: Array) -> Array:
-    """Converts an index to a type that can be compared with the length of any axis."""
+    """Converts an index to an integer type of at least 32 bits, which can be compared with the length of any axis."""
     return index if index.dtype.itemsize >= 4 else index.astype(jnp.int32)
 
 

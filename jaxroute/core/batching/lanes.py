@@ -204,7 +204,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Returns the results of a float32 operation, rounded as by `arithmetic`; None where XLA's own are right."""
+    """Returns the results of a float32 operation with the exact arithmetic of `arithmetic`; None where XLA's own results are exact."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -286,7 +286,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a function with a custom derivative and preserves that derivative."""
+    """Replays a function that has a custom derivative, with the same derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # The solver in its parameters.
         lengths = eqn.params["const_lengths"]
@@ -297,7 +297,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Evaluates an operation by a jaxpr of some of its operands; the derivative is that of the operation."""
+    """Evaluates a jaxpr of some operands instead of an operation; the derivative remains that of the operation."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -317,7 +317,7 @@ def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], value
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
-    """Returns the operands of a loop or branch as values; keys that differ between runs become words."""
+    """Returns the operands of a loop or branch as values; the arrays of keys that differ between runs are their words."""
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 

@@ -11,7 +11,7 @@ from jaxroute.core.rounding import Trait
 
 
 class Value(NamedTuple):
-    """Value in a replayed jaxpr.
+    """Value in a jaxpr that `lanes` replays for many runs.
 
     Attributes:
       array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are stored as words `[..., 2, R]`.
@@ -27,14 +27,14 @@ class Value(NamedTuple):
 
 
 def enter(leaf: Any) -> Value:
-    """Returns a mapped value of an array or typed keys `[..., R]`."""
+    """Converts an array or typed keys `[..., R]` to a mapped value."""
     if is_key(leaf):
         return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
     return Value(leaf, True)
 
 
 def leave(value: Value) -> Any:
-    """Returns the array or typed keys of a value."""
+    """Converts a value back to an array or typed keys; the reverse of `enter`."""
     if value.is_key and value.mapped:
         return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
     return value.array

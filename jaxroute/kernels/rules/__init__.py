@@ -22,7 +22,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises the error in a call of a jax function with the name of that function, which the user knows, instead of the operation's."""
+    """Raises an `Unsupported` error about an operation again, with the name of the function of JAX that the user called."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

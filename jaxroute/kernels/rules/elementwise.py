@@ -15,7 +15,7 @@ from jaxroute.kernels.writer import Writer
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns an operation of the table of formats on operands of one type.
+    """Returns the expression of an operation in `FORMATS` on operands of one type.
 
     Raises:
       Unsupported: the operation has no C for this type.
@@ -151,7 +151,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Computes Threefry at each index of a shape, from the words of a key and of a block."""
+    """Computes Threefry at each place of a shape; `words` returns the two words of the key and of the block there."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)

@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns the start along each axis of a part of given sizes; 0 for the words of keys."""
+    """Returns the clipped start of a part of given sizes along each axis; 0 along the axis of a key's words."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -197,7 +197,7 @@ def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes
 
 
 def _readable(writer: Writer, x: Value) -> Value:
-    """Returns a value of which few elements are read: stored, unless it is a view of a table, for example its transpose."""
+    """Stores a value before some of its elements are read, unless it is only a view of an array, for example its transpose."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
 

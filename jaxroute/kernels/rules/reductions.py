@@ -149,7 +149,7 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """Computes the same for a vector in two passes with short dependences: the maximum, then the first index that has it.
+    """Computes `first_best` of a vector in two passes with short chains of operations: the maximum, then the first index that has it.
 
     Ties go to the least number: the index, or the last operand if `ordered`.
     """
@@ -208,7 +208,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element by its indices along batch axes, free axes, and summed axes."""
+    """Returns an element of an array, by its indices along the axes `first`, then along the remaining axes, then along the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
@@ -218,7 +218,7 @@ def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) ->
 
 
 def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
-    """Returns the test whether `own` must come before `others`, lexicographically."""
+    """Returns the test whether the numbers `own` come before `others` in lexicographic order."""
     found = None
     for a, b in reversed(list(zip(own, others, strict=True))):
         less, same = a < b, a.equals(b)
