@@ -341,13 +341,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `dot_general` of two arrays; the terms of each sum follow the order of the summed axes.
-
-    Args:
-      a, b: operands.
-      dimension_numbers: as for `lax.dot_general`.
-      runs: whether each operand has an additional last axis of runs.
-    """
+    """Computes `dot_general` of two arrays, each with an additional last axis of runs if `runs` says so; sums follow the order of the summed axes."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -14,19 +14,12 @@ def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Encodes nested attributes as JSON text and booleans as 0 or 1; drops None.
 
     Text and numbers stay as they are, except integers of more than 32 bits, which become floats.
-
-    Args:
-      attributes: plain JSON values by name.
     """
     return {name: _encoded(value) for name, value in attributes.items() if value is not None}
 
 
 def decoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Decodes the JSON text among attributes that `encoded` returned.
-
-    Args:
-      attributes: attributes of a result, for example `result.attrs`.
-    """
+    """Decodes the JSON text among attributes that `encoded` returned, for example `result.attrs`."""
     return {name: _decoded(value) for name, value in attributes.items()}
 
 

@@ -146,13 +146,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError`, with the closest name, unless a function has arguments of the given names.
-
-    Args:
-      called: name of the function in the error.
-      function: function to be called.
-      given: names of the arguments.
-    """
+    """Raises `TypeError`, with the closest name, unless `function`, named `called` in the error, has arguments of the `given` names."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -207,13 +201,9 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Checks a component in a field of another object: it has a method, and passes its own `check`, if any.
+    """Checks a component in the field `name` of another object: it has a `method`, and passes its own `check`, if any.
 
-    Args:
-      name: name of the field.
-      value: the component.
-      method: name of the required method.
-      example: expression that makes such a component, for the error.
+    `example` is an expression that makes such a component, for the error.
     """
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")

@@ -31,8 +31,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 def code_of(values: Iterable[Any]) -> dict[str, str]:
     """Returns the digests, sorted by name, of all functions and constants that the given objects or functions may use.
 
-    Args:
-      values: policies, environments or functions; the search includes their fields, closures and defaults.
+    The search includes their fields, closures and defaults.
     """
     roots = list(values)
     found = _Search({"jaxroute", *map(_home, roots)})

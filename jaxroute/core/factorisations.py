@@ -187,12 +187,9 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
     """Returns a function that rotates each column of the first half with its partner in the second half, which rotations act, and the new norms.
 
-    The columns then rotate around the first one, so that all pairs meet once in `N - 1` steps.
-
-    Args:
-      norms: `[N]` squared norms of columns, or the diagonal of a symmetric matrix.
-      products: `[N / 2]` twice the products of partners, or off-diagonal entries.
-      limit: relative size below which products are ignored.
+    The columns then rotate around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of columns, or the
+    diagonal of a symmetric matrix; `products` `[N / 2]` twice the products of partners, or off-diagonal entries. Products of a relative size below
+    `limit` are ignored.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]

@@ -49,10 +49,7 @@ def take(values: Array, index: Index) -> jax.Array:
 def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
     """Returns `table` with `table[index] = value`; in place if the old table is not used afterwards.
 
-    Args:
-      table: array, typically large.
-      index: index along each of the first axes; clipped to the range.
-      value: array in the shape of `table[index]`.
+    `index` has an index along each of the first axes, which is clipped to the range.
     """
     free = table.ndim - len(index)  # number of axes that are written in full
     value = jnp.reshape(value, (*([1] * len(index)), *table.shape[len(index) :])).astype(table.dtype)
@@ -95,21 +92,14 @@ def prefix_sums(values: Array) -> jax.Array:
 
 
 def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None = None) -> tuple[jax.Array, jax.Array]:
-    """Adds to a compensated sum, which does not drift in 2^31 rounds: rounding errors are added to the next term.
+    """Adds `value` to a compensated sum, which does not drift in 2^31 rounds: rounding errors are added to the next term.
 
     A plain float32 sum of a million equal numbers has an error of up to a percent, and a sum of ones stops at 2^24. This sum is exact for
     integers; for other numbers the error is at most some millionths of the sum of their magnitudes.
 
+    Returns the new `total` and the new accumulated rounding `error` (initially zero), of one shape. `seen` masks the elements to add to.
+
     Source: Kahan (1965), compensated summation.
-
-    Args:
-      total: sum so far, any shape.
-      error: accumulated rounding error, same shape; initially zero.
-      value: term to add, broadcast to that shape.
-      seen: bool mask of the elements to add to; None for all.
-
-    Returns:
-      The new `(total, error)`.
     """
     given = jnp.asarray(value) + error
     if seen is not None:

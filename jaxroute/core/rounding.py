@@ -48,8 +48,7 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Protects the operations traced inside, as a context manager: they use a -0.0 whose value XLA's compiler cannot know.
 
-    Args:
-      words: uint32 `[R]`, an argument of the program, whatever its numbers.
+    It is computed from `words`, uint32 `[R]`, an argument of the program, whatever their values.
     """
     if not is_exact():
         yield
@@ -138,12 +137,9 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the traits of the results of an operation.
+    """Returns the traits of an operation's results from those of its operands.
 
-    Args:
-      eqn: the operation.
-      traits: traits of its operands.
-      same_shape: whether each element depends on operands at the same place alone.
+    With `same_shape` each element of a result depends only on the operands' elements at the same place.
     """
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
@@ -164,13 +160,9 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 
 
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
-    """Makes a primitive on arrays of one shape, or scalars.
+    """Makes a primitive that applies `function` to arrays of one shape, or scalars.
 
-    Args:
-      name: name of the primitive.
-      zeros: number of trailing operands that are unknown zeros; a map leaves them as they are.
-      function: implementation, a function of the operands.
-      divides: whether the second operand is a divisor.
+    Its last `zeros` operands are unknown zeros, which a map leaves as they are. `divides` tells whether the second operand is a divisor.
     """
     primitive = Primitive(name)
 

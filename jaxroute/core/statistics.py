@@ -102,13 +102,7 @@ class Moments:
 
 
 def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
-    """Returns the moments of the union of two samples.
-
-    Args:
-      xp: numpy or jax.numpy.
-      one: packed moments `[6, ...]`.
-      other: of the same shape.
-    """
+    """Merges the packed moments `[6, ...]` of two samples to those of their union; `xp` is numpy or jax.numpy."""
     (count_a, mean_a, rest_a, squares_a, low_a, high_a), (count_b, mean_b, rest_b, squares_b, low_b, high_b) = one, other
     count = count_a + count_b
     with np.errstate(invalid="ignore", over="ignore"):
@@ -180,14 +174,7 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histogram of rows of sorted bins, from the places where a bin begins.
-
-        Args:
-          starts: flat indices at which a new bin begins.
-          found: bin at each of these indices.
-          runs: length of a row.
-          size: number of all elements.
-        """
+        """Returns the histogram of rows of `runs` sorted bins each, `size` in all: `starts` has the flat indices where a new bin begins, `found` these bins."""
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF
@@ -226,11 +213,8 @@ class Histogram:
 def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Any) -> np.ndarray:
     """Returns quantiles `[levels, ...]` of rows of a histogram, interpolated as by NumPy's default method.
 
-    Args:
-      middle: `[B]` increasing representatives of the bins.
-      counts: `[..., B]` counts.
-      low: `[...]` exact minimum; NaN for an empty row.
-      high: `[...]` exact maximum; NaN for an empty row.
+    The bins have increasing representatives `middle` `[B]` and counts `[..., B]`; the exact minimum `low` and maximum `high` `[...]` are NaN for an
+    empty row.
     """
     total = np.cumsum(counts, axis=-1, dtype=np.int64)
     number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)

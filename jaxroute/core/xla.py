@@ -157,16 +157,13 @@ def chunked_size(size: int) -> int:
 
 
 def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
-    """Folds `step` over the chunks of the last axis up to index `in_use`; the unused part of a growing table costs nothing.
+    """Folds `step` over the chunks of the last axis up to index `in_use`, and returns the carry; the unused part of a growing table costs nothing.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
       in_use: `[]` int32, the same in all runs (`largest_over_runs`); later elements may or may not be visited.
       start: initial carry.
       step: function of the carry, a chunk `[..., 32]` of the leaves, and the index of its first element.
-
-    Returns:
-      The final carry.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:

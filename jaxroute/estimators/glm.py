@@ -60,12 +60,7 @@ class GLM(Protocol):
         ...
 
     def init(self, dim: int, ridge: Leaf) -> Any:
-        """Returns the state before the first pair.
-
-        Args:
-          dim: dimension, `d`.
-          ridge: `[]` penalty.
-        """
+        """Returns the state before the first pair, for features of dimension `dim` (`d`) and the penalty `ridge`."""
         ...
 
     def add(self, state: Any, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf) -> Any:
@@ -222,23 +217,12 @@ class FrozenGLM:
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Takes a Newton step on the penalised score equation.
-
-    Args:
-      theta: `[d]` estimate.
-      features: `[n, d]` features.
-      rewards: `[n]` rewards.
-      seen: `[n]` bool, used rows.
-      ridge: `[]` penalty.
-      link: link function `G`.
-    """
+    """Returns the Newton step `[d]` from `theta` towards the penalised estimate for the `seen` rows of `features` `[n, d]` and `rewards` `[n]`."""
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(seen, link.slope(s), 0.0)
-    hessian = jnp.dot((features * weight[:, None]).T, features, precision="highest") + ridge * jnp.eye(
-        theta.shape[0], dtype=theta.dtype
-    )
-    return solve(hessian, score)
+    hessian = jnp.dot((features * weight[:, None]).T, features, precision="highest")
+    return solve(hessian + ridge * jnp.eye(theta.shape[0], dtype=theta.dtype), score)
 
 
 def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 1.0, iterations: int = 25) -> np.ndarray:

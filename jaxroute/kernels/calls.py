@@ -108,11 +108,7 @@ def raise_interrupt() -> None:
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether a call only asks for the version of the interface; answers with the version of the structures above.
-
-    Raises:
-      RuntimeError: the interface has another major version.
-    """
+    """Whether a call only asks for the version of the interface; answers with the version of the structures above, or raises if the major one differs."""
     if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
         return False
     extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents

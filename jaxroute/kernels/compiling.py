@@ -41,11 +41,7 @@ def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
 
 
 def finish(kernels: Begun) -> None:
-    """Waits until compilations have finished.
-
-    Raises:
-      Unsupported: one fails, or takes too long.
-    """
+    """Waits until compilations have finished; raises `Unsupported` if one fails or takes too long."""
     for kernel, _ in kernels:
         try:
             kernel.result(MOST_S)

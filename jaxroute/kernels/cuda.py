@@ -40,8 +40,7 @@ TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = thread
 def nvrtc() -> Any:
     """Returns the library of NVIDIA's compiler: the newest that the driver supports and that compiles a trivial kernel.
 
-    Raises:
-      Unsupported: there is none; the message describes the failures of the candidates and the remedy.
+    If there is none, it raises `Unsupported`, whose message describes the failures of the candidates and the remedy.
     """
     try:
         supported = driver().version // 1000
@@ -107,8 +106,7 @@ def _version(library: Any) -> tuple[int, int]:
 def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
     """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
 
-    Raises:
-      Unsupported: there is no compiler, or it refuses the text.
+    Raises `Unsupported` if there is no compiler, or if it refuses the text.
     """
     key = "\0".join([text, architecture, version(), *options])
     file = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
@@ -158,11 +156,7 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """NVIDIA's driver as a library; each call raises `DriverError` if it fails.
-
-    Raises:
-      Unsupported: there is none, or it finds no device.
-    """
+    """NVIDIA's driver as a library; a call that fails raises `DriverError`. Without a driver or a device `Unsupported` is raised."""
 
     def __init__(self) -> None:
         names = ("libcuda.so.1", "nvcuda.dll")
@@ -274,11 +268,7 @@ class LoadedKernel:
 
     @staticmethod
     def of(code: bytes, device: int) -> "LoadedKernel":
-        """Loads machine code in the current context.
-
-        Raises:
-          DriverError: the driver refuses it.
-        """
+        """Loads machine code in the current context; raises `DriverError` if the driver refuses it."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         driver()("cuModuleLoadData", ctypes.byref(module), code)
         driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")
@@ -296,12 +286,8 @@ class LoadedKernel:
     def check_memory(self, scratch: int) -> None:
         """Checks that the stacks, which the driver reserves for all threads that the device can run at once, fit into its free memory.
 
-        Args:
-          scratch: bytes of scratch memory of a run.
-
-        Raises:
-          SlowerThanScan: the stack or scratch memory of a run is large.
-          Unsupported: the stacks need more than the free memory plus the memory already reserved for other kernels.
+        Memory that is already reserved for other kernels counts as free; otherwise it raises `Unsupported`. It raises `SlowerThanScan` if the stack, or the
+        `scratch` memory of a run in bytes, is so large that the scan is faster.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024
@@ -339,14 +325,9 @@ class Kernel:
         self._lock, self._stopped = threading.Lock(), threading.Event()
 
     def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
-        """Compiles the kernel and loads it on devices.
+        """Compiles the kernel and loads it on devices, given by their indices (default: all that XLA uses).
 
-        Args:
-          devices: numbers of the devices (default: all that XLA uses).
-
-        Raises:
-          SlowerThanScan: the scan is faster.
-          Unsupported: the compiler or the driver refuses it, or the memory of a device does not suffice.
+        Raises `SlowerThanScan` if the scan is faster, and `Unsupported` if the compiler or the driver refuses it or the memory of a device is too small.
         """
         try:
             used = [device for device in active() if device in devices or not devices]
@@ -360,11 +341,7 @@ class Kernel:
         return self
 
     def loaded(self) -> LoadedKernel:
-        """Returns the kernel in the current context.
-
-        Raises:
-          DriverError: the driver refuses it.
-        """
+        """Returns the kernel in the current context, where it loads it if needed."""
         context = ctypes.c_void_p()
         driver()("cuCtxGetCurrent", ctypes.byref(context))
         with self._lock:
@@ -382,7 +359,7 @@ class Kernel:
         (self._stopped.set if stopped else self._stopped.clear)()
 
     def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:
-        """Simulates runs by launches of about half a second, and waits for each.
+        """Simulates runs by launches of about half a second, and waits for each; raises `InterruptedError` after `interrupt`.
 
         Args:
           addresses: pointers to the inputs (the first is int32 `[intervals, 2]`, first round and number of rounds of each interval), to the
@@ -391,10 +368,6 @@ class Kernel:
           runs: number of runs of each setting.
           settings: number of settings.
           stream: stream of the driver.
-
-        Raises:
-          DriverError: the driver refuses a launch, or a launch fails.
-          InterruptedError: `interrupt` was called.
         """
         context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)
         driver()("cuStreamGetCtx", on, ctypes.byref(context))
@@ -413,11 +386,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields the first round and the end of each launch; the caller launches before it asks for the next one. Ends are record times if possible.
-
-        Raises:
-          InterruptedError: `interrupt` was called.
-        """
+        """Yields the first round and the end of each launch; the caller launches before it asks for the next one. Ends are record times if possible."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -433,12 +402,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch ends.
+    """Returns the round before which a launch that begins in round `at` ends: the last of the record times `ends` (ascending) within reach.
 
-    Args:
-      at: first round of the launch.
-      most: largest number of rounds; a quarter more if these are the last ones.
-      ends: `[n]` end of each record interval, ascending.
+    It has at most `most` rounds, or a quarter more if it is the last one.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

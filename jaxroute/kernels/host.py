@@ -74,11 +74,7 @@ def _temporary(name: str) -> Path:
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a compiler, with its temporary files in a given folder.
-
-    Raises:
-      Unsupported: it cannot be started, or takes too long.
-    """
+    """Runs a compiler, with its temporary files in a given folder; raises `Unsupported` if it cannot be started or takes too long."""
     env = os.environ | {"LC_ALL": "C"} | ({"TMPDIR": folder} if folder else {})
     try:
         return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=MOST_S, env=env)
@@ -103,8 +99,7 @@ def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 def compiled(text: str, wide: bool = False) -> Any:
     """Compiles the function `rounds` of a C or C++ text; cached on disk.
 
-    Raises:
-      Unsupported: there is no compiler, it refuses the text, or no folder is writable and executable.
+    Raises `Unsupported` if there is no compiler, if it refuses the text, or if no folder is writable and executable.
     """
     path = compiler(wide)
     if path is None:

@@ -23,11 +23,7 @@ LANE_TYPES = {
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
-    """Returns the C name of a type, or of its vector type for several runs.
-
-    Raises:
-      Unsupported: there is none.
-    """
+    """Returns the C name of a type, or of its vector type for several runs; raises `Unsupported` if there is none."""
     name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
     if name not in types:
         raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)

@@ -44,18 +44,13 @@ def kernel_rollout(
     wide: bool = False,
     fast: bool = False,
 ) -> dict[str, Any]:
-    """Computes the results of `rollout` by one call for all rounds.
+    """Computes the results of `rollout`, arrays `[records, ..., R]` by name, by one call for all rounds.
+
+    The other arguments are those of `packed_rollout`. Raises `Unsupported` if the round, its plan or a gauge has an operation without a rule in C.
 
     Args:
-      env, policy, streams, horizon, record, since, begun, keep_states, spans: as for `packed_rollout`.
       wide: whether to simulate several runs at once (on CPUs); otherwise a thread for each run, or sequential runs.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
-
-    Returns:
-      As `rollout`: arrays `[records, ..., R]` by name.
-
-    Raises:
-      Unsupported: the round, its plan or a gauge has an operation without a rule in C.
     """
     if in_64_bits():
         raise Unsupported("numbers of 64 bits")

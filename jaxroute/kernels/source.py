@@ -90,11 +90,8 @@ class Source:
         """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
 
         Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch. A launch
-        after the first round continues from the states in the outputs and the sums in scratch memory.
-
-        Args:
-          lead: number of settings along each axis.
-          spread: whether each input differs along each axis.
+        after the first round continues from the states in the outputs and the sums in scratch memory. `lead` has the number of settings along each
+        axis, `spread` tells along which axes each input differs.
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)

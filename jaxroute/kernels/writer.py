@@ -295,14 +295,10 @@ class Writer:
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Computes values directly in their target storages instead of copying them at the end, if nothing reads the old contents.
+        """Computes values directly in their target `storages` instead of copying them there at the end of the current block.
 
-        Args:
-          storages: target storages at the end of the current block.
-          values: values; each is computed by a loop of this block and used nowhere else, or already in place.
-
-        Returns:
-          Whether this was possible, for each storage.
+        That is possible for a value that a loop of this block computes, that is used nowhere else, and whose target is not read afterwards. Returns for each
+        value whether it was.
         """
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)
@@ -400,11 +396,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Returns numbers that a loop over all places of a shape accumulates.
+        """Returns numbers that a loop over all places of a shape accumulates, from their initial values `starts`.
 
-        Args:
-          step: function from indices and numbers to the statements of a step.
-          last: function from the numbers to the statements after the loop.
+        `step` returns the statements of a step for a place and the numbers, `last` those after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]

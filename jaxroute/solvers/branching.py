@@ -468,9 +468,7 @@ def sparse_fill(
         part = jnp.minimum(at.x, 1.0 - at.x)
         chosen = numerics.one_hot(numerics.argmax(jnp.where(part > tol, 1.0 + part, at.x), free), count)
 
-        def here(x: Array) -> Array:
-            return numerics.pick(chosen, x)
-
+        here = functools.partial(numerics.pick, chosen)
         v, c, a = here(value), here(cost), here(capacity)
         order = jnp.sum(jnp.where(chosen, priority, 0))
         same = (value == v) & (cost == c) & (capacity == a)
@@ -568,9 +566,7 @@ def branching_any_win(
         wide = high - low > short
         chosen = numerics.one_hot(numerics.argmax(gap, wide), count)
 
-        def here(x: Array) -> Array:
-            return numerics.pick(chosen, x)
-
+        here = functools.partial(numerics.pick, chosen)
         x, bottom, top = here(at.x), here(low), here(high)
         inner = jnp.minimum(x - bottom, top - x) > 0.01 * (top - bottom)
         middle = jnp.where(inner, x, (bottom + top) / 2)

@@ -77,32 +77,20 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     )
 
 
-def decompose(z: Array) -> tuple[Array, Array]:
-    """Writes `z` `[K]` as a mixture of `K + 1` sets whose sizes are the floor or the ceiling of its sum.
-
-    Systematic sampling as a decomposition: with `C` the prefix sums of `z`, model `k` is in the set of offset `u` if a point
-    `u + integer` lies in `(C_(k-1), C_k]`; the sets change only where `u` passes the fraction of some `C_k`.
-
-    Returns:
-      Weights `[K + 1]`, which sum to one, and the sets `[K + 1, K]` bool. Weights may be zero.
-    """
-    upper, fraction = _prefixes(z)
-    return _sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)]))
-
-
 def _prefixes(z: Array) -> tuple[Array, Array]:
     """Returns the prefix sums of `z` `[K]` and their fractional parts; `[K]` each."""
     upper = numerics.prefix_sums(z)
-    upper = jnp.where(
-        _fractional(upper - jnp.floor(upper)), upper, jnp.round(upper)
-    )  # Otherwise a set could be one too large.
+    # Sums that are whole up to rounding are rounded, or a set could be one too large.
+    upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
     return upper, upper - jnp.floor(upper)
 
 
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
-    """Returns the lengths `[n]` of the intervals between neighbouring points, and the set `[n, K]` bool of the offsets in each.
+    """Writes `z` as a mixture of `n` sets by systematic sampling; returns their weights `[n]`, which may be zero, and the sets `[n, K]` bool.
 
-    `upper` has the prefix sums `[K]` of `_prefixes`, `points` the offsets `[n]` at which the set changes, in any order; the last one is 1.
+    Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1), C_k]`, where `C` are the prefix sums `upper` of
+    `_prefixes`. The set changes only where `u` passes one of the `points` `[n]`: the fractions of `C`, in any order, and 1 as the last one. Its size
+    is the floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
     # Sorted by rank: a permutation without gathers.
@@ -118,7 +106,7 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 
 
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
-    """Swap rounding: merges the sets of `decompose` sequentially and trades elements by coins with the bias of their weights.
+    """Swap rounding: merges the sets of a mixture sequentially and trades elements by coins with the bias of their weights.
 
     A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
     against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or

@@ -185,19 +185,18 @@ def _any_win_sets(
 
 
 def _rows(values: Array, places: np.ndarray | Array) -> Array:
-    """Returns `values[places]` for places within the range."""
     return jnp.asarray(values).at[places].get(mode="promise_in_bounds")
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Returns the probability that all fail if a model joins up to the budget, its fraction, and the gain of `-log` per unit of budget."""
+    """Lets a model join a set as far as the budget allows; returns the probability that all fail, its fraction, and the gain of `-log` per budget."""
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
     return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Returns the same for two models with fractions that sum to one and exhaust the budget; the fraction is that of the first."""
+    """Computes `_join_one` for two models with fractions that sum to one and exhaust the budget; returns the first one's fraction."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))

@@ -87,12 +87,6 @@ def test_swap_of_vertices_is_the_reference_s_for_one_run_and_for_many():
     np.testing.assert_array_equal(np.asarray(jax.jit(lanes(rounding.swap, runs))(*last)).T, expected)
 
 
-def test_decomposition_by_hand():
-    weight, members = rounding.decompose(jnp.array([0.3, 0.6, 0.5, 0.6]))
-    sets = {tuple(np.flatnonzero(m)): float(w) for w, m in zip(weight, members, strict=True) if w > 1e-6}
-    assert sets == pytest.approx({(0, 2): 0.3, (1, 2): 0.1, (1, 3): 0.5, (2, 3): 0.1}, abs=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["pairwise", "swap"])
 def test_rounding_gains_on_convex_rewards(kind):
     """E r(S) >= r(z) for any win and all in, and equal for sums: by the enumerated distribution, and by a million rounded sets."""

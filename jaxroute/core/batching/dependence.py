@@ -19,8 +19,7 @@ Fact = TypeVar("Fact")
 class Flow(Generic[Fact]):
     """Analysis of facts about the values of a jaxpr: it enters calls and branches, and repeats loops until the facts do not change.
 
-    Args:
-      nothing: fact about constants.
+    `nothing` is the fact about constants.
     """
 
     def __init__(self, nothing: Fact):
@@ -110,25 +109,12 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Returns which results of a jaxpr depend on the given arguments.
-
-    Args:
-      closed: the jaxpr.
-      given: whether each argument belongs to the given ones.
-
-    Returns:
-      Whether each result depends on a given argument.
-    """
+    """Returns for each result of a jaxpr whether it depends on an argument for which `given` is True."""
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop are dependent, by iteration to a fixed point.
-
-    Args:
-      given: whether each carried value is dependent before the first step.
-      step: function from these flags before a step to those after it.
-    """
+    """Returns for each carried value of a loop whether it is dependent: `given` before the first step, and `step` maps the flags before a step to those after."""
     return _DEPENDENCE.carried(given, step)
 
 

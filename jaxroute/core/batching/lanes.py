@@ -72,17 +72,9 @@ _GATHERED = 32
 
 
 def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
-    """Maps `fn(*mapped, *fixed)` over the last axis of every array leaf of its arguments and results.
+    """Maps `fn(*mapped, *fixed)` over the last axis, of length `size`, of every array leaf of its arguments and results; `fn` is traced once.
 
-    Closed-over values are not mapped. Typed key arrays are mapped over their last (only) batch axis.
-
-    Args:
-      fn: function of pytrees of arrays for one run.
-      size: `R`, length of the run axis (static).
-      fixed: number of trailing arguments without a run axis, which all runs share (static).
-
-    Returns:
-      A function of the same pytrees with a trailing axis of length `R`; `fn` is traced once.
+    The last `fixed` arguments and closed-over values are not mapped: all runs share them. Typed key arrays are mapped over their last (only) axis.
     """
     return Lanes(fn, size, fixed)
 

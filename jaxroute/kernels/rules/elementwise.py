@@ -15,11 +15,7 @@ from jaxroute.kernels.writer import Writer
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns the expression of an operation in `FORMATS` on operands of one type.
-
-    Raises:
-      Unsupported: the operation has no C for this type.
-    """
+    """Returns the expression of an operation in `FORMATS` on operands of one type; raises `Unsupported` if it has no C for this type."""
     check(name, operands[0].dtype)
     return ir.apply(name, *operands)
 
