@@ -204,11 +204,6 @@ def project(x: Array, table: Array) -> jax.Array:
     return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 
-def how_many(flags: Sequence[jax.Array]) -> jax.Array:
-    """Returns the number of true flags, int32 `[]`."""
-    return functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in flags))
-
-
 def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
     """Returns an index drawn from `probabilities` `[K]` by one uniform `u` in [0, 1); never one of probability zero.
 
@@ -216,6 +211,6 @@ def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
     """
     cumulative = xla.partial_sums(probabilities)
     threshold = u * cumulative[-1]
-    index = how_many([partial <= threshold for partial in cumulative])
+    index = functools.reduce(operator.add, ((partial <= threshold).astype(jnp.int32) for partial in cumulative))
     last = jnp.max(jnp.where(probabilities > 0, lax.iota(jnp.int32, probabilities.shape[0]), 0), axis=-1)
     return jnp.minimum(index, last)

@@ -46,14 +46,8 @@ def now() -> str:
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     """Returns versions, device, host, commit and time of a result."""
-    return {
-        "versions": dict(versions()),
-        "device": device_name(devices),
-        "host": platform.node(),
-        "commit": commit(),
-        "created": now(),
-        **measured,
-    }
+    machine = {"device": device_name(devices), "host": platform.node()}
+    return {"versions": dict(versions()), **machine, "commit": commit(), "created": now(), **measured}
 
 
 def made_with(device: Any) -> dict[str, str]:

@@ -33,7 +33,7 @@ _DECIMALS = 9
 
 
 class Pairs(NamedTuple):
-    """Positive and negative prompts of `n` anchors.
+    """Prompts to compare with each of `n` prompts (anchors): the most similar one (positive), and the least similar ones (negatives).
 
     Attributes:
       positive: `[n]` int32 most similar prompt above the upper threshold; meaningless if not valid.
@@ -297,19 +297,10 @@ def fit_projection(
             f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) "
             f"and a negative (cosine below {negative_below:g}); choose more prompts or other thresholds"
         )
-    return train_projection(
-        draws.fold_in(draws.key(0), seed),
-        table[rows].astype(np.float32),
-        cosine,
-        module=ProjectionHead(width=width, out=out, normalize=bool(normalize)),
-        optimiser=optimiser,
-        epochs=epochs,
-        batch=batch,
-        positive_above=positive_above,
-        negative_below=negative_below,
-        temperature=temperature,
-        num_negatives=num_negatives,
-    )
+    thresholds = {"positive_above": positive_above, "negative_below": negative_below, "num_negatives": num_negatives}
+    module, key = ProjectionHead(width=width, out=out, normalize=bool(normalize)), draws.fold_in(draws.key(0), seed)
+    options = {"module": module, "optimiser": optimiser, "epochs": epochs, "batch": batch, "temperature": temperature}
+    return train_projection(key, table[rows].astype(np.float32), cosine, **options, **thresholds)
 
 
 @functools.cache  # One object, so that fits share their compiled code.

@@ -26,7 +26,7 @@ _OTHER_FAMILY = "give the family of the rewards, for example family=families.Gau
 
 
 class Family(Protocol):
-    """Family of distributions; see `Bernoulli`."""
+    """Family of reward distributions whose only parameter is the mean; for example `Bernoulli`."""
 
     def divergence(self, mean: Array, other: Array) -> Array:
         """Returns the divergence `kl(mean, other)`, elementwise."""
@@ -52,7 +52,7 @@ def _part(mean: Array, change: Array) -> Array:
 
 @struct.dataclass
 class Bernoulli:
-    """Rewards 0 and 1; the bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
+    """Rewards of 0 and 1. The bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
     The upper bound comes from Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly linear. A mean outside [0, 1], by
     rounding (a GPU's approximate divisions), counts as the nearest end.

@@ -31,7 +31,7 @@ def shortened(vector: Array, bound: Leaf, axis: int = 0) -> Array:
 
 
 class GLMState(Protocol):
-    """State of an estimator.
+    """State of a `GLM` estimator.
 
     Attributes:
       theta: `[d]` estimate.

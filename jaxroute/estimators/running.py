@@ -12,7 +12,7 @@ from jaxroute.core import draws, numerics, xla
 
 @struct.dataclass
 class RunningMean:
-    """Incremental means.
+    """Running means of `K` quantities, updated value by value.
 
     Attributes:
       count: `[K]` int32 number of values.

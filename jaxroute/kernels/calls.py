@@ -30,14 +30,8 @@ _Buffer = _structure(extension_start=_VOID, dtype=_INT, data=_VOID, rank=_LONG, 
 _Buffers = _structure(extension_start=_VOID, size=_LONG, types=_VOID, items=ctypes.POINTER(ctypes.POINTER(_Buffer)))
 _METHODS = ("internal", "error_create", "error_message", "error_destroy", "register", "stream_get")
 _Api = _structure(extension_start=_VOID, version=_Version, **dict.fromkeys(_METHODS, _VOID))
-_Frame = _structure(
-    extension_start=ctypes.POINTER(_Extension),
-    api=ctypes.POINTER(_Api),
-    context=_VOID,
-    stage=_INT,
-    arguments=_Buffers,
-    results=_Buffers,
-)
+_POINTERS = {"extension_start": ctypes.POINTER(_Extension), "api": ctypes.POINTER(_Api)}
+_Frame = _structure(**_POINTERS, context=_VOID, stage=_INT, arguments=_Buffers, results=_Buffers)
 _ErrorArguments = _structure(extension_start=_VOID, message=ctypes.c_char_p, code=_INT)
 _StreamArguments = _structure(extension_start=_VOID, context=_VOID, stream=_VOID)
 

@@ -23,7 +23,7 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether the values are concrete, not only their shape."""
+    """Whether a value is concrete; of a traced array only shape and type are known."""
     return not isinstance(value, Tracer)
 
 

@@ -81,7 +81,7 @@ class Basis(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """Branches of a solved node.
+    """Value of a solved node, and the two pieces into which it is split.
 
     Attributes:
       value: `[]` value of the solution; -inf if it is no solution of the original problem.
@@ -97,7 +97,7 @@ class Branches(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Result of a search.
+    """Result of `search`.
 
     Attributes:
       x: `[n]` best point; zero if none is feasible.
@@ -121,7 +121,7 @@ class SearchResult(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """State of the loop.
+    """State of the loop of `search`.
 
     Attributes:
       piece: piece of the current node.
@@ -163,7 +163,7 @@ def search(
     most_nodes: Array | int = MOST_NODES,
     needed: Array | bool = True,
 ) -> SearchResult:
-    """Depth-first branch and bound.
+    """Finds the best point of a problem by depth-first branch and bound.
 
     Args:
       start: piece (part of the search space) of the root, a pytree of arrays.

@@ -14,7 +14,7 @@ from jaxroute.solvers.boundary import Number
 
 
 class FillSolution(NamedTuple):
-    """Solution of a budgeted fill.
+    """Solution of `budgeted_fill`.
 
     Attributes:
       amount: `[K]` optimal amounts; the cheapest fill of an infeasible program.

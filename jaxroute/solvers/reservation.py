@@ -129,12 +129,6 @@ def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge
         active = psi[score > psi @ rho]
         return active.T @ active / number + ridge * np.eye(psi.shape[1])
 
-    found = optimize.minimize(
-        loss,
-        np.zeros(psi.shape[1]),
-        jac=slope,
-        hess=curvature,
-        method="trust-exact",
-        options={"gtol": 1e-9, "maxiter": 1000},
-    )
+    options = {"gtol": 1e-9, "maxiter": 1000}
+    found = optimize.minimize(loss, np.zeros(psi.shape[1]), jac=slope, hess=curvature, method="trust-exact", options=options)
     return found.x

@@ -25,13 +25,13 @@ def _fractional(x: Array) -> Array:
 
 
 def _at(values: Array, place: Array) -> Array:
-    """Returns `values` `[M]` at each integer `place` `[K]`; zero outside the range."""
+    """Returns the elements of `values` `[M]` at the integers `place` `[K]`; zero outside the range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
 
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
-    """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
+    """Rounds a fractional selection to a set by pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
     The two lowest-indexed fractional coordinates meet; one becomes 0 or 1 and the other takes the remainder. Marginals are `z`. The size is the
     floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent ones.
@@ -106,7 +106,7 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 
 
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
-    """Swap rounding: merges the sets of a mixture sequentially and trades elements by coins with the bias of their weights.
+    """Rounds a fractional selection by swap rounding: merges the sets of a mixture one by one; coins decide which elements are retained.
 
     A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
     against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or

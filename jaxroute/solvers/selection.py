@@ -32,7 +32,7 @@ Groups = Sequence[int] | None
 
 
 class Selection(NamedTuple):
-    """Relaxed selection.
+    """Relaxed selection of models, the result of the solvers of this module.
 
     Only branch and bound can stop early. The other solvers of this module compare all candidates, or take the fixed number of steps of
     `budgeted_fill`; approximations state their guarantee.

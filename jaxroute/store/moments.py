@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.core import reductions
+from jaxroute.core import statistics
 from jaxroute.core.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 from jaxroute.store import cells
 from jaxroute.store.cells import GRANULE, STATISTICS, Range, Request, Tile
@@ -85,7 +85,7 @@ def summarise(
     """
     place, found = curves[0]["valid"].ndim - 1, []
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
-    reduced = (reductions.reduced if on_device else reductions.reduced_on_host)(curves, names, place, spans)
+    reduced = (statistics.reduced if on_device else statistics.reduced_on_host)(curves, names, place, spans)
     for (start, stop), (packed, histogram) in zip(spans, reduced, strict=True):
         settings, numbers = packed.shape[1:]
         flags = np.full((settings, 1), _NEVER)

@@ -40,7 +40,7 @@ CASES = {
 def stays(monkeypatch):
     """Counts the blocks that are summed up where they were played."""
     seen = []
-    reduced, make_blocks = jr.core.reductions.reduced, engine.make_blocks
+    reduced, make_blocks = jr.core.statistics.reduced, engine.make_blocks
 
     def noted(*arguments):
         seen.append(arguments)
@@ -55,7 +55,7 @@ def stays(monkeypatch):
     def play(*arguments, **options):
         with monkeypatch.context() as patch:
             patch.setattr(engine, "make_blocks", on_device)
-            patch.setattr(jr.core.reductions, "reduced", noted)
+            patch.setattr(jr.core.statistics, "reduced", noted)
             return jr.simulate(*arguments, **options), len(seen)
 
     return play

@@ -1,4 +1,4 @@
-"""Indexed reads and writes for many runs at once, with the run axis last throughout.
+"""Values of many runs, with the run axis last, and indexed reads and writes of them.
 
 There are three cases. An index that is the same in all runs (a ring buffer, `buffer.at[t % n].set(x)`) becomes a slice, read and written in place.
 One that differs between runs (`pulls.at[action].add(1)`) is compared with every index of a short axis. All others become gathers and
@@ -7,15 +7,17 @@ scatters with the run axis as a batch axis.
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.core import JaxprEqn
 
 from jaxroute.core import xla
-from jaxroute.core.batching.values import Value, spread
+from jaxroute.core.batching.dependence import is_key
+from jaxroute.core.rounding import Trait
 
 READS = ("dynamic_slice", "gather")
 WRITES = ("dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")
@@ -24,18 +26,59 @@ WRITES = ("dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scat
 _FEW_PLACES = 32
 # Arrays with more elements per run are written in place; copying smaller ones is cheap.
 _LONG = 64
-_COMBINE = {
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "scatter": lambda old, new: new,
-    "scatter-add": lax.add,
-    "scatter-max": lax.max,
-    "scatter-min": lax.min,
-    "scatter-mul": lax.mul,
-    "scatter-sub": lax.sub,
+    **{f"scatter-{how}": getattr(lax, how) for how in ("add", "max", "min", "mul", "sub")},
 }
 _Mode = lax.GatherScatterMode
 # Clips negative indices to 0; Python's meaning of negative indices has been resolved before.
 _slice = functools.partial(lax.dynamic_slice, allow_negative_indices=False)
 _update_slice = functools.partial(lax.dynamic_update_slice, allow_negative_indices=False)
+
+
+class Value(NamedTuple):
+    """Value in a jaxpr that `lanes` replays for many runs.
+
+    Attributes:
+      array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are stored as words `[..., 2, R]`.
+      mapped: whether the value differs between runs.
+      is_key: whether the array holds the words of typed keys.
+      trait: rewrites that a compiler might apply to it.
+    """
+
+    array: Any
+    mapped: bool
+    is_key: bool = False
+    trait: Trait = Trait.NONE
+
+
+def enter(leaf: Any) -> Value:
+    """Converts an array or typed keys `[..., R]` to a mapped value."""
+    if is_key(leaf):
+        return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
+    return Value(leaf, True)
+
+
+def leave(value: Value) -> Any:
+    """Converts a value back to an array or typed keys; the reverse of `enter`."""
+    if value.is_key and value.mapped:
+        return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
+    return value.array
+
+
+def spread(value: Value, size: int) -> Value:
+    """Gives an unmapped value its run axis, of length `size`."""
+    if value.mapped:
+        return value
+    if is_key(value.array):
+        words = jax.random.key_data(value.array)
+        return Value(_append_axis(words, size), True, True)
+    return Value(_append_axis(value.array, size), True, trait=value.trait | Trait.EVEN)
+
+
+def _append_axis(array: Any, size: int) -> Array:
+    shape = jnp.shape(array)
+    return lax.broadcast_in_dim(array, (*shape, size), tuple(range(len(shape))))
 
 
 class Tables:

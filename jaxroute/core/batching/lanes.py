@@ -33,8 +33,7 @@ from jaxroute.core.batching.dependence import (
     scan_sizes,
     which_depend,
 )
-from jaxroute.core.batching.indexing import Tables
-from jaxroute.core.batching.values import Value, enter, leave, spread
+from jaxroute.core.batching.indexing import Tables, Value, enter, leave, spread
 from jaxroute.core.rounding import Trait, trait_of
 from jaxroute.core.xla import bind
 
@@ -63,7 +62,7 @@ _OWN_DERIVATIVE = {
     "custom_linear_solve": "jaxprs",
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
-}
+}  # fmt: skip
 # Functions that sum numbers of which at most one is not zero: exact in any order.
 _PICKS = ("pick",)
 _any_order: ContextVar[bool] = ContextVar("any_order", default=False)
@@ -340,14 +339,8 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         ys_mapped[:] = [v.mapped for v in outs[num_carry:]]
         return new, [v.array for v in outs[num_carry:]]
 
-    final, ys = lax.scan(
-        body,
-        [v.array for v in carry],
-        [v.array for v in xs],
-        length=params["length"],
-        reverse=params["reverse"],
-        unroll=params["unroll"],
-    )
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    final, ys = lax.scan(body, [v.array for v in carry], [v.array for v in xs], **options)
     return _values([*final, *ys], [*mapped, *ys_mapped], eqn.outvars)
 
 

@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf
 
 
 def negative_log_likelihood(theta: Array, features: Array, offered: Array, chosen: Array, ridge: Leaf) -> Array:
-    """Returns the regularised negative log-likelihood `[]`, for tests and for reading; the solvers use derivatives from packed sums.
+    """Returns the regularised negative log-likelihood `[]`. It defines the loss and serves tests; the solvers use its derivatives (`Sums`) alone.
 
     `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`,
     `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`, `p_0` of none.
@@ -48,7 +48,7 @@ def probabilities(logits: Array, present: Array) -> Array:
 
 @struct.dataclass
 class NewestObservation:
-    """Contribution of the last observation to the derivatives in the parameters of some items, at the last fit.
+    """Contribution of the last observation to the derivatives of the loss in the parameters of some items, at the last fit.
 
     Attributes:
       x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
@@ -132,7 +132,7 @@ class Derivatives(Protocol):
 
 
 class Solver(Protocol):
-    """Solver of the estimate after each observation.
+    """Method that computes the estimate again after each observation.
 
     Attributes:
       needs_hessian: whether it needs second derivatives, which counts of a pool do not provide.
@@ -153,7 +153,7 @@ class Solver(Protocol):
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns new parameters and state.
+        """Returns the parameters and the state after the last observation.
 
         Args:
           state: state from `init` or the last fit.
