@@ -37,15 +37,9 @@ def best_models(utility: Array, size: Array | int) -> Array:
 
 
 def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
-    """Returns the query and the `size` models with the largest departure rate.
+    """Returns the query and the `size` (static) models with the largest departure rate, from the utility `[B, N]` of each query and model.
 
-    Args:
-      utility: `[B, N]` utility of each query and model.
-      size: `K`, at most `N` (static).
-      waiting: `[B]` bool, the waiting queries (default: all).
-
-    Returns:
-      `[]` int32 query (the first on ties, `B` if none waits), and mask `[N]` of its models (lower indices on ties).
+    The query is int32 `[]`: the first on ties, `B` if none is `waiting` `[B]` (default: all are). Its models are a mask `[N]`, lower indices on ties.
     """
     number = utility.shape[0]
     weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)

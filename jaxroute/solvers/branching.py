@@ -409,13 +409,8 @@ def sparse_fill(
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 
     Args:
-      value: `[K]` value per unit.
-      cost: `[K]` cost per unit, non-negative.
-      capacity: `[K]` upper bounds, non-negative.
-      budget: `[]` budget.
+      value, cost, capacity, budget, valid, priority: as in `budgeted_fill`; costs are non-negative.
       most: `[]` largest number of models.
-      valid: `[K]` bool, models that may be used (default: all).
-      priority: `[K]` int32 tie-break of equal models, lower first (default: the index).
       most_nodes: `[]` nodes after which the best mix so far is returned.
       needed: `[]` bool, whether to search at all.
     """
@@ -518,11 +513,7 @@ def branching_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1].
-      cost: `[K]` non-negative.
-      budget: `[]`.
-      size: `[]`; with groups `[M]`, that of each.
-      allowed: `[K]` bool (default all).
-      groups: group of each model, from 0 (static).
+      cost, budget, size, allowed, groups: as in `linear_selection`.
       most_nodes: `[]` nodes after which the best selection so far is returned.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)

@@ -76,8 +76,7 @@ def budgeted_fill(
       priority: `[K]` last tie-break, lower first (default the index).
       steps: number of dual steps (static; default by size).
 
-    Returns:
-      A `FillSolution`. If the capacities are too small for `total`, the amounts are the capacities scaled to `total`, flagged infeasible.
+    If the capacities are too small for `total`, the amounts are the capacities scaled to `total`, flagged infeasible.
     """
     value, cost, capacity, budget, total = boundary.inputs(
         valid, groups, value=value, cost=cost, capacity=capacity, budget=budget, total=total

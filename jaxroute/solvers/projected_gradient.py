@@ -52,10 +52,6 @@ def projected_gradient(
     derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of them and takes
     their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
 
-    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`.
-
-    Source: projected gradient with the exact projection of `project`.
-
     Args:
       gradient: function from `z` `[K]` to the gradient of the objective.
       cost: `[K]` costs, non-negative.

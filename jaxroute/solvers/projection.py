@@ -363,14 +363,8 @@ def smoothed_lp(
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 
-    Args:
-      weight: `[K]` objective.
-      cost, budget, total: as in `project`.
-      temperature: `[]` positive, in the unit of the weights.
-      upper, at_most: as in `project`.
-
-    Returns:
-      A `Projection`; its multipliers times the temperature are those of the linear program.
+    The objective `weight` is `[K]`, the temperature `[]` is positive and in its unit; the other arguments are those of `project`. The multipliers of
+    the result times the temperature are those of the linear program.
     """
     weight = boundary.vector("weight", weight)
     return project(weight / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
@@ -400,10 +394,7 @@ def differentiable_lp(
         def loss(w, features, reward, cost, budget):  # reward lost by a linear prediction of the rewards
             return (best - reward) @ differentiable_lp(features @ w, cost, budget).z
 
-    If the temperature is small compared with the differences of the rewards, the solution is a vertex with a zero derivative in the rewards; see
-    `smoothed_lp` for how often.
-
-    Source: as `smoothed_lp` and `project`.
+    If the temperature is small compared with the differences of the rewards, the derivative is often zero; see the table of `smoothed_lp`.
 
     Args:
       reward: `[K]` reward of each model per unit.

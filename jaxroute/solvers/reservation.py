@@ -47,10 +47,7 @@ def index_by_bisection(
       steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
     """
     cost = jnp.asarray(cost)
-    start = (
-        jnp.broadcast_to(jnp.asarray(low, cost.dtype), cost.shape),
-        jnp.broadcast_to(jnp.asarray(high, cost.dtype), cost.shape),
-    )
+    start = tuple(jnp.broadcast_to(jnp.asarray(end, cost.dtype), cost.shape) for end in (low, high))
 
     def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
@@ -63,12 +60,9 @@ def index_by_bisection(
 
 
 def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:
-    """Returns the exact index of a box with finitely many scores, in float64 on the host.
+    """Returns the exact index of a box with mean cost `cost` and finitely many scores `values` `[n]`, in float64 on the host.
 
-    Args:
-      values: `[n]` scores.
-      weights: `[n]` numbers proportional to their probabilities.
-      cost: mean cost, not negative.
+    The `weights` `[n]` are proportional to the probabilities of the scores.
 
     Raises:
       ValueError: a weight or the cost is negative, no weight is above zero, or the shapes differ.

@@ -53,13 +53,13 @@ def select(
         "any"  zero, lost     22, .00 %  20, .00 %  11, .00 %   4, .00 %   0, .00 %
         "all"  zero, lost     20, .01 %  15, .06 %   9, .58 %   0, 4.9 %   0, 37 %
 
-    With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for
-    "any", or `annealed`. `perturbed` loses less of the objective for as many derivatives, with more work and noise.
+    With fewer models it is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`. `perturbed`
+    loses less of the objective for as many derivatives, with more work and noise.
 
     Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave; `exact_any_win` maximises it,
     and the losses of "any" are relative to it. For integral selections both are equal.
 
-    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists become arrays; numbers are float32, or float64 if `weight` is.
+    Lists become arrays; numbers are float32, or float64 if `weight` is.
 
     Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter
     (2017).

@@ -306,11 +306,8 @@ def exact_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1].
-      cost: `[K]` costs, non-negative.
-      budget: `[]` budget.
+      cost, budget, allowed, groups: as in `linear_selection`.
       size: `[]` integer; with groups `[M]`, the size of each. Outside `sizes`, or if it is no integer, `converged` is False.
-      allowed: `[K]` bool (default: all).
-      groups: group of each model, from 0 (static).
       sizes: smallest and largest (total) possible `size` (static; default: 0 and any).
       most_nodes: `[]` nodes after which the search returns its best selection so far.
     """
@@ -355,13 +352,9 @@ def best_subset(
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks to bound the memory.
 
     Args:
-      weight: `[K]`.
-      cost: `[K]`.
-      budget: `[]`.
+      weight, cost, budget, allowed, groups: as in `linear_selection`.
       size: `[]` integer; with groups `[M]`, the size of each. With an exact size and fewer allowed models, the result is all of them (if `sizes`
         includes this number), flagged infeasible.
-      allowed: `[K]` bool (default all).
-      groups: group of each model, from 0 (static).
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
       sizes: smallest and largest possible `size` (static).
     """
