@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from jaxroute import comparison, data, experiments, metrics, plot, problems, solvers, testing, tune
     from jaxroute.comparison import compare
     from jaxroute.core import draws, numerics
-    from jaxroute.core.protocols import Environment, Policy
+    from jaxroute.core.protocols import Environment, Policy, Wrapper
     from jaxroute.core.types import CostHint, Metric, Spec
-    from jaxroute.core.wrapper import Wrapper
     from jaxroute.engine.compiling import trace_count
     from jaxroute.engine.execution import Execution, Store
     from jaxroute.engine.grid import Grid, grid, instances
@@ -36,7 +35,7 @@ _HOMES = {
     "Store": "engine.execution",
     "Spec": "core.types",
     "StoreMismatchError": "store.packs",
-    "Wrapper": "core.wrapper",
+    "Wrapper": "core.protocols",
     "compare": "comparison",
     "draws": "core",
     "grid": "engine.grid",

@@ -50,10 +50,15 @@ def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -
                 f"{name} must have shape {'[' + ', '.join(map(str, shape)) + ']' if letters else shape}, got {array.shape}"
             )
     if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        place = f" at index {where}" if where else ""
+        where, place = _first(~np.isfinite(array))
         raise ValueError(f"{name} must be finite, got {array[where]}{place}")
     return array
+
+
+def _first(wrong: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """Returns the index of the first true element, and words for an error; none for a single number."""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return where, f" at index {where}" if where else ""
 
 
 def bounded(
@@ -62,8 +67,7 @@ def bounded(
     """Returns finite numbers that all fulfil `ok`, described by `allowed` ("above 0"); `ValueError` with the first other one."""
     array = numbers(name, value, shape)
     if not ok(array).all():
-        where = tuple(int(i) for i in np.argwhere(~ok(array))[0])
-        place = f" at index {where}" if where else ""
+        where, place = _first(~ok(array))
         raise ValueError(f"{name} must be {allowed}, got {array[where]:g}{place}")
     return array
 

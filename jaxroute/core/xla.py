@@ -314,30 +314,29 @@ def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: 
     return first_best_p.bind(*moved, axis=axis + 1, ordered=ordered), 0
 
 
-def _jvp_first_best(args: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-    del tangents
-    out = first_best_p.bind(*args, **params)
-    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+def _has_no_derivative(primitive: Primitive) -> None:
+    """Defines the tangent of a primitive whose result is an integer: zero."""
 
+    def jvp(args: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        del tangents
+        out = primitive.bind(*args, **params)
+        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
 
-def _jvp_largest_over_runs(args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    del tangents
-    out = largest_over_runs_p.bind(*args)
-    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+    ad.primitive_jvps[primitive] = jvp
 
 
 largest_over_runs_p = Primitive("largest_over_runs")
 largest_over_runs_p.def_impl(lambda number: number)
 largest_over_runs_p.def_abstract_eval(lambda number: number)
 batching.primitive_batchers[largest_over_runs_p] = lambda args, dims: (
-    largest_over_runs_p.bind(jnp.max(args[0], axis=dims[0])),
+    largest_over_runs(jnp.max(args[0], axis=dims[0])),
     None,
 )
-ad.primitive_jvps[largest_over_runs_p] = _jvp_largest_over_runs
+_has_no_derivative(largest_over_runs_p)
 mlir.register_lowering(largest_over_runs_p, lambda ctx, number: [number])
 
 batching.primitive_batchers[first_best_p] = _batch_first_best
-ad.primitive_jvps[first_best_p] = _jvp_first_best
+_has_no_derivative(first_best_p)
 mlir.register_lowering(first_best_p, mlir.lower_fun(by_comparison, multiple_results=False))
 for _platform in GPUS:
     mlir.register_lowering(compute_once_p, lambda ctx, *xs: xs, platform=_platform)

@@ -20,8 +20,7 @@ A function that cannot be written in C raises `Unsupported`, and the engine fall
 """
 
 from jaxroute.kernels import cuda, host
-from jaxroute.kernels.calls import raise_interrupt
-from jaxroute.kernels.compiling import Begun, compilations, finish
+from jaxroute.kernels.calls import Begun, compilations, finish, raise_interrupt
 from jaxroute.kernels.cuda import Kernel as DeviceKernel
 from jaxroute.kernels.cuda import version as nvrtc_version
 from jaxroute.kernels.host import cache_folder, compiler

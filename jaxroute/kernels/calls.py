@@ -1,16 +1,22 @@
-"""Python functions as XLA's custom calls, decoded by ctypes from the C interface of XLA's FFI.
+"""Python functions as XLA's custom calls, decoded by ctypes from the C interface of XLA's FFI, and the compilations of kernels for them.
 
 The interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h). Only its
 oldest part is used: call frame, buffers, stream and error. So no build and no header is needed. A call simulates all rounds of a block, so that
 taking Python's lock once is negligible.
 """
 
+import contextlib
+import contextvars
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
+
+from jaxroute.core.provenance import cores
+from jaxroute.kernels.ir import Unsupported
 
 _VOID, _SIZE, _LONG, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int
 _METADATA, _EXECUTE = 1, 3
@@ -119,3 +125,45 @@ def _is_metadata(frame: Any) -> bool:
 def _buffers(found: Any) -> list[Buffer]:
     items = (found.items[i].contents for i in range(found.size))
     return [Buffer(one.data or 0, tuple(one.dims[k] for k in range(one.rank))) for one in items]
+
+
+# Compilations: started while a program is lowered, finished before it is compiled
+
+# Time limit of a compilation, in seconds.
+MOST_S = 120
+
+# Threads for compilations.
+pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
+# Started compilations, each with its kernel on a GPU (None on a CPU).
+Begun = list[tuple[Future[Any], Any]]
+_begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
+# Numbers of the target GPUs of lowered programs; empty for all of this process.
+devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
+
+
+def note(future: Future[Any], kernel: Any = None) -> None:
+    """Adds a started compilation to those that the surrounding `compilations` collects."""
+    begun = _begun.get()
+    if begun is not None:
+        begun.append((future, kernel))
+
+
+@contextlib.contextmanager
+def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
+    """Context that collects the compilations which start while programs for the given GPUs are lowered inside it."""
+    begun: Begun = []
+    tokens = _begun.set(begun), devices.set(tuple(own))
+    try:
+        yield begun
+    finally:
+        _begun.reset(tokens[0])
+        devices.reset(tokens[1])
+
+
+def finish(kernels: Begun) -> None:
+    """Waits until compilations have finished; raises `Unsupported` if one fails or takes too long."""
+    for kernel, _ in kernels:
+        try:
+            kernel.result(MOST_S)
+        except TimeoutError:
+            raise Unsupported(f"compiling it takes more than {MOST_S} s") from None

@@ -25,7 +25,7 @@ from jaxroute.core.batching.lanes import lanes
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
-from jaxroute.kernels import calls, compiling, cuda, host
+from jaxroute.kernels import calls, cuda, host
 from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import Source, source_of, steps
 
@@ -123,7 +123,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
     name = f"jaxroute_{hashlib.sha256(repr(what).encode()).hexdigest()[:32]}"
     with _registering:
         if name not in _registered:
-            _registered[name] = compilation = compiling.pool.submit(host.compiled, text, source.wide)
+            _registered[name] = compilation = calls.pool.submit(host.compiled, text, source.wide)
             calls.register(simulate, "cpu", name)
         elif (known := _registered[name]).done() and known.exception():
             raise Unsupported(str(known.exception()))
@@ -138,7 +138,7 @@ def _device_target(
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
-    prepared = compiling.pool.submit(kernel.prepare, devices)
+    prepared = calls.pool.submit(kernel.prepare, devices)
 
     def simulate(call: calls.Call) -> None:
         prepared.result()
@@ -150,14 +150,14 @@ def _device_target(
 
 def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
     name, compilation = _host_target(source, lead, spread, size)
-    compiling.note(compilation)
+    calls.note(compilation)
     return jax.ffi.ffi_lowering(name)(ctx, *operands)
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
     """Lowers the call with an additional unread result, the scratch memory of the kernel."""
-    name, compilation, kernel = _device_target(source, lead, spread, size, compiling.devices.get())
-    compiling.note(compilation, kernel)
+    name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
+    calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))
     return jax.ffi.ffi_lowering(name)(ctx.replace(avals_out=[*ctx.avals_out, scratch]), *operands)[:-1]
 

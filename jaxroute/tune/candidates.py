@@ -8,9 +8,8 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks
-from jaxroute.core.protocols import is_environment, is_policy, metrics_of
+from jaxroute.core.protocols import Wrapper, is_environment, is_policy, metrics_of
 from jaxroute.core.types import Metric
-from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine import grid
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate

@@ -24,8 +24,8 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws
+from jaxroute.core.protocols import Wrapper
 from jaxroute.core.types import Metric
-from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine.execution import Execution
 from jaxroute.engine.precision import as_written
 from jaxroute.engine.rollout import rollout

@@ -31,8 +31,7 @@ from jaxroute.engine.grid import canonical
 from jaxroute.engine.programs import ROLLOUTS
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
-from jaxroute.kernels import cuda, host, rollout
-from jaxroute.kernels.compiling import compilations
+from jaxroute.kernels import compilations, cuda, host, rollout
 from jaxroute.kernels.source import Array, Source
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 from jaxroute.problems.cascade.parts.indices import StreamingNewton

@@ -296,7 +296,7 @@ import jax.numpy as jnp
 jax.config.update("jax_platforms", "cpu")
 import kernels
 from jaxroute.engine.compiling import compile_lanes
-from jaxroute.kernels import compiling, cuda
+from jaxroute.kernels import calls, cuda
 from jaxroute.kernels.rollout import kernel_rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import stochastic
@@ -309,9 +309,9 @@ def play(root, seeds):
     return kernel_rollout(env, stochastic.UCB1(), run_streams(root, seeds), 40, Record(every=10))
 
 shapes = [jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((64,), jnp.uint32)]
-with compiling.compilations() as begun:
+with calls.compilations() as begun:
     lowered = jax.jit(play, in_shardings=where, out_shardings=where).trace(*shapes).lower(lowering_platforms=("cuda",))
-compiling.finish(begun)
+calls.finish(begun)
 assert len(begun) == 1
 assert compile_lanes(lowered, "cuda").as_text().count("custom-call(") == 1
 """

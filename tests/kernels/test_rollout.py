@@ -21,7 +21,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.rounds import SimulationError
-from jaxroute.kernels import compiling, cuda, host, ir, source
+from jaxroute.kernels import calls, cuda, host, ir, source
 from jaxroute.problems import queueing, service, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -286,8 +286,8 @@ def _too_long(monkeypatch):
 
 
 def _never_ready(monkeypatch):
-    monkeypatch.setattr(compiling, "MOST_S", 0.1)
-    monkeypatch.setattr(compiling.pool, "submit", lambda *_: Future())
+    monkeypatch.setattr(calls, "MOST_S", 0.1)
+    monkeypatch.setattr(calls.pool, "submit", lambda *_: Future())
     return "compiling it takes more than 0.1 s"
 
 

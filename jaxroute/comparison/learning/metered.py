@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxroute.core.protocols import Wrapper
 from jaxroute.core.types import Leaf, Metric
-from jaxroute.core.wrapper import Wrapper
 
 _UNITS = {"quality": ("score of the answer", "score"), "spent": ("cost of all calls", "cost")}
 _UNITS |= {"calls": ("models called", "calls"), "latency": ("time until the answer", "s")}
