@@ -37,18 +37,14 @@ typedef int vector_i __attribute__((vector_size(4 * LANES)));
 typedef unsigned vector_u __attribute__((vector_size(4 * LANES)));
 
 /* Numbers of LANES runs: floats (F), integers (I), words (U), and conditions (B: all bits, or none). */
+#define LOGIC(o, ...) friend INSIDE B operator o(B a, B b) { return __VA_ARGS__; }
 struct B {
     vector_i v;
     B() = default;
     INSIDE B(vector_i x) : v(x) {}
     INSIDE B(bool x) : v((vector_i){} - (int)x) {}
-    friend INSIDE B operator&(B a, B b) { return a.v & b.v; }
-    friend INSIDE B operator|(B a, B b) { return a.v | b.v; }
-    friend INSIDE B operator^(B a, B b) { return a.v ^ b.v; }
-    friend INSIDE B operator&&(B a, B b) { return a.v & b.v; }
-    friend INSIDE B operator||(B a, B b) { return a.v | b.v; }
-    friend INSIDE B operator==(B a, B b) { return ~(a.v ^ b.v); }
-    friend INSIDE B operator!=(B a, B b) { return a.v ^ b.v; }
+    LOGIC(&, a.v & b.v) LOGIC(|, a.v | b.v) LOGIC(^, a.v ^ b.v) LOGIC(&&, a.v & b.v) LOGIC(||, a.v | b.v)
+    LOGIC(==, ~(a.v ^ b.v)) LOGIC(!=, a.v ^ b.v)
     friend INSIDE B operator!(B a) { return ~a.v; }
 };
 
@@ -68,18 +64,9 @@ struct B {
     friend INSIDE T operator<<(T a, int n) { return a.v << n; }                                                            \
     friend INSIDE T operator>>(T a, int n) { return a.v >> n; }
 
-struct F {
-    NUMBER(F, vector_f, float)
-    INFIX(F, /)
-};
-struct I {
-    NUMBER(I, vector_i, int)
-    WHOLE(I)
-};
-struct U {
-    NUMBER(U, vector_u, unsigned)
-    WHOLE(U)
-};
+struct F { NUMBER(F, vector_f, float) INFIX(F, /) };
+struct I { NUMBER(I, vector_i, int) WHOLE(I) };
+struct U { NUMBER(U, vector_u, unsigned) WHOLE(U) };
 /* Body of a function that computes its result lane by lane. */
 #define LANES_OF(T, ...)                                                                                                              \
     {                                                                                                                                 \
@@ -273,9 +260,7 @@ template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
     const T all = y;
     EACH_LANE if (c.v[lane]) x.of(lane) = ((vector_i)all.v)[lane];
 }
-template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) {
-    if (c) x = y;
-}
+template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) { if (c) x = y; }
 #undef SET_IF
 #undef ANY
 #define ANY(c) any(c)
@@ -408,8 +393,5 @@ FUNCTION I int_of(F x) {
     return choose_i((x >= -2147483648.0f) & (x < 2147483648.0f), whole, odd);
 }
 BY_LANE_1(U, F, unsigned_of)
-FUNCTION I order_of(F x) {
-    const I bits = (vector_i)x.v;
-    return bits ^ ((bits >> 31) & 0x7fffffff);
-}
+FUNCTION I order_of(F x) { return I((vector_i)x.v) ^ ((I((vector_i)x.v) >> 31) & 0x7fffffff); }
 THREEFRY(U)

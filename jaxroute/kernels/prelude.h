@@ -34,16 +34,8 @@
 #define popcount_32 __popc
 #define clz_32 __clz
 #else
-FUNCTION unsigned bits_of(float x) {
-    unsigned bits;
-    memcpy(&bits, &x, 4);
-    return bits;
-}
-FUNCTION float float_of(unsigned x) {
-    float number;
-    memcpy(&number, &x, 4);
-    return number;
-}
+#define COPY_BITS(name, to, from) FUNCTION to name(from x) { to y; memcpy(&y, &x, 4); return y; }
+COPY_BITS(bits_of, unsigned, float) COPY_BITS(float_of, float, unsigned)
 FUNCTION int popcount_32(unsigned x) { return __builtin_popcount(x); }
 FUNCTION int clz_32(unsigned x) { return x ? __builtin_clz(x) : 32; }
 #endif
