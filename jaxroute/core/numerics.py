@@ -211,6 +211,7 @@ def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
     """
     cumulative = xla.partial_sums(probabilities)
     threshold = u * cumulative[-1]
-    index = functools.reduce(operator.add, ((partial <= threshold).astype(jnp.int32) for partial in cumulative))
+    passed = [partial <= threshold for partial in cumulative]
+    index = functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in passed))
     last = jnp.max(jnp.where(probabilities > 0, lax.iota(jnp.int32, probabilities.shape[0]), 0), axis=-1)
     return jnp.minimum(index, last)
