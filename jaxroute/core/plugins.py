@@ -33,11 +33,7 @@ def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, 
 
 
 def load(group: Literal["policies", "problems", "experiments"], name: str) -> Any:
-    """Imports the object of an entry point.
-
-    Raises:
-      ValueError: it cannot be imported.
-    """
+    """Imports the object of an entry point; raises `ValueError` if it cannot be imported."""
     point = plugins(group)[name]
     try:
         return point.load()

@@ -238,11 +238,7 @@ def cost_hint(policy: Any, spec: Spec) -> CostHint:
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
-    """Returns a policy as it is, or the policy that a function `env -> policy` (such as an oracle) builds for this environment.
-
-    Raises:
-      ValueError: the function returns something else.
-    """
+    """Returns a policy as it is, or the policy that a function `env -> policy` (such as an oracle) builds for this environment, else raises `ValueError`."""
     if is_policy(policy):
         return policy
     built = policy(env)

@@ -25,12 +25,9 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """`jax.jit` with quick compilation and exact arithmetic, for a function that runs a few times for well below a second.
+    """Compiles like `jax.jit`, but quickly and with exact arithmetic, a function that runs a few times for well below a second.
 
-    Args:
-      function: function to compile; inside another traced function it is traced as a part of that.
-      static_argnums: as for `jax.jit`.
-      often: whether it runs dozens of times; LLVM then optimises it, XLA's fusion emitters do not.
+    Inside another traced function it is traced as a part of that. If it runs dozens of times (`often`), LLVM optimises it, XLA's fusion emitters do not.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

@@ -257,11 +257,8 @@ def reduced(
 ) -> list[tuple[np.ndarray, Histogram]]:
     """Computes moments `[6, settings, C]` and a histogram of each span of runs on the device, for one policy or the difference of two.
 
-    Args:
-      curves: curves of one policy or two, with the runs along axis `place`, and `valid`; invalid runs count as NaN.
-      names: names of the quantities, in order.
-      place: axis of the runs.
-      spans: first and last run of each span: a power of two granules, or part of one granule.
+    `curves` has the curves of one policy or two by name, with the runs along axis `place`, and `valid`; invalid runs count as NaN. `names` gives the order
+    of the quantities. A span, first and last run, is a power of two granules, or part of one granule.
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))

@@ -196,12 +196,8 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
     """Replaces each chunk of the last axis up to index `in_use` by `step(chunk, first index)`, in place if the leaves are not used afterwards.
 
-    To write elements whose index differs between runs, comparison with all used indices is faster than a scatter.
-
-    Args:
-      leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
-      in_use: `[]` int32, the same in all runs (`largest_over_runs`); later elements may or may not be written.
-      step: function of a chunk `[..., 32]` of the leaves and the index of its first element.
+    The arguments are those of `chunked_fold`, without a carry. To write elements whose index differs between runs, comparison with all used indices is
+    faster than a scatter.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -265,12 +261,8 @@ def sum_over_better(
 def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:
     """Returns for each of `K` elements the sum of `values` over the elements that rank higher by lexicographic keys.
 
-    Larger keys rank higher; remaining ties go to the lower index.
-
-    Args:
-      values: `[K]` terms.
-      keys: numbers or booleans `[K]`, most significant first; pass `-x` to prefer small `x`.
-      together: as for `sum_over_better`.
+    The keys are numbers or booleans `[K]`, most significant first; pass `-x` to prefer small `x`. Larger keys rank higher; remaining ties go to the lower
+    index. `together` is as for `sum_over_better`.
     """
     ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
     ranked = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else compute_once(k) for k in ranked]

@@ -152,7 +152,9 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 def source_of(
     run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
-    """Returns the source of the function that simulates the rounds of `run` from the given states.
+    """Returns the source of the function that simulates the rounds of `run`, the arrays that all runs share (its first inputs), and the records' names.
+
+    Raises `Unsupported` if an operation has no C, or a random key is recorded.
 
     Args:
       run: rounds of one environment and one policy.
@@ -162,12 +164,6 @@ def source_of(
       warm_up: whether the first interval is not recorded.
       wide: whether to simulate several runs at once, on a CPU.
       fast: see `Emitter`.
-
-    Returns:
-      The source; the arrays that all runs share, its first inputs; the names of the records, its first outputs.
-
-    Raises:
-      Unsupported: an operation has no C, or a random key is recorded.
     """
     writer = _RoundsWriter(run, states, spans, chunk, warm_up, Emitter(wide, fast))
     return writer.source(), writer.shared, writer.names
