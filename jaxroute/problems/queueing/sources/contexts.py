@@ -138,7 +138,7 @@ class RandomContexts(_LinearUtility):
         rate = float(checks.probability("arrival_rate", self.arrival_rate, ()))
         slack = float(checks.non_negative("slack", self.slack, ()))
         if rate + slack >= 1.0:
-            raise ValueError(f"arrival_rate + slack must be below 1, as departure rates are, got {rate:g} + {slack:g}")
+            raise ValueError(f"arrival_rate + slack must be below 1, got {rate:g} + {slack:g}")
         checks.positive("scale", self.scale, ())
         checks.count("candidates", self.candidates)
 
